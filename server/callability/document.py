@@ -1,0 +1,242 @@
+"""A YAML 1.2 or JSON file as nodes that know their place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import Node as YamlNode
+
+from callability.finding import Finding, Place
+
+MAX_BYTES = 524_288
+MAX_DEPTH = 48
+
+_TAG = "tag:yaml.org,2002:"
+ScalarValue = str | bool | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value."""
+
+    value: ScalarValue
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list of nodes."""
+
+    items: tuple[Node, ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Keys and nodes, in the order of the file; no key stands twice."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    place: Place
+
+    def get(self, key: str) -> Node | None:
+        """Return the node of a key, or None."""
+        return next((node for name, node in self.entries if name.value == key), None)
+
+
+Node = Scalar | Sequence | Mapping
+
+
+class Refused(Exception):
+    """A file that cannot be read as a document. It carries the findings."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+
+def read(path: Path, file: str | None = None) -> Node:
+    """Read a file; `file` is its name in findings.
+
+    Raises:
+        Refused: the file cannot be read, is too large or is not one sound YAML or JSON document.
+    """
+    file = file or str(path)
+    return parse(read_bytes(path, file), file)
+
+
+def read_bytes(path: Path, file: str | None = None) -> bytes:
+    """Read the bytes of a file, no more than one too many; `file` is its name in findings.
+
+    Raises:
+        Refused: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
+        raise _refused(Place(file or str(path)), "unreadable-file", sentence) from error
+
+
+def parse(data: bytes, file: str) -> Node:
+    """Parse the bytes of a file: JSON where its name ends in `.json`, YAML 1.2 otherwise.
+
+    Raises:
+        Refused: it is too large or is not one sound document.
+    """
+    if len(data) > MAX_BYTES:
+        raise _refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = Place(file, data[: error.start].count(b"\n") + 1, 1)
+        raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
+    return _Reader(file).document(_checked_json(text, file) if file.endswith(".json") else text)
+
+
+def plain(node: Node) -> object:
+    """Return a node as dictionaries, lists and values."""
+    match node:
+        case Scalar(value=value):
+            return value
+        case Sequence(items=items):
+            return [plain(item) for item in items]
+        case Mapping(entries=entries):
+            return {key.value: plain(value) for key, value in entries}
+
+
+def _checked_json(text: str, file: str) -> str:
+    """Return JSON in a form that is YAML too: in JSON a tab is only ever white space, which YAML is strict about."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        sentence = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+        raise _refused(Place(file, error.lineno, error.colno), "not-json", sentence) from error
+    except RecursionError as error:
+        raise _too_deep(Place(file)) from error
+    return text.replace("\t", " ")
+
+
+def _refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
+    return Refused((Finding(place, code, sentence, hint),))
+
+
+def _too_deep(place: Place) -> Refused:
+    return _refused(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
+
+
+class _Reader:
+    """Turns the nodes of the YAML library into ours, and collects every finding on the way."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.findings: list[Finding] = []
+        self.seen: set[int] = set()
+
+    def document(self, text: str) -> Node:
+        if text.startswith("%"):
+            raise _refused(
+                Place(self.file, 1, 1), "directive", "a directive (`%...`) cannot be used here", "files are YAML 1.2"
+            )
+        root = self._composed(text)
+        if root is None:
+            raise _refused(Place(self.file), "empty-file", "is empty")
+        node = self._node(root, 0)
+        if self.findings:
+            raise Refused(tuple(self.findings))
+        return node
+
+    def _composed(self, text: str) -> YamlNode | None:
+        yaml = YAML(typ="rt", pure=True)
+        yaml.version = (1, 2)
+        try:
+            node: YamlNode | None = yaml.compose(text)
+            return node
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file)
+            problem = _one_line(error.problem or error.context)
+            raise _refused(place, "not-yaml", f"is not YAML: {problem}", _hint(problem)) from error
+        except (YAMLError, ValueError) as error:
+            raise _refused(Place(self.file), "not-yaml", f"is not YAML: {_one_line(str(error))}") from error
+        except RecursionError as error:
+            raise _too_deep(Place(self.file)) from error
+
+    def _node(self, node: YamlNode, depth: int) -> Node:
+        place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+        if depth > MAX_DEPTH:
+            raise _too_deep(place)
+        if id(node) in self.seen:
+            sentence = "this value is used again by an alias (`*name`), which cannot be used here"
+            self._find(place, "alias", sentence, "write it out")
+            return Scalar(None, place)
+        self.seen.add(id(node))
+        match node:
+            case MappingNode():
+                return Mapping(tuple(self._entries(node, depth)), place)
+            case SequenceNode():
+                return Sequence(tuple(self._node(item, depth + 1) for item in node.value), place)
+            case ScalarNode():
+                return Scalar(self._value(node, place), place)
+        raise TypeError(f"the YAML library made a {type(node).__name__}")
+
+    def _entries(self, node: MappingNode, depth: int) -> Iterator[tuple[Scalar, Node]]:
+        keys: set[ScalarValue] = set()
+        for key_node, value_node in node.value:
+            key = self._node(key_node, depth + 1)
+            value = self._node(value_node, depth + 1)
+            if not isinstance(key, Scalar) or not isinstance(key.value, str):
+                self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
+            elif key.value in keys:
+                self._find(key.place, "duplicate-key", f"key `{key.value}` stands twice")
+            else:
+                keys.add(key.value)
+                yield key, value
+
+    def _value(self, node: ScalarNode, place: Place) -> ScalarValue:
+        text = str(node.value)
+        try:
+            match str(node.tag).removeprefix(_TAG):
+                case "str":
+                    return self._text(text, place)
+                case "bool" if text.lower() in {"true", "false"}:
+                    return text.lower() == "true"
+                case "null":
+                    return None
+                case "int":
+                    return int(text.replace("_", ""), 0)
+                case "float":
+                    return float(text.replace("_", ""))
+                case "merge" | "timestamp":
+                    return text
+        except ValueError:
+            return text
+        self._find(place, "unknown-tag", f"the tag `{node.tag}` is not known here")
+        return None
+
+    def _text(self, text: str, place: Place) -> str:
+        """Join the halves of characters that JSON escapes as two."""
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._find(place, "not-unicode", "half a character is escaped here")
+            return ""
+
+    def _find(self, place: Place, code: str, sentence: str, hint: str = "") -> None:
+        self.findings.append(Finding(place, code, sentence, hint))
+
+
+def _hint(problem: str) -> str:
+    sentence = any(part in problem for part in ("<block end>", "mapping values", "<block mapping"))
+    return "a sentence that begins with `{` or holds `: ` must stand in quotes" if sentence else ""
+
+
+def _one_line(text: str | None) -> str:
+    line = " ".join((text or "unreadable").split())
+    return line[:1].lower() + line[1:200]

@@ -1,0 +1,66 @@
+"""What is wrong with a file, at its place, in one line that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """Whether a finding refuses what it was found in."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a file; line and column count from 1, and are 0 where the finding is about the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to mend: a stable code, a sentence, a place and, where there is one, a hint."""
+
+    place: Place
+    code: str
+    sentence: str
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        line = f"{self.place}: {self.sentence}"
+        return f"{line} ({self.hint})" if self.hint else line
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings sorted by place, each of them once."""
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: (finding.place, finding.code, finding.sentence)))
+
+
+def has_errors(findings: Iterable[Finding]) -> bool:
+    """Say whether any of the findings refuses what it was found in."""
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def did_you_mean(found: str, wanted: Iterable[str]) -> str:
+    """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
+    names = sorted(wanted)
+    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in backticks, joined by commas."""
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,188 @@
+"""Loading a policy: whole or not at all, with every finding of every file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from callability import document
+from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed
+from callability.policy.case_file import read_cases, run_case
+from callability.policy.proof import prove
+from callability.policy.question import QUESTIONS
+from callability.policy.rule_file import read_rule_set
+from callability.policy.rule_set import RuleSet
+from callability.policy.space import space_of
+from callability.policy.table import DecisionTable
+from callability.policy.tabulation import TIME_LIMIT, Engine, NotDecided, tabulate
+
+_TESTS = "_test"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedRuleSet:
+    """A rule set with its decision table, and how many tests it passed."""
+
+    rule_set: RuleSet
+    table: DecisionTable
+    tests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Proved rule sets by name, under one revision. It is never changed."""
+
+    revision: str
+    rule_sets: Mapping[str, ProvedRuleSet]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def engine(self) -> str:
+        """What filled the decision tables."""
+        return ", ".join(sorted({proved.table.engine for proved in self.rule_sets.values()}))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What checking a policy came to: what was proved, all findings in order, and the policy if nothing refuses it."""
+
+    proved: Mapping[str, ProvedRuleSet]
+    findings: tuple[Finding, ...]
+    policy: Policy | None
+
+
+class PolicyRefused(Exception):
+    """A policy that is not sound. It carries the findings; its text is their lines."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    shown: str
+    data: bytes
+
+    @property
+    def question(self) -> str:
+        return self.path.stem.removesuffix(_TESTS)
+
+    @property
+    def tests(self) -> bool:
+        return self.path.stem.endswith(_TESTS)
+
+
+def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
+    """Load the policy in a directory.
+
+    Raises:
+        PolicyRefused: it is not sound.
+    """
+    check = check_files(policy_files(directory), directory, engine=engine)
+    if check.policy is None:
+        raise PolicyRefused(check.findings)
+    return check.policy
+
+
+def policy_files(directory: Path) -> tuple[Path, ...]:
+    """Return the YAML files of a policy: those in its directory, not those further down."""
+    if not directory.is_dir():
+        return ()
+    return tuple(path for path in sorted(directory.iterdir()) if path.suffix in {".yaml", ".yml"} and path.is_file())
+
+
+def check_files(
+    paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
+) -> Check:
+    """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
+    files, findings = _read(sorted(paths, key=lambda path: path.name))
+    findings += _check_names(files, directory)
+    proved: dict[str, ProvedRuleSet] = {}
+    for file in files:
+        if not file.tests and file.question in QUESTIONS and file.path.suffix == ".yaml":
+            tests = next((other for other in files if other.tests and other.question == file.question), None)
+            one, found = _prove(file, tests, engine, seconds)
+            findings += found
+            if one:
+                proved[file.question] = one
+    ordered = in_order(findings)
+    policy = None
+    if not has_errors(ordered):
+        policy = Policy(
+            revision_of((file.path.name, file.data) for file in files if not file.tests),
+            MappingProxyType(proved),
+            ordered,
+        )
+    return Check(MappingProxyType(proved), ordered, policy)
+
+
+def revision_of(files: Iterable[tuple[str, bytes]]) -> str:
+    """Return the revision of rule set files: SHA-256 over name, zero byte, length in decimal, zero byte, bytes."""
+    digest = hashlib.sha256()
+    for name, data in sorted(files):
+        digest.update(b"%b\0%d\0%b" % (name.encode(), len(data), data))
+    return digest.hexdigest()
+
+
+def _read(paths: Iterable[Path]) -> tuple[tuple[_File, ...], list[Finding]]:
+    files: list[_File] = []
+    findings: list[Finding] = []
+    for path in paths:
+        try:
+            files.append(_File(path, str(path), document.read_bytes(path)))
+        except document.Refused as error:
+            findings.extend(error.findings)
+    return tuple(files), findings
+
+
+def _check_names(files: Iterable[_File], directory: Path) -> list[Finding]:
+    found = {file.question for file in files if not file.tests}
+    findings = [
+        Finding(Place(str(directory)), "missing-rule-set", f"has no rule set `{name}.yaml`")
+        for name in QUESTIONS
+        if name not in found
+    ]
+    for file in files:
+        if file.path.suffix == ".yml":
+            findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
+        elif file.question not in QUESTIONS:
+            hint = did_you_mean(file.question, QUESTIONS) or f"one of {listed(QUESTIONS)}"
+            findings.append(Finding(Place(file.shown), "unknown-question", f"`{file.question}` is no question", hint))
+    return findings
+
+
+def _prove(
+    file: _File, tests: _File | None, engine: Engine, seconds: float
+) -> tuple[ProvedRuleSet | None, list[Finding]]:
+    question = QUESTIONS[file.question]
+    try:
+        rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)
+    except document.Refused as error:
+        return None, [*error.findings]
+    findings = [*found]
+    if rule_set is None:
+        return None, findings
+    try:
+        space = space_of(rule_set)
+        table = DecisionTable(rule_set, space, tabulate(rule_set, space, file.shown, by=engine, seconds=seconds))
+    except NotDecided as error:
+        return None, [*findings, error.finding]
+    findings += prove(rule_set, table)
+    passed, failed = _run_tests(tests, rule_set, table)
+    return ProvedRuleSet(rule_set, table, passed), [*findings, *failed]
+
+
+def _run_tests(tests: _File | None, rule_set: RuleSet, table: DecisionTable) -> tuple[int, list[Finding]]:
+    if tests is None:
+        return 0, []
+    try:
+        cases, findings = read_cases(document.parse(tests.data, tests.shown), rule_set.question)
+    except document.Refused as error:
+        return 0, [*error.findings]
+    failed = [finding for case in cases if (finding := run_case(case, rule_set, table))]
+    return len(cases) - len(failed), [*findings, *failed]

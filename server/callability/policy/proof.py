@@ -1,0 +1,64 @@
+"""What is proved of a rule set by looking at its whole decision table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from callability.finding import Finding, listed
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.space import Space
+from callability.policy.table import DecisionTable
+
+
+def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
+    """Return what is wrong: rules that never decide, and combinations that are callable although text is withheld."""
+    return (*_check_dead(rule_set, table), *_check_withheld(rule_set, table))
+
+
+def witness(space: Space, facts: Mapping[str, str]) -> str:
+    """Write one combination of facts, those at their open value left out."""
+    told = [f"{fact} {facts[fact]}" for fact in space.facts if facts[fact] != space.question.facts[fact].open_value]
+    return ", ".join(told) if told else "every fact at its open value"
+
+
+def _check_dead(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
+    """Find rules that never decide; one that is only ever reached undetermined is dead too."""
+    decided = table.decided
+    for rule in rule_set.rules:
+        if rule.when is not None and not decided[rule.id, False]:
+            covers, example = _cover(rule, table)
+            if not covers:
+                yield Finding(rule.place, "never-decides", f"rule `{rule.id}` never decides: its condition never holds")
+            else:
+                sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
+                yield Finding(
+                    rule.place, "never-decides", sentence, f"covered by {listed(covers)}; for example {example}"
+                )
+
+
+def _cover(rule: Rule, table: DecisionTable) -> tuple[tuple[str, ...], str]:
+    """Return the rules that are reached where a rule would hold, the most frequent first, and an example."""
+    covers: Counter[str] = Counter()
+    example = ""
+    for combination, verdict in table:
+        facts = table.space.named(combination)
+        if rule.when is not None and rule.when.truth(facts):
+            covers[verdict.rule] += 1
+            example = example or witness(table.space, facts)
+    return tuple(name for name, _ in covers.most_common()), example
+
+
+def _check_withheld(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
+    """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
+    question = rule_set.question
+    rules = {rule.id: rule for rule in rule_set.rules}
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    for combination, verdict in table:
+        if verdict.status == question.open_status and verdict.withhold_text:
+            counts[verdict.rule] += 1
+            examples.setdefault(verdict.rule, witness(table.space, table.space.named(combination)))
+    for rule, count in counts.items():
+        sentence = f"rule `{rule}` makes tools callable whose text is withheld, in {count:,} combinations"
+        yield Finding(rules[rule].place, "callable-withheld", sentence, f"for example {examples[rule]}")

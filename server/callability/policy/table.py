@@ -1,0 +1,60 @@
+"""The decision table: the verdict of every combination of facts, found by one look-up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+from callability.policy.rule_set import RuleSet
+from callability.policy.space import Combination, Space
+from callability.policy.tabulation import Tabulation
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A status and the rule that gave it, or, undetermined, that was reached; and whether upstream text is withheld."""
+
+    status: str
+    rule: str
+    undetermined: bool
+    withhold_text: bool
+
+
+class DecisionTable:
+    """All verdicts of a rule set. It is never changed."""
+
+    def __init__(self, rule_set: RuleSet, space: Space, tabulation: Tabulation) -> None:
+        self.space = space
+        self.engine = tabulation.engine
+        verdicts: dict[Verdict, Verdict] = {}
+        self._answers: dict[Combination, Verdict] = {}
+        for combination, decision in tabulation.decisions.items():
+            rule = rule_set.rules[decision.rule]
+            verdict = Verdict(
+                rule_set.question.undetermined if decision.undetermined else rule.status,
+                rule.id,
+                decision.undetermined,
+                rule_set.question.withholds(space.named(combination)),
+            )
+            self._answers[combination] = verdicts.setdefault(verdict, verdict)
+        self.verdicts = tuple(verdicts)
+        self._key = itemgetter(*space.facts)
+
+    def verdict(self, facts: Mapping[str, str]) -> Verdict:
+        """Return the verdict of a combination of facts, by name; facts that no rule reads do not matter.
+
+        Raises:
+            KeyError: a fact that some rule reads is missing, or the combination is impossible.
+        """
+        return self._answers[self._key(facts)]
+
+    def __iter__(self) -> Iterator[tuple[Combination, Verdict]]:
+        """Iterate over all combinations with their verdicts, those that look the same to the rules each on its own."""
+        return ((combination, self._answers[combination]) for combination in self.space.combinations())
+
+    @property
+    def decided(self) -> Counter[tuple[str, bool]]:
+        """How many combinations each rule decides, by rule and whether it was undetermined."""
+        return Counter((verdict.rule, verdict.undetermined) for _, verdict in self)

@@ -1,0 +1,88 @@
+"""Reading `when`: keys are joined by *and*, a list of values means *any of*, and `any`, `all` and `not` nest."""
+
+from __future__ import annotations
+
+from callability.document import Node, Scalar, Sequence
+from callability.finding import did_you_mean, listed
+from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.form import Form, described
+from callability.policy.question import Fact, Question
+from callability.vocabulary import UNKNOWN
+
+_CONNECTIVES = ("any", "all", "not")
+
+
+def read_condition(node: Node, question: Question, rule: str, form: Form) -> Condition | None:
+    """Return the condition that a node writes, or None after a finding."""
+    entries = form.entries(node, f"`when` of {rule}")
+    if entries is None:
+        return None
+    if not entries:
+        form.find(
+            node.place, "empty-condition", f"a condition of {rule} is empty", "leave `when` out where it always holds"
+        )
+        return None
+    parts = [_part(key, value, question, rule, form) for key, value in entries.items()]
+    sound = tuple(part for part in parts if part is not None)
+    if len(sound) < len(parts):
+        return None
+    return sound[0] if len(sound) == 1 else All(sound)
+
+
+def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool = False) -> str | None:
+    """Return a value of a fact as rule files write it, or None after a finding; `unknown` where it may be written."""
+    value = node.value if isinstance(node, Scalar) else None
+    if fact.boolean and isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and value == UNKNOWN:
+        if not unknown:
+            form.find(
+                node.place,
+                "names-unknown",
+                f"{where} names `unknown`, which no condition can",
+                "an unknown fact decides by itself",
+            )
+        return UNKNOWN if unknown else None
+    if isinstance(value, str) and not fact.boolean and value in fact.values:
+        return value
+    hint = "without quotes" if fact.boolean and value in fact.values else did_you_mean(str(value), fact.values)
+    form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {described(node)}", hint)
+    return None
+
+
+def find_fact(key: Scalar, question: Question, where: str, form: Form, others: tuple[str, ...] = ()) -> Fact | None:
+    """Return the fact that a key names, or None after a finding that suggests a fact or one of the other keys."""
+    fact = question.facts.get(str(key.value))
+    if fact is None:
+        hint = did_you_mean(str(key.value), (*question.facts, *others))
+        form.find(key.place, "unknown-fact", f"unknown fact `{key.value}` in {where}", hint)
+    return fact
+
+
+def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -> Condition | None:
+    match key.value:
+        case "not":
+            part = read_condition(value, question, rule, form)
+            return Not(part) if part else None
+        case "any" | "all":
+            items = form.items(value, f"`{key.value}` in {rule}")
+            parts = [read_condition(item, question, rule, form) for item in items]
+            sound = tuple(part for part in parts if part is not None)
+            if not sound or len(sound) < len(parts):
+                return None
+            return Any(sound) if key.value == "any" else All(sound)
+    fact = find_fact(key, question, rule, form, _CONNECTIVES)
+    return _is(fact, value, rule, form) if fact else None
+
+
+def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
+    nodes = form.items(node, f"`{fact.name}` in {rule}") if isinstance(node, Sequence) else (node,)
+    values = [read_value(item, fact, rule, form) for item in nodes]
+    sound = [value for value in values if value is not None]
+    if not sound or len(sound) < len(values):
+        return None
+    twice = sorted({value for value in sound if sound.count(value) > 1})
+    if twice:
+        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` stands twice in {rule}")
+        return None
+    return Is(fact.name, frozenset(sound))
