@@ -1,0 +1,32 @@
+"""The policy that comes with the program."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import callability
+
+
+def shipped_policy() -> Path:
+    """Return the directory of the shipped policy, in a wheel or in a checkout."""
+    package = Path(callability.__file__).parent
+    installed = package / "policies"
+    return installed if installed.is_dir() else package.parents[1] / "policy"
+
+
+def export_policy(directory: Path) -> tuple[Path, ...]:
+    """Write the files of the shipped policy into a directory, which is made, and return their paths.
+
+    Raises:
+        FileExistsError: one of the files is there already; nothing is written then.
+        OSError: a file cannot be written.
+    """
+    files = {directory / path.name: path for path in sorted(shipped_policy().glob("*.yaml"))}
+    there = next((path for path in files if path.exists()), None)
+    if there:
+        raise FileExistsError(f"`{there}` is there already")
+    directory.mkdir(parents=True, exist_ok=True)
+    for path, source in files.items():
+        shutil.copyfile(source, path)
+    return tuple(files)

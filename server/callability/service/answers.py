@@ -1,0 +1,133 @@
+"""Answers that are encoded once: for each verdict its bytes in a reply, and for facts on the wire their answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from callability.policy.loading import Policy
+from callability.policy.table import Verdict
+from callability.policy.words import Spoken, spoken, spoken_by_rule
+from callability.service.errors import InvalidRequest, ServiceError
+from callability.service.facts import read_facts
+from callability.service.messages import verdict_message, words_message
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import verdict_pb2
+from callability.vocabulary import ToolStatus
+
+MAX_KEPT = 4_096
+"""Facts of tools that are kept with their answer, for one combination of server facts."""
+MAX_KEPT_SERVERS = 256
+"""Facts of servers for which answers are kept."""
+MAX_KEY = 256
+"""Bytes of facts that are kept at the most; longer ones are decided anew each time."""
+
+WordsKey = tuple[str, str]
+"""A status, and a rule or nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The answer to one item: its bytes in a `ServerResults`, and the words that go with it."""
+
+    status: str
+    result: bytes
+    words: WordsKey | None = None
+    verdict: verdict_pb2.ToolVerdict | None = None
+
+
+def error_answer(error: ServiceError) -> Answer:
+    """Return the answer to an item that is an error: it counts as undetermined."""
+    item = verdict_pb2.ItemError(reason=error.reason, message=error.message)
+    result = pb.ServerResults(results=[pb.ToolResult(error=item)])
+    return Answer(ToolStatus.DISABLED_UNKNOWN, result.SerializeToString(), (ToolStatus.DISABLED_UNKNOWN, ""))
+
+
+class Answers:
+    """The answers of one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.revision = policy.revision
+        proved = policy.rule_sets["callability"]
+        self._table = proved.table
+        self._words = self._encode_words(policy)
+        self._answers = {verdict: self._answer(verdict) for verdict in self._table.verdicts}
+        self._replies: dict[Answer, bytes] = {
+            answer: self.reply(answer).SerializeToString() for answer in self._answers.values()
+        }
+        self._kept: dict[bytes, AnswersOfServer] = {}
+
+    def of_server(self, server_facts: bytes) -> AnswersOfServer:
+        """Return the answers for tools of a server with these facts."""
+        kept = self._kept.get(server_facts)
+        if kept is None:
+            kept = AnswersOfServer(self, server_facts)
+            if len(server_facts) <= MAX_KEY:
+                if len(self._kept) >= MAX_KEPT_SERVERS:
+                    self._kept.clear()
+                self._kept[server_facts] = kept
+        return kept
+
+    def decide(self, server_facts: bytes, tool_facts: bytes) -> Answer:
+        """Return the answer for facts as they stand on the wire.
+
+        Raises:
+            InvalidRequest: they are malformed.
+        """
+        return self._answers[self._table.verdict(read_facts(server_facts, tool_facts))]
+
+    def encoded_reply(self, answer: Answer) -> bytes:
+        """Return the `CheckToolResponse` for an answer that `decide` gave, encoded."""
+        return self._replies[answer]
+
+    def reply(self, answer: Answer) -> pb.CheckToolResponse:
+        """Return the reply about one tool for an answer that `decide` gave."""
+        words = self._words[answer.words] if answer.words else None
+        return pb.CheckToolResponse(revision=self.revision, verdict=answer.verdict, words=words)
+
+    def encoded_words(self, keys: set[WordsKey]) -> list[bytes]:
+        """Return words, encoded, with those of the statuses of rules that have their own; by status, then rule."""
+        wanted = keys | {(status, "") for status, _ in keys}
+        order = list(ToolStatus)
+        return [
+            self._words[key].SerializeToString()
+            for key in sorted(wanted, key=lambda key: (order.index(ToolStatus(key[0])), key))
+        ]
+
+    def _answer(self, verdict: Verdict) -> Answer:
+        message = verdict_message(verdict)
+        result = pb.ServerResults(results=[pb.ToolResult(verdict=message)]).SerializeToString()
+        words = None
+        if verdict.status != ToolStatus.CALLABLE:
+            own = (verdict.status, verdict.rule)
+            words = own if own in self._words and not verdict.undetermined else (verdict.status, "")
+        return Answer(verdict.status, result, words, message)
+
+    @staticmethod
+    def _encode_words(policy: Policy) -> dict[WordsKey, verdict_pb2.ToolWords]:
+        rule_set = policy.rule_sets["callability"].rule_set
+        said: dict[WordsKey, Spoken] = {(status, ""): spoken(rule_set, status) for status in rule_set.words}
+        for rule in rule_set.rules:
+            own = spoken_by_rule(rule_set, rule)
+            if own:
+                said[rule.status, rule.id] = own
+        return {key: words_message(*key, words) for key, words in said.items()}
+
+
+class AnswersOfServer(dict[bytes, Answer]):
+    """The answers for the tools of a server, by their facts on the wire; decided when first asked for."""
+
+    def __init__(self, answers: Answers, server_facts: bytes) -> None:
+        super().__init__()
+        self._answers = answers
+        self._server_facts = server_facts
+
+    def __missing__(self, tool_facts: bytes) -> Answer:
+        try:
+            answer = self._answers.decide(self._server_facts, tool_facts)
+        except InvalidRequest as error:
+            return error_answer(error)
+        if len(tool_facts) <= MAX_KEY:
+            if len(self) >= MAX_KEPT:
+                self.clear()
+            self[tool_facts] = answer
+        return answer

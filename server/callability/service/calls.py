@@ -1,0 +1,136 @@
+"""The calls of the contract, from the bytes of a request to the bytes of a reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from callability.policy.explanation import explain
+from callability.policy.loading import Policy
+from callability.service import limits, twin
+from callability.service.answers import Answer, Answers, AnswersOfServer, WordsKey, error_answer
+from callability.service.errors import InvalidName, InvalidRequest
+from callability.service.facts import read_facts
+from callability.service.messages import explanation_message, policy_message, status_number
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import verdict_pb2
+from callability.vocabulary import ToolStatus
+
+AT_ONCE = 2_000
+"""Tools that are decided before other callers get a turn."""
+
+
+class Calls:
+    """Answers requests by one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._answers = Answers(policy)
+        self._get_policy = policy_message(policy).SerializeToString()
+
+    async def check_tool(self, data: bytes) -> bytes:
+        """Answer a `CheckToolRequest` with a `CheckToolResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed, or a name in it is not one.
+        """
+        request = twin.read(pb.CheckToolRequest, data)
+        limits.check_name(request.server, "server")
+        limits.check_name(request.tool, "tool")
+        _check_agent(request)
+        answers = self._answers.of_server(request.server_facts)
+        answer = answers[request.tool_facts]
+        if answer.verdict is None:
+            answer = self._answers.decide(request.server_facts, request.tool_facts)
+        return self._answers.encoded_reply(answer)
+
+    async def check_tools(self, data: bytes) -> bytes:
+        """Answer a `CheckToolsRequest` with a `CheckToolsResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed, exceeds a limit, or the name of a server or agent in it is not one.
+        """
+        request = twin.read(pb.CheckToolsRequest, data)
+        servers = request.servers
+        limits.check_sizes(sum(len(server.tools) for server in servers), len(servers))
+        _check_agent(request)
+        reply = twin.CheckToolsResponse(revision=self._answers.revision)
+        words: set[WordsKey] = set()
+        for server in servers:
+            limits.check_name(server.name, "server")
+            answers = self._answers.of_server(server.facts)
+            found: list[Answer] = []
+            for start in range(0, len(server.tools), AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                found += _decided(answers, server.tools[start : start + AT_ONCE])
+            different = Counter(found)
+            words.update(answer.words for answer in different if answer.words)
+            reply.servers.append(b"".join([answer.result for answer in found]) + _counts(different))
+        reply.words.extend(self._answers.encoded_words(words))
+        encoded: bytes = reply.SerializeToString()
+        return encoded
+
+    async def explain_tool(self, data: bytes) -> bytes:
+        """Answer an `ExplainToolRequest` with an `ExplainToolResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed, or a name in it is not one.
+        """
+        try:
+            request = pb.ExplainToolRequest.FromString(data)
+        except DecodeError:
+            raise InvalidRequest("REQUEST_MALFORMED", "the request is not an `ExplainToolRequest`") from None
+        limits.check_name(request.server.encode(), "server")
+        limits.check_name(request.tool.encode(), "tool")
+        limits.check_name(request.agent.name.encode(), "agent", empty=True)
+        server_facts, tool_facts = request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()
+        facts = read_facts(server_facts, tool_facts)
+        answer = self._answers.decide(server_facts, tool_facts)
+        reply = explanation_message(explain(self._policy.rule_sets["callability"].rule_set, facts), facts)
+        decided = self._answers.reply(answer)
+        reply.revision = decided.revision
+        reply.verdict.CopyFrom(decided.verdict)
+        if decided.HasField("words"):
+            reply.words.CopyFrom(decided.words)
+        return reply.SerializeToString()
+
+    async def get_policy(self, data: bytes) -> bytes:
+        """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
+        return self._get_policy
+
+
+def _check_agent(request: Any) -> None:
+    if request.HasField("agent"):
+        limits.check_name(request.agent.name, "agent", empty=True)
+
+
+def _decided(answers: AnswersOfServer, tools: Any) -> list[Answer]:
+    """Decide tools; a name that is none is an error of its item alone."""
+    found = []
+    for tool in tools:
+        name = tool.name
+        if 0 < len(name) <= limits.NAME_BYTES and name.isascii():
+            found.append(answers[tool.facts])
+            continue
+        try:
+            limits.check_name(name, "tool")
+            found.append(answers[tool.facts])
+        except InvalidName as error:
+            found.append(error_answer(error))
+    return found
+
+
+def _counts(different: Counter[Answer]) -> bytes:
+    statuses: Counter[str] = Counter()
+    for answer, count in different.items():
+        statuses[answer.status] += count
+    counts = [
+        verdict_pb2.StatusCount(status=status_number(status), count=statuses[status])
+        for status in ToolStatus
+        if statuses[status]
+    ]
+    return pb.ServerResults(counts=counts).SerializeToString()

@@ -1,0 +1,41 @@
+"""What a request can be refused for.
+
+ServiceError            a gRPC code, a stable reason and a sentence
+├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
+│   └── InvalidName     the same, of a name
+└── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
+"""
+
+from __future__ import annotations
+
+import grpc
+
+
+class ServiceError(Exception):
+    """An error that the service answers with: `code` is gRPC's, `reason` a stable name in upper case."""
+
+    code = grpc.StatusCode.UNKNOWN
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class InvalidRequest(ServiceError):
+    """The caller has to change the request."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class InvalidName(InvalidRequest):
+    """A name in the request is not one."""
+
+
+class InternalError(ServiceError):
+    """The service failed; the caller can do nothing about it."""
+
+    code = grpc.StatusCode.INTERNAL
+
+    def __init__(self) -> None:
+        super().__init__("INTERNAL", "the service failed; its log says why")

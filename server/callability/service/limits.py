@@ -1,0 +1,67 @@
+"""What a request may hold at the most. The numbers are part of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callability.service.errors import InvalidName, InvalidRequest
+
+TOOLS = 20_000
+SERVERS = 2_000
+NAME_BYTES = 512
+MESSAGE_BYTES = 16 * 1024 * 1024
+LABELS = 64
+LABEL_KEY_BYTES = 128
+LABEL_VALUE_BYTES = 512
+
+
+def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
+    """Check the name of a tool, a server or an agent; `empty` where it may be.
+
+    Raises:
+        InvalidName: it is empty, longer than `NAME_BYTES` or not UTF-8.
+    """
+    if not name and not empty:
+        raise InvalidName("NAME_EMPTY", f"the name of the {what} is empty, and has 1 to {NAME_BYTES} bytes")
+    if len(name) > NAME_BYTES:
+        found = f"the name of the {what} has {len(name):,} bytes"
+        raise InvalidName("NAME_TOO_LONG", f"{found}, and may have {NAME_BYTES}")
+    if not name.isascii():
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            raise InvalidName("NAME_NOT_UTF8", f"the name of the {what} is not UTF-8") from None
+
+
+def check_labels(labels: Mapping[str, str], what: str) -> None:
+    """Check the labels of a tool or a server.
+
+    Raises:
+        InvalidRequest: there are too many, or a key or a value is too long.
+    """
+    if len(labels) > LABELS:
+        raise InvalidRequest("TOO_MANY_LABELS", f"the {what} has {len(labels):,} labels, and may have {LABELS}")
+    for key, value in labels.items():
+        if not 0 < len(key.encode()) <= LABEL_KEY_BYTES:
+            message = (
+                f"the key of a label of the {what} has {len(key.encode()):,} bytes, and has 1 to {LABEL_KEY_BYTES}"
+            )
+            raise InvalidRequest("LABEL_KEY_SIZE", message)
+        if len(value.encode()) > LABEL_VALUE_BYTES:
+            message = (
+                f"a label of the {what} has a value of {len(value.encode()):,} bytes, and may have {LABEL_VALUE_BYTES}"
+            )
+            raise InvalidRequest("LABEL_VALUE_TOO_LONG", message)
+
+
+def check_sizes(tools: int, servers: int) -> None:
+    """Check how much is asked at once.
+
+    Raises:
+        InvalidRequest: there are too many tools or servers.
+    """
+    if tools > TOOLS:
+        raise InvalidRequest("TOO_MANY_TOOLS", f"the request has {tools:,} tools, and may have {TOOLS:,}: ask in parts")
+    if servers > SERVERS:
+        message = f"the request has {servers:,} servers, and may have {SERVERS:,}: ask in parts"
+        raise InvalidRequest("TOO_MANY_SERVERS", message)

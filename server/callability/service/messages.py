@@ -1,0 +1,134 @@
+"""From verdicts, explanations and policies to the messages of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callability import __version__
+from callability.policy.explanation import Explanation, Trial
+from callability.policy.loading import Policy
+from callability.policy.path import Path, Step
+from callability.policy.table import Verdict
+from callability.policy.words import Spoken
+from callability.service import limits
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import policy_service_pb2, verdict_pb2
+from callability.vocabulary import ACTIONS, LiftedBy, Retry, ToolStatus
+
+
+def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
+    """Return the number of a status in the contract."""
+    return verdict_pb2.ToolStatus.Value(f"TOOL_STATUS_{status.upper()}")
+
+
+def verdict_message(verdict: Verdict) -> verdict_pb2.ToolVerdict:
+    """Return a verdict as the contract has it."""
+    status = ToolStatus(verdict.status)
+    return verdict_pb2.ToolVerdict(
+        status=status_number(status),
+        rule=verdict.rule,
+        undetermined=verdict.undetermined,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+        withhold_text=verdict.withhold_text,
+    )
+
+
+def words_message(status: str, rule: str, said: Spoken) -> verdict_pb2.ToolWords:
+    """Return the words of a status, or of a rule of its own words, as the contract has them."""
+    return verdict_pb2.ToolWords(
+        status=status_number(status), rule=rule, remediation=said.remediation, rejection=said.rejection
+    )
+
+
+def explanation_message(explanation: Explanation, facts: Mapping[str, str]) -> pb.ExplainToolResponse:
+    """Return how a verdict came about as the contract has it, without the verdict."""
+    return pb.ExplainToolResponse(
+        facts=[pb.FactValue(fact=fact, value=value) for fact, value in facts.items()],
+        trials=[_trial(trial) for trial in explanation.trials],
+        path=_path(explanation.path),
+    )
+
+
+def _trial(trial: Trial) -> pb.RuleTrial:
+    truths = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
+    return pb.RuleTrial(
+        rule=trial.rule.id,
+        status=status_number(trial.rule.status),
+        truth=truths[trial.truth],
+        reads=[pb.FactValue(fact=fact, value=value) for fact, value in trial.reads],
+        why=trial.why,
+    )
+
+
+def _path(path: Path) -> pb.PathToCallable:
+    return pb.PathToCallable(
+        steps=[_step(step) for step in path.steps],
+        end=pb.PathEnd.Value(f"PATH_END_{path.end.upper()}"),
+        find_out=path.find_out,
+    )
+
+
+def _step(step: Step) -> pb.PathStep:
+    changes = []
+    for change in step.changes:
+        message = pb.FactChange(fact=change.fact.name, to=change.fact.open_value, action=change.fact.action)
+        message.changed_by = _lifted_by(change.fact.opened_by or LiftedBy.NONE)
+        setattr(message, "from", change.value)
+        changes.append(message)
+    return pb.PathStep(rule=step.rule.id, status=status_number(step.rule.status), changes=changes)
+
+
+def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
+    """Return what is told about a policy and the service."""
+    return policy_service_pb2.GetPolicyResponse(
+        revision=policy.revision,
+        engine=policy.engine,
+        version=__version__,
+        rule_sets=[
+            policy_service_pb2.RuleSet(
+                name=name,
+                rules=[rule.id for rule in proved.rule_set.rules],
+                facts=proved.table.space.facts,
+                combinations=proved.table.space.size,
+            )
+            for name, proved in sorted(policy.rule_sets.items())
+        ],
+        statuses=[_status_info(status) for status in ToolStatus],
+        actions=[
+            policy_service_pb2.Action(
+                name=action.name,
+                owner=_lifted_by(action.owner),
+                fact=action.fact or "",
+                phrase=action.phrase,
+            )
+            for action in ACTIONS
+        ],
+        limits=policy_service_pb2.Limits(
+            tools=limits.TOOLS,
+            servers=limits.SERVERS,
+            name_bytes=limits.NAME_BYTES,
+            message_bytes=limits.MESSAGE_BYTES,
+            labels=limits.LABELS,
+            label_key_bytes=limits.LABEL_KEY_BYTES,
+            label_value_bytes=limits.LABEL_VALUE_BYTES,
+        ),
+        warnings=[str(warning) for warning in policy.warnings],
+    )
+
+
+def _status_info(status: ToolStatus) -> policy_service_pb2.StatusInfo:
+    return policy_service_pb2.StatusInfo(
+        status=status_number(status),
+        name=status,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+    )
+
+
+def _lifted_by(owner: LiftedBy) -> verdict_pb2.LiftedBy.ValueType:
+    return verdict_pb2.LiftedBy.Value(f"LIFTED_BY_{owner.upper()}")
+
+
+def _retry(retry: Retry) -> verdict_pb2.Retry.ValueType:
+    return verdict_pb2.Retry.Value(f"RETRY_{retry.upper()}")

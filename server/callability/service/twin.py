@@ -1,0 +1,70 @@
+"""Twins of the contract's messages: the same wire, read and written with parts of it left as bytes.
+
+A batch costs what its objects cost. Read through a twin, the facts of a tool are one `bytes` value, which is a key to
+an answer that is ready; written through a twin, the results of a server are the answers' bytes, joined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from callability.service.errors import InvalidRequest
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2, verdict_pb2
+
+_AS_BYTES = {
+    "Agent": {"name"},
+    "CheckToolRequest": {"server", "server_facts", "tool", "tool_facts"},
+    "ServerTools": {"name", "facts"},
+    "Tool": {"name", "facts"},
+    "CheckToolsResponse": {"servers", "words"},
+}
+
+
+def _twins() -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    for module in (facts_pb2, verdict_pb2, pb):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        for message in file.message_type:
+            for field in message.field:
+                if field.name in _AS_BYTES.get(message.name, ()):
+                    field.type = descriptor_pb2.FieldDescriptorProto.Type.ValueType(FieldDescriptor.TYPE_BYTES)
+                    field.ClearField("type_name")
+        pool.Add(file)
+    return pool
+
+
+_POOL = _twins()
+
+
+def _twin(message: type[Message]) -> Any:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(message.DESCRIPTOR.full_name))
+
+
+_REQUESTS: dict[type[Message], Any] = {
+    message: _twin(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest)
+}
+CheckToolsResponse: Any = _twin(pb.CheckToolsResponse)
+
+
+def read(message: type[Message], data: bytes) -> Any:
+    """Read a request through its twin.
+
+    A message may stand on the wire in parts, which are to be merged, where bytes would keep the last part alone. The
+    sizes then differ, and the request is first brought to its usual form.
+
+    Raises:
+        InvalidRequest: the bytes are not such a message.
+    """
+    try:
+        request = _REQUESTS[message].FromString(data)
+        if request.ByteSize() != len(data):
+            request = _REQUESTS[message].FromString(message.FromString(data).SerializeToString())
+    except DecodeError:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None
+    return request
