@@ -104,11 +104,11 @@ def _at_the_edge(
     return handle
 
 
-def _details(error: ServiceError) -> grpc.aio.Metadata:
+def _details(error: ServiceError) -> tuple[tuple[str, str | bytes], ...]:
     info = any_pb2.Any()
     info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
-    return grpc.aio.Metadata(*rpc_status.to_status(status).trailing_metadata)
+    return tuple(rpc_status.to_status(status).trailing_metadata or ())
 
 
 def _check_address(address: str) -> None:

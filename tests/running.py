@@ -1,0 +1,30 @@
+"""The real programs, run as processes that end with their test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+COMMAND = (sys.executable, "-m", "callability")
+
+
+def callability(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@contextmanager
+def serving(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
+    """Run `callability serve` and yield the address that it listens on."""
+    command = [*COMMAND, "serve", "--address", address, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), process.communicate()
+            yield line.removeprefix("listening on ").strip()
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)

@@ -1,0 +1,69 @@
+"""Who may import whom."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "server/callability"
+SHARED = {"callability", "callability.vocabulary", "callability.finding", "callability.document"}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module
+
+
+def _importers(prefix: str) -> set[str]:
+    return {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(name == prefix or name.startswith(f"{prefix}.") for name in _imports(path))
+    }
+
+
+def _rooms(importers: set[str]) -> set[str]:
+    return {importer.partition("/")[0] for importer in importers}
+
+
+def test_one_module_imports_durable_rules() -> None:
+    """The engine, and it runs in a process of its own."""
+    assert _importers("durable") == {"policy/engine.py"}
+
+
+def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
+    """What a policy means does not depend on how it is asked."""
+    for library in ("grpc", "google", "mcp", "callability.v1", "callability.service"):
+        assert "policy" not in _rooms(_importers(library))
+
+
+def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
+    """They ask through the contract's own calls."""
+    for room in ("adapter", "gateway"):
+        for path in (PACKAGE / room).rglob("*.py"):
+            ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+            allowed = ("callability.v1", "callability.adapter", f"callability.{room}")
+            assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+
+
+def test_only_the_command_line_sees_policy_and_gateway() -> None:
+    """It joins the two."""
+    assert _rooms(_importers("callability.policy")) & _rooms(_importers("callability.gateway")) <= {"command_line"}
+
+
+def test_durable_rules_is_never_loaded_into_a_process_that_serves() -> None:
+    """A rule file can then neither hang nor crash nor leak into it."""
+    code = (
+        "import sys; from pathlib import Path; from callability.policy.loading import load;"
+        "from callability.service.server import Server; load(Path(sys.argv[1]));"
+        "sys.exit(any(name.startswith('durable') for name in sys.modules))"
+    )
+    policy = PACKAGE.parents[1] / "policy"
+    assert subprocess.run([sys.executable, "-c", code, str(policy)], check=False, timeout=60).returncode == 0

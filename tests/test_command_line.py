@@ -1,0 +1,198 @@
+"""The command line: what it prints and how it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from callability import __version__
+from conftest import POLICY
+from running import COMMAND, callability
+
+FAULTY = """\
+rules:
+- {id: one, when: {server.enable: false}, status: server_disabled}
+- {id: two, when: {approval.status: unknwon}, status: pending}
+- {id: two, when: {server.quarantined: true}, status: server_quarantined, becaus: x}
+words: 3
+"""
+
+
+def test_a_sound_policy_is_told_with_what_was_proved() -> None:
+    """Facts, combinations, rules, the engine, that it always answers and that no rule is dead."""
+    done = callability("check", "policy", cwd=POLICY.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "combinations  756 decided by " in done.stdout
+    assert "rules         7" in done.stdout
+    assert "it always answers, no dead rule" in done.stdout
+    assert "policy: sound, 0 errors, 0 warnings" in done.stdout
+
+
+def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
+    """In the order of the file, with exit code 1."""
+    (tmp_path / "callability.yaml").write_text(FAULTY)
+    done = callability("check", ".", cwd=tmp_path)
+    assert done.returncode == 1
+    assert [line.rpartition(" [")[0].split(": ")[0] for line in done.stdout.splitlines()[:-1]] == [
+        "callability.yaml:2:20",
+        "callability.yaml:3:37",
+        "callability.yaml:3:55",
+        "callability.yaml:4:75",
+        "callability.yaml:5:8",
+    ]
+    assert done.stdout.splitlines()[-1] == ".: refused, 5 errors, 0 warnings"
+
+
+def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
+    """A warning is told and does not refuse, unless it is asked to."""
+    text = (POLICY / "callability.yaml").read_text()
+    (tmp_path / "callability.yaml").write_text(text.replace("Tell the user so, and", "Toggle it in the UI, and"))
+    lenient, strict = callability("check", str(tmp_path)), callability("check", str(tmp_path), "--strict")
+    assert (lenient.returncode, strict.returncode) == (0, 1)
+    assert lenient.stdout.count("[toggle-phrase]") == 2
+    assert "sound, 0 errors, 2 warnings" in lenient.stdout
+    assert "refused, 0 errors, 2 warnings" in strict.stdout
+
+
+def test_check_writes_json(tmp_path: Path) -> None:
+    """For programs: the same, in full."""
+    (tmp_path / "callability.yaml").write_text(FAULTY)
+    done = callability("check", str(tmp_path), "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["sound"], told["revision"]) == (1, False, None)
+    assert {"severity": "error", "code": "unknown-fact", "line": 2, "column": 20}.items() <= told["findings"][0].items()
+
+
+def test_the_engines_can_be_compared() -> None:
+    """`both` decides by durable-rules and compares with the reference."""
+    by_reference = callability("check", "--engine", "reference")
+    assert "756 decided by reference" in by_reference.stdout
+    both = callability("check", "--engine", "both")
+    assert both.returncode == 0 or "durable-rules cannot be imported here" in both.stdout
+
+
+def test_explain_tells_verdict_rules_and_path() -> None:
+    """Each rule tried in order with why it did not decide, and who changes what."""
+    done = callability("explain", "tool.config_denied=true", "approval.status=changed", "caller.refuses=true")
+    assert done.returncode == 0
+    assert done.stdout.startswith("disabled_by_config, by rule `operator-denied`")
+    assert "  server-off does not hold, since `server.enabled` is true" in done.stdout
+    assert done.stdout.split("path to callable\n")[1].splitlines()[:4] == [
+        "  1. `tool.config_denied` from true to false: the operator, by `edit_config`",
+        "  2. `approval.status` from changed to approved: the user, by `approve_tool`",
+        "  3. `caller.refuses` from true to false: the caller, whose own gate refuses it: see its logs",
+        "  then it is callable",
+    ]
+
+
+def test_explain_writes_json() -> None:
+    """For programs: the same, in full."""
+    told = json.loads(callability("explain", "server.quarantined=unknown", "--json").stdout)
+    assert told["verdict"] == {
+        "status": "disabled_unknown",
+        "rule": "under-quarantine",
+        "undetermined": True,
+        "lifted_by": "undetermined",
+        "retry": "later",
+        "withhold_text": True,
+    }
+    assert told["path"] == {"steps": [], "end": "find_out", "find_out": ["server.quarantined"]}
+    assert [trial["truth"] for trial in told["trials"]] == ["false", "false", "undetermined"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("server.enable=true", "unknown fact `server.enable` (did you mean `server.enabled`?)"),
+        ("server.enabled=yes", "unknown value `yes` of `server.enabled` (one of `false`, `true`, `unknown`)"),
+        ("caller.refuses=unknown", "unknown value `unknown` of `caller.refuses` (one of `false`, `true`)"),
+        ("server.enabled", "`server.enabled` is not FACT=VALUE"),
+    ],
+)
+def test_a_fact_that_is_not_one_is_a_wrong_call(argument: str, message: str) -> None:
+    """What was found and what was wanted, and exit code 2."""
+    done = callability("explain", argument)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"callability: {message}\n")
+
+
+def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> None:
+    """A rule set whose last rule locks."""
+    text = (POLICY / "callability.yaml").read_text()
+    (tmp_path / "callability.yaml").write_text(
+        text.replace("id: open,              status: callable", "id: shut, status: disabled_unknown")
+    )
+    done = callability("explain", "server.enabled=false", "--policy", str(tmp_path))
+    assert "only a change of the policy lifts this" in done.stdout
+
+
+def test_the_shipped_policy_is_written_out_to_edit(tmp_path: Path) -> None:
+    """It has the same revision, and what is there already is never overwritten."""
+    assert callability("policy", "export", str(tmp_path / "mine")).returncode == 0
+    mine, shipped = (json.loads(callability("check", *at, "--json").stdout) for at in ([str(tmp_path / "mine")], []))
+    assert mine["revision"] == shipped["revision"]
+    again = callability("policy", "export", str(tmp_path / "mine"))
+    assert (again.returncode, "is there already; nothing was written" in again.stderr) == (1, True)
+
+
+def test_the_version_is_told() -> None:
+    """And the help, for each command."""
+    assert callability("--version").stdout == f"callability {__version__}\n"
+    for command in ("check", "explain", "serve"):
+        assert "Exit code" in callability(command, "--help").stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_service(number: signal.Signals) -> None:
+    """In order, with exit code 0, and its log on standard error."""
+    command = [*COMMAND, "serve", "--address", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on 127.0.0.1:")
+        process.send_signal(number)
+        _, log = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "proved by" in log
+    assert log.rstrip().endswith("stopped")
+
+
+def test_fresh_processes_give_the_same_answers_whatever_their_hash_seed_and_the_order_of_files(tmp_path: Path) -> None:
+    """Twenty, with the paths shuffled and, in a copy, the keys of the mappings."""
+    code = """
+import json, random, sys
+from pathlib import Path
+from callability.policy.loading import check_files, policy_files
+directory = Path(sys.argv[1])
+paths = list(policy_files(directory))
+random.shuffle(paths)
+policy = check_files(paths, directory).policy
+table = policy.rule_sets["callability"].table
+print(json.dumps([policy.revision, [[*facts, str(verdict)] for facts, verdict in table]]))
+"""
+    shuffled = tmp_path / "shuffled"
+    shutil.copytree(POLICY, shuffled)
+    (shuffled / "callability.yaml").write_text(_keys_reversed((POLICY / "callability.yaml").read_text()))
+    answers: dict[str, set[str]] = {"revisions": set(), "tables": set()}
+    for seed in range(20):
+        for directory in (POLICY, shuffled) if seed < 5 else (POLICY,):
+            command = [*COMMAND[:1], "-c", code, str(directory)]
+            environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+            revision, table = json.loads(done.stdout)
+            answers["tables"].add(json.dumps(table))
+            if directory == POLICY:
+                answers["revisions"].add(revision)
+    assert {name: len(different) for name, different in answers.items()} == {"revisions": 1, "tables": 1}
+
+
+def _keys_reversed(text: str) -> str:
+    """Write each rule's mapping, and the words, in the opposite order."""
+    rules, words = text.split("\nwords:\n")
+    rules = re.sub(r"- \{(.*?),\s+status: (\w+)\}", r"- {status: \2, \1}", rules)
+    blocks = [block.rstrip("\n") for block in reversed(words.split("\n\n"))]
+    return f"{rules}\nwords:\n" + "\n\n".join(blocks) + "\n"

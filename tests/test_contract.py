@@ -1,0 +1,83 @@
+"""The contract: its stubs, its words in Python, and its style."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from callability.service import limits
+from callability.v1 import verdict_pb2
+from callability.vocabulary import ACTIONS, LiftedBy, Retry, ToolStatus
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+def test_the_stubs_are_what_the_contract_generates(tmp_path: Path) -> None:
+    """Every generated file is equal, and there are no others."""
+    subprocess.run(["make", "-s", "stubs", f"STUBS={tmp_path}"], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    made = {path.name: path.read_text() for path in (tmp_path / "callability/v1").iterdir()}
+    kept = {path.name: path.read_text() for path in (ROOT / "server/callability/v1").iterdir() if path.is_file()}
+    assert kept.keys() == made.keys() | {"__init__.py"}
+    assert [name for name in made if made[name] != kept[name]] == []
+
+
+@pytest.mark.parametrize("arguments", [("lint",), ("format", "--diff", "--exit-code"), ("build",)])
+def test_the_contract_is_clean(arguments: tuple[str, ...]) -> None:
+    """Linted with comments required, and formatted."""
+    done = subprocess.run(
+        [BIN / "buf", *arguments], cwd=ROOT / "proto", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("wire", "prefix", "names"),
+    [
+        (verdict_pb2.ToolStatus, "TOOL_STATUS_", ToolStatus),
+        (verdict_pb2.LiftedBy, "LIFTED_BY_", LiftedBy),
+        (verdict_pb2.Retry, "RETRY_", Retry),
+    ],
+)
+def test_the_names_in_python_are_those_of_the_contract(
+    wire: EnumTypeWrapper, prefix: str, names: type[ToolStatus | LiftedBy | Retry]
+) -> None:
+    """In the same order."""
+    assert wire.keys() == [f"{prefix}UNSPECIFIED", *(f"{prefix}{name.upper()}" for name in names)]
+
+
+def test_what_is_fixed_about_each_status_is_what_the_specification_says() -> None:
+    """The two columns of spec A.1."""
+    fixed = {status.value: (status.lifted_by.value, status.retry.value) for status in ToolStatus}
+    assert fixed == {
+        "server_disabled": ("user", "never"),
+        "disabled_by_config": ("operator", "never"),
+        "server_quarantined": ("user", "never"),
+        "disabled_by_user": ("user", "never"),
+        "pending_approval": ("user", "never"),
+        "disabled_unknown": ("undetermined", "later"),
+        "callable": ("none", "now"),
+    }
+
+
+def test_each_action_has_its_owner_and_its_fact() -> None:
+    """SC-003 rests on this table."""
+    assert {(action.name, action.owner.value, action.fact) for action in ACTIONS} == {
+        ("enable_server", "user", "server.enabled"),
+        ("edit_config", "operator", "tool.config_denied"),
+        ("release_server", "user", "server.quarantined"),
+        ("enable_tool", "user", "approval.disabled"),
+        ("approve_tool", "user", "approval.status"),
+        ("check_logs", "undetermined", None),
+    }
+
+
+def test_the_limits_are_the_numbers_in_the_comments() -> None:
+    """A caller reads them there."""
+    proto = (ROOT / "proto/callability/v1/callability_service.proto").read_text()
+    for number in (limits.TOOLS, limits.SERVERS, limits.MESSAGE_BYTES):
+        assert f"{number:,}" in proto
+    assert f"1 to {limits.NAME_BYTES}" in " ".join(proto.split())

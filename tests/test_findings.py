@@ -1,0 +1,118 @@
+"""What is found in faulty policies, and where."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+from callability.command_line.options import line
+from callability.finding import Severity
+from callability.policy.loading import PolicyRefused, check_files, load, policy_files
+from callability.policy.tabulation import Engine
+from conftest import POLICY
+from ruamel.yaml import YAML
+
+CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")
+RULES = """\
+- {id: one, when: {not: {all: [{server.enabled: true}, {server.quarantined: false}, {approval.status: [none, approved]}]}}, status: server_disabled}
+- {id: open, status: callable}
+"""  # noqa: E501
+WORDS = """\
+server_disabled: {remediation: "{enable_server}", rejection: "Ask to {enable_server}."}
+disabled_unknown: {remediation: "{check_logs}", rejection: "{check_logs}"}
+"""
+
+
+def _text(case: dict[str, Any]) -> str:
+    if "file" in case:
+        return str(case["file"])
+    rules, words = case.get("rules", RULES), case.get("words", WORDS)
+    return f"rules:\n{indent(rules, '  ').rstrip()}\nwords:\n{indent(words, '  ')}".replace("\n  - ", "\n- ")
+
+
+def _found(directory: Path) -> list[str]:
+    findings = check_files(policy_files(directory), directory, engine=Engine.REFERENCE).findings
+    return [line(finding).removeprefix(f"{directory}/callability.yaml:").strip() for finding in findings]
+
+
+def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:
+    """So that each finding comes from the case."""
+    (tmp_path / "callability.yaml").write_text(_text({}))
+    assert _found(tmp_path) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_exactly_what_is_wrong_is_found(case: dict[str, Any], tmp_path: Path) -> None:
+    """Sentence, hint, place and code."""
+    (tmp_path / "callability.yaml").write_text(_text(case))
+    assert _found(tmp_path) == case["findings"]
+
+
+def test_a_policy_with_an_error_does_not_load_and_one_with_a_warning_does(tmp_path: Path) -> None:
+    """Whole or not at all."""
+    for case in CASES:
+        (tmp_path / "callability.yaml").write_text(_text(case))
+        if all("warning: " in finding for finding in case["findings"]):
+            assert all(
+                finding.severity is Severity.WARNING for finding in load(tmp_path, engine=Engine.REFERENCE).warnings
+            )
+        else:
+            with pytest.raises(PolicyRefused):
+                load(tmp_path, engine=Engine.REFERENCE)
+
+
+def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
+    """With the name that was perhaps meant."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callabilty.yaml")
+    shutil.copyfile(POLICY / "callability_test.yaml", tmp_path / "callability_test.yml")
+    assert [finding.replace(str(tmp_path), "DIR") for finding in _found(tmp_path)] == [
+        "DIR: has no rule set `callability.yaml` [missing-rule-set]",
+        "DIR/callability_test.yml: the name of a policy file ends in `.yaml` [bad-ending]",
+        "DIR/callabilty.yaml: `callabilty` is no question (did you mean `callability`?) [unknown-question]",
+    ]
+
+
+def test_a_directory_that_is_not_there_is_no_policy(tmp_path: Path) -> None:
+    """An error, and not an empty policy."""
+    with pytest.raises(PolicyRefused, match="has no rule set"):
+        load(tmp_path / "nowhere")
+
+
+def test_tests_of_a_policy_are_strict_and_refuse_it(tmp_path: Path) -> None:
+    """Each wrong test at its place, with what was found instead."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    (tmp_path / "callability_test.yaml").write_text(
+        """\
+tests:
+  - {name: right, facts: {server.enabled: unknown}, expect: {status: disabled_unknown, undetermined: true}}
+  - {name: wrong, facts: {server.enabled: false}, expect: {status: callable, withhold_text: true}}
+  - {name: of no rule, expect: {status: callable, rule: opn}}
+  - {name: impossible, facts: {approval.disabled: true, approval.status: none}, expect: {status: callable}}
+"""
+    )
+    assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
+        "callability_test.yaml:3:5: test `wrong` fails: status `server_disabled` where `callable` is expected; "
+        "withhold_text `false` where `true` is expected [test-failed]",
+        "callability_test.yaml:4:5: test `of no rule` expects unknown rule `opn` (did you mean `open`?) [unknown-rule]",
+        "callability_test.yaml:5:5: test `impossible` has facts that cannot occur together "
+        "(a tool without a record is not disabled by one) [impossible-facts]",
+    ]
+    (tmp_path / "callability_test.yaml").write_text("tests:\n  - {name: x, fact: {}, expect: {status: callabl}}\n")
+    assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
+        "callability_test.yaml:2:15: unknown key `fact` in a test (did you mean `facts`?) [unknown-key]",
+        "callability_test.yaml:2:42: unknown status `callabl` in test `x` (did you mean `callable`?) [unknown-status]",
+    ]
+
+
+def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
+    """Sorted by file and place; tests of a rule file that is refused are not run, and their form is not lost."""
+    (tmp_path / "callability.yaml").write_text("rules: 1\nwords: 2\n")
+    (tmp_path / "other.yaml").write_text("")
+    assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
+        "1:8: `rules` is the number `1`, and must be a list [wrong-type]",
+        "2:8: `words` is the number `2`, and must be a mapping (`key: value`) [wrong-type]",
+        "other.yaml: `other` is no question (one of `callability`) [unknown-question]",
+    ]

@@ -1,0 +1,89 @@
+"""The whole table of the shipped policy, from a list that was written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import grpc
+from callability.policy.loading import load
+from callability.policy.question import CALLABILITY
+from callability.policy.semantics import decide
+from callability.service.facts import read_facts
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import verdict_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.vocabulary import ToolStatus
+from conftest import POLICY
+from google.protobuf import json_format
+
+PATTERNS = json.loads((Path(__file__).parent / "vectors/matrix/patterns.json").read_text())
+
+
+def _joined(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    joined: dict[str, dict[str, Any]] = {"serverFacts": {}, "toolFacts": {}}
+    for part in parts:
+        for group, facts in part.items():
+            joined[group] |= facts
+    return joined
+
+
+def _only(rows: list[dict[str, Any]], states: Mapping[str, str]) -> dict[str, Any]:
+    [row] = [row for row in rows if all(states[column] in wanted for column, wanted in row["when"].items())]
+    return row
+
+
+def _matrix() -> list[tuple[pb.CheckToolRequest, dict[str, Any]]]:
+    columns = PATTERNS["states"]
+    cases = []
+    for states in product(*columns.values()):
+        named = dict(zip(columns, states, strict=True))
+        facts = _joined([columns[column][state] for column, state in named.items()])
+        request = json_format.ParseDict({"server": "s", "tool": "t", **facts}, pb.CheckToolRequest())
+        cases.append((request, {**_only(PATTERNS["verdicts"], named), **_only(PATTERNS["withheld"], named)}))
+    return cases
+
+
+def _as_expected(verdict: Any, expected: Mapping[str, Any]) -> bool:
+    found = json_format.MessageToDict(verdict, always_print_fields_with_no_presence=True)
+    status = ToolStatus(expected["status"].removeprefix("TOOL_STATUS_").lower())
+    fixed = {"liftedBy": f"LIFTED_BY_{status.lifted_by.upper()}", "retry": f"RETRY_{status.retry.upper()}"}
+    return found == fixed | {key: value for key, value in expected.items() if key != "when"}
+
+
+def test_the_matrix_has_every_combination_of_the_facts() -> None:
+    """378 combinations, twice for `caller.refuses` (spec A.2), each matched by one row."""
+    assert len(_matrix()) == 756
+
+
+def test_every_combination_is_answered_on_the_wire_as_the_list_says(channel: grpc.Channel) -> None:
+    """One call for each combination, and one call for all of them."""
+    stub = CallabilityServiceStub(channel)
+    cases = _matrix()
+    assert [case for case in cases if not _as_expected(stub.CheckTool(case[0]).verdict, case[1])] == []
+    servers = [
+        pb.ServerTools(name="s", facts=one.server_facts, tools=[pb.Tool(name="t", facts=one.tool_facts)])
+        for one, _ in cases
+    ]
+    together = stub.CheckTools(pb.CheckToolsRequest(servers=servers)).servers
+    results = [server.results[0].verdict for server in together]
+    assert [one for one, verdict in zip(cases, results, strict=True) if not _as_expected(verdict, one[1])] == []
+
+
+def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel: grpc.Channel) -> None:
+    """The reference evaluator, over the facts that the service reads, and the server agree."""
+    stub = CallabilityServiceStub(channel)
+    rules = load(POLICY).rule_sets["callability"].rule_set.rules
+    differences = []
+    for request, _ in _matrix():
+        facts = read_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        decision = decide(rules, facts)
+        verdict = stub.CheckTool(request).verdict
+        status = CALLABILITY.undetermined if decision.undetermined else rules[decision.rule].status
+        expected = (f"TOOL_STATUS_{status.upper()}", rules[decision.rule].id, decision.undetermined)
+        if (verdict_pb2.ToolStatus.Name(verdict.status), verdict.rule, verdict.undetermined) != expected:
+            differences.append((facts, expected, verdict))
+    assert differences == []

@@ -1,0 +1,159 @@
+"""What a rule set means, and that the rules engine, the table and the reference mean the same."""
+
+from __future__ import annotations
+
+import importlib.util
+from random import Random
+
+import pytest
+from callability.finding import Place
+from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.normal_form import TooLarge, conjunctions
+from callability.policy.question import CALLABILITY
+from callability.policy.rule_file import MAX_RULES
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.semantics import Decision, decide
+from callability.policy.space import Space, space_of
+from callability.policy.table import DecisionTable
+from callability.policy.tabulation import Engine, NotDecided, tabulate
+from callability.vocabulary import UNKNOWN
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+NOWHERE = Place("drawn.yaml")
+needs_engine = pytest.mark.skipif(
+    importlib.util.find_spec("durable") is None, reason="durable-rules cannot be imported on Python 3.13 and later"
+)
+
+_is = st.sampled_from(list(CALLABILITY.facts.values())).flatmap(
+    lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
+)
+_conditions: st.SearchStrategy[Condition] = st.recursive(
+    _is,
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+_rules = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
+
+
+def _rule_set(drawn: list[tuple[Condition, str]]) -> RuleSet:
+    rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
+    return RuleSet(CALLABILITY, (*rules, Rule("last", None, "callable", NOWHERE)), {})
+
+
+def _whole() -> Space:
+    return Space(CALLABILITY, CALLABILITY.axes)
+
+
+def _one(condition: Condition, **facts: str) -> Decision:
+    rules = (Rule("one", condition, "callable", NOWHERE), Rule("last", None, "callable", NOWHERE))
+    return decide(rules, {name.replace("_", "."): value for name, value in facts.items()})
+
+
+A_TRUE, B_TRUE = Is("a", frozenset({"true"})), Is("b", frozenset({"true"}))
+
+
+def test_a_rule_below_the_first_match_never_matters() -> None:
+    """First match."""
+    for status in CALLABILITY.statuses:
+        rules = (Rule("one", A_TRUE, "callable", NOWHERE), Rule("two", None, status, NOWHERE))
+        assert decide(rules, {"a": "true"}) == Decision(0, undetermined=False)
+
+
+def test_a_rule_that_is_reached_and_rests_on_an_unknown_fact_is_undetermined() -> None:
+    """Whatever stands below."""
+    assert _one(A_TRUE, a=UNKNOWN) == Decision(0, undetermined=True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "decision"),
+    [
+        (All((A_TRUE, B_TRUE)), Decision(1, undetermined=False)),
+        (All((B_TRUE, A_TRUE)), Decision(1, undetermined=False)),
+        (Any((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=False)),
+        (Any((A_TRUE, B_TRUE)), Decision(0, undetermined=True)),
+        (Not(A_TRUE), Decision(0, undetermined=True)),
+        (All((A_TRUE, Not(B_TRUE))), Decision(0, undetermined=True)),
+    ],
+)
+def test_an_unknown_part_matters_only_where_the_others_leave_it_open(condition: Condition, decision: Decision) -> None:
+    """Kleene's logic, with `a` unknown and `b` false."""
+    assert _one(condition, a=UNKNOWN, b="false") == decision
+
+
+def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
+    """A rule set that could fall through does not load; the reference says so all the same."""
+    with pytest.raises(LookupError):
+        decide((Rule("one", A_TRUE, "callable", NOWHERE),), {"a": "false"})
+
+
+@needs_engine
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn=_rules)
+def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
+    """Over random rule sets, all combinations, unknown facts among them."""
+    rule_set, space = _rule_set(drawn), _whole()
+    tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
+    table = DecisionTable(rule_set, space, tabulation)
+    assert tabulation.engine.startswith("durable-rules")
+    for combination in space.combinations():
+        facts = space.named(combination)
+        decision = decide(rule_set.rules, facts)
+        assert tabulation.decisions[combination] == decision
+        verdict = table.verdict(facts)
+        status = CALLABILITY.undetermined if decision.undetermined else rule_set.rules[decision.rule].status
+        assert (verdict.status, verdict.rule) == (status, rule_set.rules[decision.rule].id)
+
+
+def _drawn_condition(chance: Random, depth: int = 0) -> Condition:
+    kind = chance.choice(["is", "is", "not", "all", "any"]) if depth < 3 else "is"
+    if kind == "is":
+        fact = chance.choice(list(CALLABILITY.facts.values()))
+        return Is(fact.name, frozenset(chance.sample(fact.values, chance.randint(1, len(fact.values)))))
+    if kind == "not":
+        return Not(_drawn_condition(chance, depth + 1))
+    parts = tuple(_drawn_condition(chance, depth + 1) for _ in range(chance.randint(1, 3)))
+    return All(parts) if kind == "all" else Any(parts)
+
+
+@needs_engine
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
+    """In blocks, since the engine has limits of its own."""
+    chance = Random(seed)
+    drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
+    rule_set, space = _rule_set(drawn), _whole()
+    by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
+    assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
+
+
+@needs_engine
+def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--engine both` is a comparison: a reference that means something else is noticed."""
+    rule_set = _rule_set([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    monkeypatch.setattr(
+        "callability.policy.tabulation.decide", lambda rules, facts: Decision(len(rules) - 1, undetermined=False)
+    )
+    with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`"):
+        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.BOTH)
+
+
+@needs_engine
+def test_an_engine_that_takes_too_long_is_ended() -> None:
+    """The child process has a time limit, and what it was asked is refused."""
+    rule_set = _rule_set([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds"):
+        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES, seconds=0.001)
+
+
+def test_a_condition_that_multiplies_out_is_refused() -> None:
+    """Groups of alternatives joined by *and* come to more conjunctions than the engine is given."""
+    values = tuple("abcdefghij")
+    domains = {f"fact{number}": (*values, UNKNOWN) for number in range(5)}
+    parts = tuple(Is(fact, frozenset(values[:8])) for fact in domains)
+    with pytest.raises(TooLarge):
+        conjunctions(0, Rule("one", All(parts), "callable", NOWHERE), domains)
