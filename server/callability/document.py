@@ -18,6 +18,17 @@ MAX_BYTES = 524_288
 MAX_DEPTH = 48
 
 _TAG = "tag:yaml.org,2002:"
+_PROBLEMS = (
+    ("undefined alias", "an alias (`*name`) names nothing"),
+    ("character '\\t'", "a tab stands where only spaces may"),
+    ("another document", "a second document begins"),
+    ("mapping values are not allowed", "a second `:` stands in one line"),
+    ("quoted scalar", "a quoted text is not closed"),
+    ("flow", "a `{` or `[` is not closed, or a comma is missing"),
+    ("block", "what stands here does not go on with what stands before"),
+)
+_HINTS = dict.fromkeys((_PROBLEMS[3][1], _PROBLEMS[6][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes")
+
 ScalarValue = str | bool | int | float | None
 
 
@@ -161,10 +172,12 @@ class _Reader:
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file)
-            problem = _one_line(error.problem or error.context)
-            raise _refused(place, "not-yaml", f"is not YAML: {problem}", _hint(problem)) from error
+            problem = _problem(f"{error.context} {error.problem}")
+            raise _refused(place, "not-yaml", f"is not YAML: {problem}", _HINTS.get(problem, "")) from error
         except (YAMLError, ValueError) as error:
-            raise _refused(Place(self.file), "not-yaml", f"is not YAML: {_one_line(str(error))}") from error
+            raise _refused(
+                Place(self.file), "not-yaml", "is not YAML: a character stands here that no file may hold"
+            ) from error
         except RecursionError as error:
             raise _too_deep(Place(self.file)) from error
 
@@ -217,7 +230,7 @@ class _Reader:
                     return text
         except ValueError:
             return text
-        self._find(place, "unknown-tag", f"the tag `{node.tag}` is not known here")
+        self._find(place, "unknown-tag", "a tag (`!name`) cannot be used here")
         return None
 
     def _text(self, text: str, place: Place) -> str:
@@ -232,11 +245,6 @@ class _Reader:
         self.findings.append(Finding(place, code, sentence, hint))
 
 
-def _hint(problem: str) -> str:
-    sentence = any(part in problem for part in ("<block end>", "mapping values", "<block mapping"))
-    return "a sentence that begins with `{` or holds `: ` must stand in quotes" if sentence else ""
-
-
-def _one_line(text: str | None) -> str:
-    line = " ".join((text or "unreadable").split())
-    return line[:1].lower() + line[1:200]
+def _problem(text: str) -> str:
+    """Say what the YAML library found, without the author's text, which may be a secret."""
+    return next((ours for part, ours in _PROBLEMS if part in text), "it cannot be read from here on")

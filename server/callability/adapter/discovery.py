@@ -1,0 +1,184 @@
+"""The answer of `retrieve_tools`: what can be called, and, when asked for, what exists and cannot (spec A.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from callability.adapter.judgement import JudgedTool, Judgement
+from callability.adapter.phrases import Phrases
+from callability.adapter.words import telling, words
+
+DEFAULT_LIMIT = 15
+MAX_LIMIT = 100
+MAX_LOCKED = 10
+"""Locked entries in one answer, whatever the limit (SC-004)."""
+
+INCLUDE_DISABLED_SENTENCE = (
+    "Set `include_disabled` to true to see also the tools that exist but cannot be called now, why, and who can change"
+    " that."
+)
+"""For the description of the discovery tool, on every transport (FR-014)."""
+
+INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
+    "type": "boolean",
+    "default": False,
+    "description": "Also return tools that exist but cannot be called now, with the reason and what can be done.",
+}
+"""The parameter in the schema of the discovery tool, on every transport (FR-014)."""
+
+_NAMEABLE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SHORTEST_WORD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """What the upstream says of a tool; None where it is not known or not given."""
+
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] | None = None
+
+
+class InvalidArgument(ValueError):
+    """An argument of a call by the agent. The text says what was found and what is wanted."""
+
+
+def checked_query(query: object) -> str:
+    """Return a query.
+
+    Raises:
+        InvalidArgument: it is not text, or has no word.
+    """
+    if not isinstance(query, str):
+        raise InvalidArgument(f"`query` must be text, and is {_kind(query)}")
+    if not words(query):
+        raise InvalidArgument("`query` is empty: it needs at least one word")
+    return query
+
+
+def checked_limit(limit: object) -> int:
+    """Return a limit; a number with nothing behind the point is one.
+
+    Raises:
+        InvalidArgument: it is not a whole number from 1 to 100.
+    """
+    whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
+    if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
+        found = limit if isinstance(limit, int | float) and not isinstance(limit, bool) else _kind(limit)
+        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {found}")
+    return int(limit)
+
+
+def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, ...]:
+    """Return the tools that a query finds by their names alone: by query words matched, most first, then by name.
+
+    A word of two letters or more, stop words aside, matches when it is or begins a word of the tool's or its server's
+    name.
+    """
+    asked = {word for word in telling(words(query)) if len(word) >= _SHORTEST_WORD}
+    ranked = []
+    for tool in tools:
+        parts = (*words(tool.tool), *words(tool.server))
+        matched = sum(any(part.startswith(word) for part in parts) for word in asked)
+        if matched:
+            ranked.append((-matched, tool.name, tool))
+    return tuple(tool for _, _, tool in sorted(ranked, key=lambda row: row[:2]))
+
+
+def discovery(
+    judgement: Judgement,
+    query: str,
+    *,
+    found: Sequence[str],
+    found_locked: Sequence[str] = (),
+    texts: Mapping[str, ToolText],
+    phrases: Phrases,
+    limit: int = DEFAULT_LIMIT,
+    include_disabled: bool = False,
+) -> dict[str, Any]:
+    """Return the JSON object that answers a query.
+
+    Args:
+        judgement: the tools that the caller may see.
+        query: what was asked for; withheld tools are found by it here, by their names alone.
+        found: what the proxy's search found among the callable tools alone, best first, by `server:tool`.
+        found_locked: what its search found among the locked tools whose text is not withheld, best first.
+        texts: the text of each tool, by `server:tool`. Texts of withheld tools are not looked at.
+        phrases: the proxy's own action phrases.
+        limit: how many callable tools at the most, 1 to 100.
+        include_disabled: whether to show the locked tools that the query finds.
+
+    Without `include_disabled` the answer is what it would be if locked tools did not exist, but for `notice` where
+    nothing callable was found (FR-002, FR-009).
+    """
+    tools = {tool.name: tool for tool in judgement.tools}
+    shown = [_entry(tools[name], texts.get(name)) for name in found if name in tools and tools[name].callable][:limit]
+    answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
+    if not include_disabled and shown:
+        return answer
+    locked = tuple(_locked(judgement, query, found_locked))
+    if not locked:
+        return answer
+    if include_disabled:
+        return answer | _disabled(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
+    return answer | {"notice": _notice(len(locked))}
+
+
+def _locked(judgement: Judgement, query: str, found_locked: Sequence[str]) -> Iterator[JudgedTool]:
+    """Merge those found by text and those found by name alone, one by one, a text hit first (FR-006)."""
+    readable = {tool.name: tool for tool in judgement.locked if not tool.withhold_text}
+    by_text = [readable[name] for name in dict.fromkeys(found_locked) if name in readable]
+    by_name = found_by_name(query, (tool for tool in judgement.locked if tool.withhold_text))
+    for pair in zip_longest(by_text, by_name):
+        yield from (tool for tool in pair if tool is not None)
+
+
+def _disabled(
+    judgement: Judgement, locked: Sequence[JudgedTool], texts: Mapping[str, ToolText], phrases: Phrases, most: int
+) -> dict[str, Any]:
+    shown = [tool for tool in locked if not tool.withhold_text or _NAMEABLE.fullmatch(tool.tool)][:most]
+    answer: dict[str, Any] = {
+        "disabled": [_locked_entry(tool, texts.get(tool.name)) for tool in shown],
+        "remediation": judgement.remediation(shown, phrases),
+    }
+    return answer | ({"disabled_total": len(locked)} if len(locked) > len(shown) else {})
+
+
+def _entry(tool: JudgedTool, text: ToolText | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": tool.name, "server": tool.server}
+    if text:
+        given = {"description": text.description, "inputSchema": text.input_schema, "annotations": text.annotations}
+        entry |= {key: value for key, value in given.items() if value is not None}
+    return entry
+
+
+def _locked_entry(tool: JudgedTool, text: ToolText | None) -> dict[str, Any]:
+    entry = {"name": tool.name, "server": tool.server}
+    if text and text.description is not None and not tool.withhold_text:
+        entry["description"] = text.description
+    return entry | {"status": str(tool.status)}
+
+
+def _notice(count: int) -> str:
+    exist = "tool that matches exists but cannot be" if count == 1 else "tools that match exist but cannot be"
+    return f"{count} {exist} called now; ask again with `include_disabled: true` to see why and who can change that."
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "not given"
+        case bool():
+            return "a truth value"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "a number"

@@ -1,0 +1,110 @@
+"""The service's answers, tool by tool, for those servers that the caller may see."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from callability.adapter.phrases import Phrases, fill
+from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
+from callability.v1.verdict_pb2 import ToolStatus as WireStatus
+from callability.v1.verdict_pb2 import ToolWords
+from callability.vocabulary import ToolStatus
+
+_STATUSES: Mapping[int, ToolStatus] = {
+    number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTool:
+    """A tool with its status; `words_of` is the rule whose own words apply, or nothing."""
+
+    server: str
+    tool: str
+    status: ToolStatus
+    withhold_text: bool
+    words_of: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name by which an agent knows it, `server:tool`."""
+        return f"{self.server}:{self.tool}"
+
+    @property
+    def callable(self) -> bool:
+        """Whether it can be called."""
+        return self.status is ToolStatus.CALLABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The tools of the visible servers, in the order of the request, and the words for their statuses."""
+
+    tools: tuple[JudgedTool, ...]
+    words: Mapping[tuple[ToolStatus, str], ToolWords]
+
+    @property
+    def callable(self) -> tuple[JudgedTool, ...]:
+        """The tools that can be called."""
+        return tuple(tool for tool in self.tools if tool.callable)
+
+    @property
+    def locked(self) -> tuple[JudgedTool, ...]:
+        """The tools that exist and cannot be called."""
+        return tuple(tool for tool in self.tools if not tool.callable)
+
+    def remediation(self, tools: Collection[JudgedTool], phrases: Phrases) -> dict[str, str]:
+        """Return what to do about the statuses of some tools, one text a status (FR-005).
+
+        The words of a rule are used where every tool of the status comes from that rule.
+        """
+        told = {}
+        for status in ToolStatus:
+            rules = {tool.words_of for tool in tools if tool.status is status}
+            if rules:
+                rule = rules.pop() if len(rules) == 1 else ""
+                words = self.words.get((status, rule)) or self.words.get((status, ""))
+                if words:
+                    told[str(status)] = fill(words.remediation, phrases)
+        return told
+
+
+def status_of(number: int) -> ToolStatus:
+    """Return a status of the contract; one that this version does not know is held back as undetermined."""
+    return _STATUSES.get(number, ToolStatus.DISABLED_UNKNOWN)
+
+
+def judge(
+    request: CheckToolsRequest, response: CheckToolsResponse, *, visible: Collection[str] | None = None
+) -> Judgement:
+    """Join a request with its response, for the servers in `visible` (None: all that were asked about).
+
+    A tool outside the caller's scope does not belong into the request (FR-007); `visible` leaves out what is there all
+    the same. An item that is an error counts as undetermined, and its text is withheld.
+
+    Raises:
+        ValueError: the response is not one to this request.
+    """
+    if len(request.servers) != len(response.servers):
+        raise ValueError("the response has another number of servers than the request")
+    words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
+    tools: list[JudgedTool] = []
+    for asked, answered in zip(request.servers, response.servers, strict=True):
+        if len(asked.tools) != len(answered.results):
+            raise ValueError("the response has another number of tools than the request")
+        if visible is None or asked.name in visible:
+            pairs = zip(asked.tools, answered.results, strict=True)
+            tools += [_judged(asked.name, tool.name, result, words) for tool, result in pairs]
+    return Judgement(tuple(tools), words)
+
+
+def _judged(
+    server: str, tool: str, result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]
+) -> JudgedTool:
+    if not result.HasField("verdict") or result.verdict.status not in _STATUSES:
+        return JudgedTool(server, tool, ToolStatus.DISABLED_UNKNOWN, withhold_text=True)
+    verdict = result.verdict
+    status = status_of(verdict.status)
+    own = verdict.rule if (status, verdict.rule) in words and not verdict.undetermined else ""
+    return JudgedTool(server, tool, status, verdict.withhold_text, own)

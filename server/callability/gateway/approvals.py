@@ -1,0 +1,138 @@
+"""The approvals file: what people decided about single tools. It is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from callability import document
+from callability.document import Node, Scalar
+from callability.finding import Finding, Place, Severity, did_you_mean, in_order, listed
+from callability.gateway.quotation import shown
+
+ApprovalStatus = Literal["approved", "pending", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRecord:
+    """A person's decisions about one tool; None is unknown, never a default (A.2)."""
+
+    disabled: bool | None
+    status: ApprovalStatus | None
+
+
+UNKNOWN_APPROVAL = ApprovalRecord(disabled=None, status=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """The records of one reading of the file; where it is not `readable`, the approval of every tool is unknown."""
+
+    readable: bool
+    records: Mapping[str, Mapping[str, ApprovalRecord]] = field(default_factory=dict)
+    warnings: tuple[Finding, ...] = ()
+
+    def record(self, server: str, tool: str) -> ApprovalRecord | None:
+        """Return the record of a tool, or None where there is none; where the file is not readable, all is unknown."""
+        return self.records.get(server, {}).get(tool) if self.readable else UNKNOWN_APPROVAL
+
+    def tools(self, server: str) -> tuple[str, ...]:
+        """Return the names of a server's tools that have a record, in the order of the file."""
+        return tuple(self.records.get(server, ()))
+
+
+NO_APPROVALS = Approvals(readable=True)
+"""What holds where no file is configured: no records."""
+
+
+def load_approvals(path: Path) -> Approvals:
+    """Read an approvals file: JSON where its name ends in `.json`, YAML 1.2 otherwise.
+
+    It maps servers to tools to records. A record with nothing in it, written `{}` or left blank, has the defaults. A
+    file that is missing, empty, unreadable or of another shape is not readable, and the findings say why; `{}` holds no
+    records.
+    """
+    try:
+        root = document.read(path)
+    except document.Refused as refused:
+        return _unreadable(refused.findings)
+    malformed = tuple(_malformed(root))
+    if malformed:
+        return _unreadable(malformed)
+    warnings: list[Finding] = []
+    records = {
+        str(server.value): {
+            str(tool.value): _record(record, _subject(server, tool), warnings) for tool, record in _entries(tools)
+        }
+        for server, tools in _entries(root)
+    }
+    return Approvals(True, records, in_order(warnings))
+
+
+def _unreadable(findings: tuple[Finding, ...]) -> Approvals:
+    return Approvals(False, {}, in_order(replace(finding, severity=Severity.WARNING) for finding in findings))
+
+
+def _entries(node: Node) -> tuple[tuple[Scalar, Node], ...]:
+    """Return the keys and nodes of a mapping, and nothing of any other node."""
+    return node.entries if isinstance(node, document.Mapping) else ()
+
+
+def _malformed(root: Node) -> Iterator[Finding]:
+    if not isinstance(root, document.Mapping):
+        yield Finding(root.place, "malformed-approvals", "the file does not map servers to tools")
+    for server, tools in _entries(root):
+        if not isinstance(tools, document.Mapping):
+            sentence = f"server {_word(server)} does not map tools to records"
+            yield Finding(_place(server, tools), "malformed-approvals", sentence, "write `{}` where there is none")
+        for tool, record in _entries(tools):
+            if not isinstance(record, document.Mapping) and not _blank(record):
+                sentence = f"the record of {_subject(server, tool)} is not a mapping"
+                yield Finding(record.place, "malformed-approvals", sentence, "write for example `{disabled: true}`")
+
+
+def _blank(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _place(key: Scalar, node: Node) -> Place:
+    """Return where a value stands, or its key: a value that is left blank has no place of its own."""
+    return key.place if _blank(node) else node.place
+
+
+def _word(key: Scalar) -> str:
+    return shown(str(key.value))
+
+
+def _subject(server: Scalar, tool: Scalar) -> str:
+    return f"tool {_word(tool)} of server {_word(server)}"
+
+
+def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord:
+    record = ApprovalRecord(disabled=False, status="approved")
+    for key, value in _entries(node):
+        match key.value, value:
+            case "disabled", Scalar(value=bool(disabled)):
+                record = replace(record, disabled=disabled)
+            case "status", Scalar(value="approved" | "pending" | "changed" as status):
+                record = replace(record, status=status)
+            case "disabled", _:
+                record = replace(record, disabled=None)
+                warnings.append(_unknown_value(key, value, subject, ("true", "false")))
+            case "status", _:
+                record = replace(record, status=None)
+                warnings.append(_unknown_value(key, value, subject, get_args(ApprovalStatus)))
+            case _:
+                sentence = f"unknown key {_word(key)} in the record of {subject} is passed over"
+                hint = did_you_mean(str(key.value), ("disabled", "status"))
+                warnings.append(Finding(key.place, "unknown-key", sentence, hint, Severity.WARNING))
+    return record
+
+
+def _unknown_value(key: Scalar, node: Node, subject: str, wanted: tuple[str, ...]) -> Finding:
+    sentence = f"`{key.value}` of {subject} is none of {listed(wanted)}, and counts as unknown"
+    word = node.value if isinstance(node, Scalar) and isinstance(node.value, str) else ""
+    hint = "write it without quotes" if word in {"true", "false"} and word in wanted else did_you_mean(word, wanted)
+    return Finding(_place(key, node), "unknown-value", sentence, hint if word else "", Severity.WARNING)

@@ -1,0 +1,84 @@
+"""The gateway's config: the upstream servers, the approvals file and the deadlines, as the operator wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from callability import document
+from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order
+from callability.gateway.config_findings import TOOL_LISTS, findings, place
+from callability.gateway.config_model import Deadlines, ServerConfig
+from callability.gateway.quotation import shown
+
+__all__ = ["Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
+
+
+class ConfigRefused(Exception):
+    """A config that the gateway does not start with (A.7); its message is all findings, one a line."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A sound config; `servers` are in the order of the file, and `approvals` is None where no file is configured."""
+
+    path: Path
+    servers: Mapping[str, ServerConfig]
+    approvals: Path | None
+    deadlines: Deadlines
+    warnings: tuple[Finding, ...]
+    root: document.Node = field(repr=False)
+
+    def place(self, *keys: str | int) -> Place:
+        """Return where a value stands, for example of `"mcpServers", "files", "disabled_tools"`.
+
+        Of a key that is not in the file it is the place of what would hold it.
+        """
+        return place(self.root, keys)
+
+    def unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
+        """Return a warning for each entry of a server's two lists that names none of its tools (A.2).
+
+        Raises:
+            KeyError: the config has no such server.
+        """
+        return in_order(self._unmatched(server, frozenset(tools)))
+
+    def _unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
+        for key in TOOL_LISTS:
+            for index, name in enumerate(getattr(self.servers[server], key) or ()):
+                if name not in tools:
+                    sentence = f"{shown(name)} in `{key}` of server `{server}` matches no tool of the server"
+                    at = self.place("mcpServers", server, key, index)
+                    yield Finding(at, "unmatched-tool", sentence, _near(name, tools), Severity.WARNING)
+
+
+def load_config(path: Path) -> Config:
+    """Read a config file: JSON where its name ends in `.json`, YAML 1.2 otherwise.
+
+    Raises:
+        ConfigRefused: it cannot be read or is not sound. All its findings are told at once.
+    """
+    try:
+        root = document.read(path)
+    except document.Refused as refused:
+        raise ConfigRefused(in_order(refused.findings)) from refused
+    file, found = findings(root)
+    ordered = in_order(found)
+    if file is None or has_errors(ordered):
+        raise ConfigRefused(ordered)
+    approvals = None if file.approvals is None else path.parent / file.approvals
+    return Config(path, file.servers, approvals, file.deadlines, ordered, root)
+
+
+def _near(name: str, tools: frozenset[str]) -> str:
+    if set(name) & set("*?"):
+        return "names are exact: `*` and `?` stand for themselves"
+    # A tool's name is the upstream's own word: only one that fits on a line is shown.
+    hint = did_you_mean(name, (tool for tool in tools if tool.isascii() and tool.isprintable() and len(tool) <= 128))
+    return hint if hint.startswith("did") else ""

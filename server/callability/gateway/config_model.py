@@ -1,0 +1,186 @@
+"""The shape of the gateway's config file, key by key (A.2, A.7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic_core import PydanticCustomError
+
+MAX_LABELS = 64
+MAX_LABEL_KEY_BYTES = 128
+MAX_LABEL_VALUE_BYTES = 512
+MAX_SECONDS = 86_400
+
+_UNSENDABLE = re.compile(r"[\s\0-\x1f]")
+
+
+def _given(value: object) -> object:
+    # A list whose entries are all commented out must not read as no list: that would open every tool.
+    if value is None:
+        raise PydanticCustomError("no-value", "has no value", {"hint": "give it one, or leave the key out"})
+    return value
+
+
+def _transport(value: object) -> object:
+    return "http" if value == "streamable-http" else value
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or _UNSENDABLE.search(value):
+        hint = {"hint": "for example `https://example.com/mcp`"}
+        raise PydanticCustomError("bad-url", "is not an http or https address with a host", hint)
+    return value
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, int | float) and not 0 < value <= MAX_SECONDS:
+        raise PydanticCustomError("out-of-range", f"is not more than 0 and at most {MAX_SECONDS:,} seconds")
+    return value
+
+
+def _few(value: Mapping[str, str]) -> Mapping[str, str]:
+    if len(value) > MAX_LABELS:
+        raise PydanticCustomError("too-many-labels", f"has more than {MAX_LABELS} entries")
+    return value
+
+
+def _matching(pattern: str, code: str, sentence: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise PydanticCustomError(code, sentence)
+        return value
+
+    return AfterValidator(check)
+
+
+def _bytes_long(low: int, high: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if not low <= len(value.encode()) <= high:
+            raise PydanticCustomError("bad-length", f"is not {low} to {high} bytes long")
+        return value
+
+    return AfterValidator(check)
+
+
+_Sealed = AfterValidator(MappingProxyType)
+_Empty = partial(MappingProxyType, dict[str, str]())
+_Given = BeforeValidator(_given)
+
+_ZeroFree = _matching(r"[^\0]*", "zero-character", "holds a zero character, which no program can be handed")
+Argument = Annotated[StrictStr, _ZeroFree]
+Text = Annotated[StrictStr, _matching(r"(?s).+", "empty-text", "is empty"), _ZeroFree]
+Url = Annotated[StrictStr, AfterValidator(_address)]
+Seconds = Annotated[float, Field(strict=True), BeforeValidator(_seconds)]
+ServerName = Annotated[
+    StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
+]
+Variable = Annotated[StrictStr, _matching(r"[^=\0]+", "bad-variable", "cannot be the name of an environment variable")]
+Header = Annotated[StrictStr, _matching(r"(?a)[\w!#$%&'*+.^`|~-]+", "bad-header", "cannot be the name of a header")]
+HeaderText = Annotated[
+    StrictStr, _matching(r"([!-~]([\t -~]*[!-~])?)?", "bad-header", "is not text that a header can carry")
+]
+Labels = Annotated[
+    Mapping[
+        Annotated[StrictStr, _bytes_long(1, MAX_LABEL_KEY_BYTES)],
+        Annotated[StrictStr, _bytes_long(0, MAX_LABEL_VALUE_BYTES)],
+    ],
+    AfterValidator(_few),
+    _Sealed,
+]
+
+
+class _Model(BaseModel):
+    """Frozen, closed to unknown keys, and silent about the values that it refuses: some are secrets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ServerConfig(_Model):
+    """One upstream server: how to reach it, and which of its tools the operator lets through."""
+
+    command: Annotated[Text | None, _Given] = Field(
+        default=None, repr=False, description="Program that serves MCP on stdio."
+    )
+    args: tuple[Argument, ...] = Field(default=(), repr=False, description="Arguments of the program.")
+    env: Annotated[Mapping[Variable, Argument], _Sealed] = Field(
+        default_factory=_Empty, repr=False, description="Environment variables of the program, beside a few safe ones."
+    )
+    cwd: Annotated[Text | None, _Given] = Field(
+        default=None, description="Directory in which the program runs; by default the gateway's own."
+    )
+    url: Annotated[Url | None, _Given] = Field(
+        default=None, repr=False, description="Address of an MCP server on HTTP."
+    )
+    headers: Annotated[Mapping[Header, HeaderText], _Sealed] = Field(
+        default_factory=_Empty, repr=False, description="Headers that go with every request."
+    )
+    type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_transport), _Given] = Field(
+        default=None, description="How the server is reached. It follows from `command` or `url`, and may be left out."
+    )
+    enabled: StrictBool = Field(default=True, description="Whether the server is switched on, and so connected.")
+    quarantined: StrictBool = Field(default=False, description="Whether the server is held for review.")
+    trust: Literal["auto", "manual"] = Field(
+        default="auto",
+        description="What a tool without an approval record counts as: approved (auto) or pending (manual).",
+    )
+    enabled_tools: Annotated[tuple[Text, ...] | None, _Given] = Field(
+        default=None, description="The only tools that may be called, by exact name."
+    )
+    disabled_tools: tuple[Text, ...] = Field(default=(), description="Tools that may not be called, by exact name.")
+    labels: Labels = Field(default_factory=_Empty, description="Labels of the server, for rules to read.")
+    tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
+        default_factory=partial(MappingProxyType, dict[str, Labels]()),
+        description="Labels of single tools, by exact name, for rules to read.",
+    )
+
+    @property
+    def listed_tools(self) -> tuple[str, ...]:
+        """The names in the two tool lists, each once, in the order of the file."""
+        return tuple(dict.fromkeys((*(self.enabled_tools or ()), *self.disabled_tools)))
+
+    def config_denies(self, tool: str) -> bool:
+        """Say whether the two lists deny a tool: the fact `tool.config_denied` (A.2). Names are exact."""
+        if self.enabled_tools is not None:
+            return tool not in self._listed
+        return tool in self._listed
+
+    @cached_property
+    def _listed(self) -> frozenset[str]:
+        return frozenset(self.listed_tools)
+
+
+class Deadlines(_Model):
+    """How long the gateway waits for an upstream server."""
+
+    call_seconds: Seconds = Field(
+        default=60.0, description="For the answer to a call, in seconds: above 0, at most 86,400."
+    )
+    open_seconds: Seconds = Field(
+        default=10.0, description="For a connection to stand, in seconds: above 0, at most 86,400."
+    )
+
+
+class ConfigFile(_Model):
+    """The whole file."""
+
+    servers: Annotated[Mapping[ServerName, ServerConfig], _Sealed] = Field(
+        alias="mcpServers", description="The upstream servers, by name."
+    )
+    approvals: Annotated[Text | None, _Given] = Field(
+        default=None,
+        description="Path of the approvals file, from the directory of this file. Left out: there are no records.",
+    )
+    deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for an upstream server.")

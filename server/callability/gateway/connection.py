@@ -1,0 +1,253 @@
+"""One connection to an upstream: a single task opens it, holds it and leaves it; calls come from any task."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, Literal
+
+import anyio
+import httpx2
+from mcp import Client, ClientSession, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    Implementation,
+    InputRequiredResult,
+    PaginatedRequestParams,
+    Tool,
+)
+from pydantic import TypeAdapter, ValidationError
+
+from callability.gateway.failure import MAY_HAVE_RUN, NOT_CARRIED_OUT, NOT_SENT, Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.http_client import (
+    EXCHANGE,
+    MESSAGE_BYTES,
+    NOT_MCP,
+    SESSION_LOST,
+    Exchange,
+    HttpClient,
+    HttpTarget,
+    transport_failure,
+)
+from callability.gateway.stdio_transport import StdioTarget, StdioTransport
+
+State = Literal["closed", "connecting", "connected", "failed"]
+
+MAX_PAGES = 100
+# For the DELETE that ends an HTTP session; a child's end has limits of its own.
+GOODBYE_SECONDS = 2
+
+_CLIENT = Implementation(name="callability", version=version("callability"))
+_ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_CLOSED = Failure("was disconnected by the gateway")
+_ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
+_NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
+_SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
+_logger = logging.getLogger("callability.gateway.upstream")
+
+
+class Connection:
+    """Goes from connecting to connected or failed, and never back; `tools` are those given until it has its own."""
+
+    def __init__(
+        self, name: str, target: StdioTarget | HttpTarget, *, open_seconds: float, tools: tuple[Tool, ...]
+    ) -> None:
+        self.state: State = "connecting"
+        self.failure: Failure | None = None
+        self.tools = tools
+        self.settled = asyncio.Event()
+        self._name = name
+        self._target = target
+        self._open_seconds = open_seconds
+        self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
+        self._session: ClientSession | None = None
+        self._calls = 0
+        self._ended: Failure | None = None
+        self._leave = asyncio.Event()
+        self._scope = anyio.CancelScope()
+
+    async def own(self) -> None:
+        """Open, hold until told to leave, and leave: all in the calling task, as the SDK's cancel scopes demand."""
+        exchange = Exchange(self._open_seconds)
+        EXCHANGE.set(exchange)
+        expiry = asyncio.get_running_loop().call_later(self._open_seconds, self._expire)
+        try:
+            with self._scope:
+                await self._hold(expiry, exchange)
+        except Exception as error:
+            self._fail(exchange.failure or _failure_of(error))
+        finally:
+            expiry.cancel()
+            self._fail(_CLOSED)
+
+    def close(self) -> None:
+        """Tell the owner to leave; whoever waits for an opening or an answer gets an error."""
+        if self.state == "connecting":
+            self._scope.cancel()
+        self.state, self.failure = "closed", _CLOSED
+        self._ended = self._ended or _CLOSED
+        self.settled.set()
+        self._leave.set()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None, seconds: float) -> CallToolResult:
+        """Send one `tools/call`, wait at most `seconds` for its answer, and never send it twice.
+
+        Raises:
+            UpstreamRefusal: the upstream answered with a JSON-RPC error.
+            UpstreamError: there is no answer, or none that can be passed on.
+        """
+        if self.failure is not None or self._session is None:
+            raise UpstreamError(self._name, self.failure or _CLOSED, NOT_SENT)
+        request = self._request(tool, arguments)
+        exchange = Exchange(seconds)
+        outer = EXCHANGE.set(exchange)
+        heard = self._child.heard if self._child else None
+        self._calls += 1
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._session.send_request(request, _ANSWER)
+        except TimeoutError:
+            raise self._unanswered(seconds, heard) from None
+        except (MCPError, ValidationError) as error:
+            raise self._call_error(error, exchange) from None
+        finally:
+            EXCHANGE.reset(outer)
+            self._calls -= 1
+            self._leave_if_idle()
+        if isinstance(answer, InputRequiredResult):
+            raise UpstreamError(self._name, _ASKED_FOR_INPUT, MAY_HAVE_RUN)
+        return answer
+
+    async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
+        async with self._client() as client:
+            tools = await _list_tools(client.session, exchange)
+            expiry.cancel()
+            if self.state == "connecting":
+                self._session, self.tools, self.state = client.session, tools, "connected"
+                self.settled.set()
+                _logger.info("`%s` is connected with %d tools", self._name, len(tools))
+            await self._leave.wait()
+            self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncGenerator[Client]:
+        async with AsyncExitStack() as stack:
+            if isinstance(self._target, HttpTarget):
+                http_client = await stack.enter_async_context(HttpClient(self._target))
+                transport = streamable_http_client(
+                    self._target.url, http_client=http_client, max_sse_event_size=MESSAGE_BYTES
+                )
+                client = Client(transport, cache=None, client_info=_CLIENT)
+            else:
+                assert self._child is not None
+                client = Client(self._child.streams(), cache=None, client_info=_CLIENT)
+            yield await stack.enter_async_context(client)
+
+    def _expire(self) -> None:
+        """End an opening at its deadline; who waits for it does not wait for the cleaning up."""
+        self._fail(Failure(f"did not answer within {self._open_seconds:g} s", exception="TimeoutError"))
+        self._scope.cancel()
+
+    def _lose(self, failure: Failure) -> None:
+        self._ended = self._ended or failure
+        self._fail(failure)
+        self._leave.set()
+
+    def _fail(self, failure: Failure) -> None:
+        """Take no more calls; the first failure is the one that counts, and calls under way may still be answered."""
+        if self.failure is None:
+            self.state, self.failure = "failed", failure
+            self.settled.set()
+            _logger.warning("`%s` %s", self._name, failure.words)
+
+    def _leave_if_idle(self) -> None:
+        if self.failure is not None and self._calls == 0:
+            self._leave.set()
+
+    def _request(self, tool: str, arguments: Mapping[str, Any] | None) -> CallToolRequest:
+        """Refuse what JSON cannot hold (NaN, half a character): on the transport it would end the connection."""
+        plain = None if arguments is None else dict(arguments)
+        try:
+            json.dumps([tool, plain], ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError):
+            raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
+        return CallToolRequest(params=CallToolRequestParams(name=tool, arguments=plain))
+
+    def _unanswered(self, seconds: float, heard: int | None) -> UpstreamError:
+        failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError")
+        # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
+        if self._child is not None and self._child.heard == heard:
+            self._fail(failure)
+        return UpstreamError(self._name, failure, MAY_HAVE_RUN)
+
+    def _call_error(self, error: MCPError | ValidationError, exchange: Exchange) -> UpstreamError:
+        failure = exchange.failure
+        if failure is None and self._ended is not None:
+            failure = replace(self._ended, words=f"{self._ended.words} before it answered")
+        elif failure is None and (isinstance(error, ValidationError) or self._is_garbage(error)):
+            failure = Failure(NOT_MCP, exception=type(error).__name__)
+        elif failure is None and self._child is None and error.args[:2] == _SDK_CLOSED:
+            failure = Failure("closed the connection before it answered")
+        if exchange.lost:
+            self._fail(failure or Failure(SESSION_LOST))
+        if failure is None:
+            assert isinstance(error, MCPError)
+            return UpstreamRefusal(self._name, error.code, error.message)
+        return UpstreamError(self._name, failure, MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT)
+
+    def _is_garbage(self, error: MCPError) -> bool:
+        """Say whether the SDK could not read an HTTP body: its code for that is no answer that a server gives."""
+        return self._child is None and error.code == PARSE_ERROR
+
+
+async def _list_tools(session: ClientSession, exchange: Exchange) -> tuple[Tool, ...]:
+    tools: list[Tool] = []
+    params: PaginatedRequestParams | None = None
+    for _ in range(MAX_PAGES):
+        try:
+            page = await session.list_tools(params=params)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and exchange.failure is None:
+                return tuple(tools)
+            raise
+        tools += page.tools
+        if page.next_cursor is None:
+            return tuple(tools)
+        params = PaginatedRequestParams(cursor=page.next_cursor)
+    raise _EndlessListError
+
+
+class _EndlessListError(Exception):
+    """The pages of a tool list do not end."""
+
+
+def _failure_of(error: BaseException) -> Failure:
+    """Put what ended an opening into words, where the transport has not said it better."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
+        return transport_failure(error)
+    code = error.code if isinstance(error, MCPError) else None
+    words = "could not be connected"
+    if isinstance(error, _EndlessListError):
+        words = f"lists its tools on more than {MAX_PAGES} pages"
+    elif isinstance(error, ValidationError) or code == PARSE_ERROR:
+        words = NOT_MCP
+    # A RuntimeError is the SDK's word for a handshake that names a version it does not know.
+    elif isinstance(error, RuntimeError) or code == UNSUPPORTED_PROTOCOL_VERSION:
+        words = "speaks no version of MCP that this gateway speaks"
+    elif code is not None:
+        words = f"answered the opening with JSON-RPC error {code}"
+    return Failure(words, exception=type(error).__name__)

@@ -1,0 +1,48 @@
+"""Why an upstream failed: a sentence in the gateway's own words, and the facts behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NOT_SENT = "; the call was not sent"
+MAY_HAVE_RUN = "; the call may have been carried out"
+NOT_CARRIED_OUT = "; the call was not carried out"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is known of one failure; `words` follow the server's name in a sentence and hold nothing an upstream wrote.
+
+    `exception` and `cause` name the types of the error and of the operating system's error inside it, `exit_code` is
+    negative for a signal, `retry_after` is in seconds, `in_session` says that the HTTP request named an established
+    session, and `executed` whether a request may have been carried out. `body` is the upstream's own text, for a
+    classifier only: it is never shown or logged.
+    """
+
+    words: str
+    exception: str = ""
+    cause: str = ""
+    errno: int | None = None
+    exit_code: int | None = None
+    status: int | None = None
+    retry_after: float | None = None
+    in_session: bool = False
+    executed: bool = True
+    body: str = field(default="", repr=False)
+
+
+class UpstreamError(Exception):
+    """An upstream could not be connected or did not carry out a call; `str()` is one sentence, safe for an agent."""
+
+    def __init__(self, name: str, failure: Failure, ending: str = "") -> None:
+        super().__init__(f"`{name}` {failure.words}{ending}")
+        self.failure = failure
+
+
+class UpstreamRefusal(UpstreamError):
+    """The upstream answered a call with JSON-RPC error `code`; `message` is its own text, which `str()` leaves out."""
+
+    def __init__(self, name: str, code: int, message: str) -> None:
+        super().__init__(name, Failure(f"refused the call with JSON-RPC error {code}"))
+        self.code = code
+        self.message = message

@@ -1,0 +1,151 @@
+"""Search over the tools that one caller may see, and over nothing else (A.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import tantivy
+
+from callability.adapter.words import telling, words
+
+MAX_QUERY_CHARACTERS = 10_000
+MAX_QUERY_WORDS = 32
+"""Different words of a query that are searched for; what follows them is left aside."""
+
+_BOOSTS = {"name": 4.0, "server": 2.0, "title": 2.0, "description": 1.0, "parameters": 0.5}
+_WHOLE_NAME = 100.0
+# Constant, and given to whole words too: a word that begins a name never outweighs one that is in it.
+_BEGINNING = 0.5
+_SHORTEST_BEGINNING = 2
+_HEAP_BYTES = 15_000_000  # the least that the library accepts
+
+_STEMMER = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SearchDocument:
+    """What is known of one tool; a text that is withheld or not given is empty."""
+
+    name: str
+    server: str
+    title: str = ""
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def qualified_name(self) -> str:
+        """The name that callers use, `server:tool`."""
+        return f"{self.server}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document that a query found; scores compare within one answer only."""
+
+    document: SearchDocument
+    score: float
+
+
+class ToolIndex:
+    """An index in memory, built whole and never changed: equal documents in any order give equal answers (FR-002)."""
+
+    def __init__(self, documents: Iterable[SearchDocument]) -> None:
+        self._documents = tuple(sorted(documents, key=lambda document: (document.qualified_name, document)))
+        self._schema = _schema()
+        self._searcher = _searcher(self._schema, self._documents)
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def search(self, query: str, limit: int | None = None) -> tuple[Hit, ...]:
+        """Return what a query finds, by falling score, then by qualified name: the first `limit` hits, or all of them.
+
+        Every text is a query: operators are plain words, and stop words count only in a query that has nothing else,
+        where they find names.
+
+        Raises:
+            ValueError: the limit is below 1.
+        """
+        if limit is not None and limit < 1:
+            raise ValueError("a limit is at least 1")
+        clauses = [(tantivy.Occur.Should, clause) for clause in self._clauses(query[:MAX_QUERY_CHARACTERS])]
+        if not clauses or not self._documents:
+            return ()
+        # Every hit is read before the cut: where scores tie, the name decides and not the place in the index.
+        found = self._searcher.search(
+            tantivy.Query.boolean_query(clauses), limit=len(self._documents), count=False
+        ).hits
+        places = self._searcher.fast_field_values("place", [address for _, address in found])
+        # Rounded: the last digits of a sum depend on the order in which its parts were added.
+        ranked = sorted((-round(score, 4), int(place or 0)) for (score, _), place in zip(found, places, strict=True))
+        return tuple(Hit(self._documents[place], -score) for score, place in ranked[:limit])
+
+    def _clauses(self, query: str) -> Iterator[tantivy.Query]:
+        asked = tuple(dict.fromkeys(words(query)))
+        wanted = telling(asked)
+        fields = tuple(_BOOSTS) if wanted else ("name", "server")
+        wanted = (wanted or asked)[:MAX_QUERY_WORDS]
+        for name in _names(query):
+            yield tantivy.Query.const_score_query(self._term("whole_name", name), _WHOLE_NAME)
+        for stem in dict.fromkeys(_STEMMER.analyze(" ".join(wanted))):
+            for field in fields:
+                yield tantivy.Query.boost_query(self._term(field, stem), _BOOSTS[field])
+        for word in wanted:
+            yield tantivy.Query.const_score_query(self._term("beginnings", word), _BEGINNING)
+
+    def _term(self, field: str, value: str) -> tantivy.Query:
+        return tantivy.Query.term_query(self._schema, field, value, index_option="freq")
+
+
+def _schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    for field in _BOOSTS:
+        builder.add_text_field(field, tokenizer_name="stems", index_option="freq")
+    for field in ("whole_name", "beginnings"):
+        builder.add_text_field(field, tokenizer_name="whitespace", index_option="basic")
+    builder.add_unsigned_field("place", fast=True)
+    return builder.build()
+
+
+def _searcher(schema: tantivy.Schema, documents: tuple[SearchDocument, ...]) -> tantivy.Searcher:
+    index = tantivy.Index(schema)
+    index.register_tokenizer("stems", _STEMMER)
+    writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+    for place, document in enumerate(documents):
+        writer.add_document(_entry(place, document))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    return index.searcher()
+
+
+def _entry(place: int, document: SearchDocument) -> tantivy.Document:
+    name, server = words(document.name), words(document.server)
+    texts = {
+        "name": name,
+        "server": server,
+        "title": words(document.title),
+        "description": words(document.description),
+        "parameters": words(" ".join(document.parameters)),
+        "whole_name": ("".join(name), "".join(server + name)),
+        "beginnings": _beginnings(name + server),
+    }
+    entry = tantivy.Document()
+    entry.add_unsigned("place", place)
+    for field, found in texts.items():
+        entry.add_text(field, " ".join(found))
+    return entry
+
+
+def _names(query: str) -> Iterator[str]:
+    """Yield what may be meant as a name: the query as a whole, and each compound such as `delete_file` in it."""
+    compounds = (words(piece) for piece in query.split()[:MAX_QUERY_WORDS])
+    meant = (words(query), *(parts for parts in compounds if len(parts) > 1))
+    yield from dict.fromkeys("".join(parts) for parts in meant if parts)
+
+
+def _beginnings(found: tuple[str, ...]) -> Iterator[str]:
+    for word in found:
+        for end in range(_SHORTEST_BEGINNING, len(word) + 1):
+            yield word[:end]

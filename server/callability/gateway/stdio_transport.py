@@ -1,0 +1,284 @@
+"""A child process as an MCP transport: one JSON-RPC message a line, and an end that takes the whole process group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import re
+import signal
+from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.lowlevel import checkpoint
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from callability.gateway.failure import Failure
+
+MESSAGE_BYTES = 16 * 1024 * 1024
+STDERR_CHARACTERS = 1000
+# An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
+LAST_WORDS_SECONDS = 0.5
+# The stages of an end and how long each may take; before the first one stdin is closed.
+STAGES = ((None, 1.5), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0))
+POLL_SECONDS = 0.02
+# A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
+SECRET_CHARACTERS = 6
+
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_logger = logging.getLogger("callability.gateway.upstream")
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTarget:
+    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+
+
+class StdioTransport:
+    """Runs a target while `streams` is entered; `on_end` is told how the child ended, when it did so by itself."""
+
+    def __init__(self, name: str, target: StdioTarget, on_end: Callable[[Failure], None]) -> None:
+        self.heard = 0
+        self._garbled = False
+        self._name = name
+        self._target = target
+        self._on_end = on_end
+        self._secrets = sorted((v for v in target.env.values() if len(v) >= SECRET_CHARACTERS), key=len, reverse=True)
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+        """Start the child, yield what it says and what it is told, and end it within 4 s.
+
+        Raises:
+            OSError: the command cannot be run.
+            ValueError: the target holds a character that no command, argument or variable can hold.
+        """
+        with anyio.CancelScope(shield=True):
+            child = await self._start()
+        arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        # Unbounded, so that a child that does not read cannot hold up a caller beyond its own deadline.
+        outgoing, waiting = anyio.create_memory_object_stream[SessionMessage](math.inf)
+        with arrived, incoming, outgoing, waiting:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._receive, child, arrived)
+                group.start_soon(self._send, child, waiting, arrived)
+                group.start_soon(self._log_stderr, child.stderr)
+                try:
+                    yield incoming, outgoing
+                finally:
+                    # The receiver must not wait for a session that has gone: it reads on, so that the child can exit.
+                    incoming.close()
+                    with anyio.CancelScope(shield=True):
+                        await child.stop()
+                    group.cancel_scope.cancel()
+
+    async def _start(self) -> _Child:
+        target = self._target
+        loop = asyncio.get_running_loop()
+        try:
+            transport, protocol = await loop.subprocess_exec(
+                _ChildProtocol,
+                target.command,
+                *target.args,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                env=get_default_environment() | dict(target.env),
+                cwd=target.cwd,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self._on_end(_start_failure(target, error))
+            raise
+        return _Child(transport, protocol)
+
+    async def _receive(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        failure: Failure | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(_cancel_after_exit, child, group.cancel_scope)
+            try:
+                async for line in child.stdout:
+                    await self._deliver(line, arrived)
+            except ValueError:
+                failure = Failure(f"was disconnected for a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB")
+            group.cancel_scope.cancel()
+        await self._end(child, arrived, failure)
+
+    async def _deliver(self, line: bytes, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False)
+        except ValueError:
+            if not self._garbled:
+                _logger.info("`%s` wrote a line that is not MCP; further ones are not reported", self._name)
+            self._garbled = True
+            # Lines that are there already are read without a pause: a flood of them would hold up every upstream.
+            await checkpoint()
+            return
+        self.heard += 1
+        with suppress(anyio.BrokenResourceError):
+            await arrived.send(SessionMessage(message))
+
+    async def _send(
+        self,
+        child: _Child,
+        waiting: MemoryObjectReceiveStream[SessionMessage],
+        arrived: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        try:
+            async for item in waiting:
+                child.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await child.stdin.drain()
+        except OSError:
+            await self._end(child, arrived, None)
+
+    async def _end(
+        self,
+        child: _Child,
+        arrived: MemoryObjectSendStream[SessionMessage | Exception],
+        failure: Failure | None,
+    ) -> None:
+        """Tell how the child ended, then let the session see it: a caller that wakes up finds the reason."""
+        if failure is None:
+            with anyio.move_on_after(LAST_WORDS_SECONDS):
+                await child.exited.wait()
+            failure = _end_failure(child.exit_code, "" if self.heard else " before it answered")
+        if not child.stopping:
+            self._on_end(failure)
+        arrived.close()
+
+    async def _log_stderr(self, stderr: asyncio.StreamReader) -> None:
+        rest = b""
+        while chunk := await stderr.read(64 * 1024):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[: 8 * STDERR_CHARACTERS]
+            for line in lines:
+                self._log_line(line)
+                await checkpoint()
+        if rest:
+            self._log_line(rest)
+
+    def _log_line(self, line: bytes) -> None:
+        text = line[: 8 * STDERR_CHARACTERS].decode("utf-8", "replace").rstrip()
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        _logger.info("`%s` stderr: %s", self._name, _CONTROL.sub("?", text[:STDERR_CHARACTERS]))
+
+
+class _ChildProtocol(SubprocessStreamProtocol):
+    """asyncio's own, and an event for the exit: `Process.wait()` returns only when every pipe has ended too."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=MESSAGE_BYTES, loop=asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """Note the exit, whoever still holds the pipes."""
+        super().process_exited()
+        self.exited.set()
+
+
+class _Child:
+    """A running child, the leader of its own process group."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _ChildProtocol) -> None:
+        assert protocol.stdin is not None
+        assert protocol.stdout is not None
+        assert protocol.stderr is not None
+        self.stdin = protocol.stdin
+        self.stdout = protocol.stdout
+        self.stderr = protocol.stderr
+        self.exited = protocol.exited
+        self.stopping = False
+        self._transport = transport
+        self._group = transport.get_pid()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._transport.get_returncode()
+
+    async def stop(self) -> None:
+        """Close the child's stdin, then end its group, harder at each stage; return when all are gone or given up."""
+        self.stopping = True
+        gone = False
+        try:
+            self.stdin.close()
+            for number, seconds in STAGES:
+                if number is not None:
+                    self._signal(number)
+                with anyio.move_on_after(seconds):
+                    await self._wait_until_gone()
+                    gone = True
+                    break
+        finally:
+            # Reached with the group alive when the owner's task is cancelled from outside: nothing may be left then.
+            if not gone:
+                self._signal(signal.SIGKILL)
+            self._transport.close()
+        with anyio.move_on_after(LAST_WORDS_SECONDS), suppress(OSError):
+            await self.stdin.wait_closed()
+
+    async def _wait_until_gone(self) -> None:
+        await self.exited.wait()
+        while self._signal(0):  # noqa: ASYNC110 - the end of a grandchild is an event of nobody's
+            await anyio.sleep(POLL_SECONDS)
+
+    def _signal(self, number: int) -> bool:
+        """Signal the group (0 only looks) and say whether it has members."""
+        try:
+            os.killpg(self._group, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+
+async def _cancel_after_exit(child: _Child, scope: anyio.CancelScope) -> None:
+    await child.exited.wait()
+    await anyio.sleep(LAST_WORDS_SECONDS)
+    scope.cancel()
+
+
+def _end_failure(exit_code: int | None, when: str) -> Failure:
+    if exit_code is None:
+        return Failure(f"closed the connection{when}")
+    if exit_code >= 0:
+        return Failure(f"exited with code {exit_code}{when}", exit_code=exit_code)
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = str(-exit_code)
+    return Failure(f"was ended by signal {name}{when}", exit_code=exit_code)
+
+
+def _start_failure(target: StdioTarget, error: OSError | ValueError) -> Failure:
+    reason = f"command `{target.command}` cannot be run"
+    if target.cwd is not None and not os.path.isdir(target.cwd):
+        reason = "its working directory was not found"
+    elif isinstance(error, FileNotFoundError):
+        reason = f"command `{target.command}` was not found"
+    elif isinstance(error, PermissionError):
+        reason = f"command `{target.command}` may not be run by this user"
+    elif isinstance(error, ValueError):
+        reason = "its command, arguments or environment hold a character that is not allowed there"
+    return Failure(
+        f"could not be started: {reason}",
+        exception=type(error).__name__,
+        errno=error.errno if isinstance(error, OSError) else None,
+        executed=False,
+    )

@@ -1,0 +1,114 @@
+"""An upstream MCP server as the gateway sees it: it connects when needed, and one that fails harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_types import CallToolResult, Tool
+
+from callability.gateway.connection import Connection, State
+from callability.gateway.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.http_client import HttpTarget
+from callability.gateway.stdio_transport import StdioTarget
+
+__all__ = ["Failure", "HttpTarget", "State", "StdioTarget", "Upstream", "UpstreamError", "UpstreamRefusal"]
+
+# Every owner bounds its own leaving; this bounds the ones whose bounds do not hold.
+CLOSE_SECONDS = 8
+_NOT_CONNECTED = Failure("is not connected")
+
+
+class Upstream:
+    """One upstream and its connections, of which at most one takes calls; use it in one event loop.
+
+    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`.
+    """
+
+    def __init__(
+        self, name: str, target: StdioTarget | HttpTarget, *, open_seconds: float = 10, call_seconds: float = 60
+    ) -> None:
+        self.name = name
+        self._target = target
+        self._open_seconds = open_seconds
+        self._call_seconds = call_seconds
+        self._connection: Connection | None = None
+        # The connection's task, and those of earlier connections that still clean up.
+        self._owners: set[asyncio.Task[None]] = set()
+        self._closing = 0
+
+    @property
+    def state(self) -> State:
+        """Where the connection is; `failed` until the next opening, and `closed` before the first one."""
+        return "closed" if self._connection is None else self._connection.state
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last opening failed or the connection was lost, in a sentence that is safe for an agent."""
+        return None if self.facts is None else str(UpstreamError(self.name, self.facts))
+
+    @property
+    def facts(self) -> Failure | None:
+        """What is known of the same failure, for a classifier."""
+        return self._connection.failure if self._connection is not None and self.state == "failed" else None
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools in the upstream's order, as it listed them when it last connected."""
+        return () if self._connection is None else self._connection.tools
+
+    def start(self) -> None:
+        """Begin to open, unless that is done or under way, and return at once."""
+        if self._closing or self.state in ("connecting", "connected"):
+            return
+        self._connection = Connection(self.name, self._target, open_seconds=self._open_seconds, tools=self.tools)
+        owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
+        self._owners.add(owner)
+        owner.add_done_callback(self._owners.discard)
+
+    async def opened(self) -> None:
+        """Wait for the opening that is under way.
+
+        Raises:
+            UpstreamError: it failed, the connection was lost since, or nothing was started.
+        """
+        await self._opened()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None) -> CallToolResult:
+        """Call a tool, connecting first where that is needed; callers at the same time share one opening.
+
+        Raises:
+            UpstreamRefusal: the upstream answered with a JSON-RPC error.
+            UpstreamError: the call was not sent, or not answered, and is not sent again.
+        """
+        self.start()
+        try:
+            connection = await self._opened()
+        except UpstreamError as error:
+            raise UpstreamError(self.name, error.failure, NOT_SENT) from None
+        return await connection.call(tool, arguments, self._call_seconds)
+
+    async def close(self) -> None:
+        """Disconnect, and return when no process, connection or task is left."""
+        if self._connection is not None:
+            self._connection.close()
+        self._closing += 1
+        try:
+            if owners := set(self._owners):
+                _, late = await asyncio.wait(owners, timeout=CLOSE_SECONDS)
+                for owner in late:
+                    owner.cancel()
+                if late:
+                    await asyncio.wait(late, timeout=1)
+        finally:
+            self._closing -= 1
+
+    async def _opened(self) -> Connection:
+        connection = self._connection
+        if connection is None:
+            raise UpstreamError(self.name, _NOT_CONNECTED)
+        await connection.settled.wait()
+        if connection.failure is not None:
+            raise UpstreamError(self.name, connection.failure)
+        return connection

@@ -1,0 +1,437 @@
+"""The gateway's config: what is read from it, and every finding in words and place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+
+import pytest
+from callability.finding import Severity
+from callability.gateway.config import Config, ConfigRefused, ServerConfig, load_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+WHOLE = """\
+approvals: state/approvals.yaml
+deadlines: {call_seconds: 30, open_seconds: 2.5}
+mcpServers:
+  zulu:
+    command: python
+    args: [-m, files, "8080"]
+    env: {TOKEN: "${TOKEN}"}
+    cwd: /srv
+    type: stdio
+    quarantined: true
+    trust: manual
+    disabled_tools: [delete_file, Move]
+    labels: {team: storage}
+    tool_labels: {read_file: {risk: low}}
+  alpha:
+    url: https://example.com:8443/mcp
+    headers: {Authorization: "Bearer ${TOKEN}"}
+    type: streamable-http
+    enabled: false
+    enabled_tools: [search]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings then name the file alone."""
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(text: str, name: str = "servers.yaml") -> Config:
+    """Write a config file and load it."""
+    Path(name).write_text(text, encoding="utf-8")
+    return load_config(Path(name))
+
+
+def refused(text: str, name: str = "servers.yaml") -> list[str]:
+    """Write a config file that is refused, and return its findings as lines."""
+    with pytest.raises(ConfigRefused) as caught:
+        loaded(text, name)
+    assert str(caught.value) == "\n".join(map(str, caught.value.findings))
+    return str(caught.value).split("\n")
+
+
+def test_every_key_of_a_server_is_read() -> None:
+    """A config that uses every key comes back as it was written, placeholders untouched."""
+    config = loaded(WHOLE)
+    zulu, alpha = config.servers.values()
+    assert (zulu.command, zulu.args, dict(zulu.env), zulu.cwd) == (
+        "python", ("-m", "files", "8080"), {"TOKEN": "${TOKEN}"}, "/srv",
+    )  # fmt: skip
+    assert (zulu.url, zulu.type, zulu.enabled, zulu.quarantined, zulu.trust) == (None, "stdio", True, True, "manual")
+    assert (dict(zulu.labels), {tool: dict(of) for tool, of in zulu.tool_labels.items()}) == (
+        {"team": "storage"},
+        {"read_file": {"risk": "low"}},
+    )
+    assert (alpha.url, dict(alpha.headers)) == ("https://example.com:8443/mcp", {"Authorization": "Bearer ${TOKEN}"})
+    assert (alpha.type, alpha.enabled, alpha.trust) == ("http", False, "auto")
+    assert (config.deadlines.call_seconds, config.deadlines.open_seconds) == (30, 2.5)
+    assert config.approvals == Path("state/approvals.yaml")
+    assert config.warnings == ()
+
+
+def test_servers_keep_the_order_of_the_file() -> None:
+    """The order is the author's and not the alphabet's."""
+    assert tuple(loaded(WHOLE).servers) == ("zulu", "alpha")
+
+
+def test_a_key_that_is_left_out_has_its_default() -> None:
+    """A server needs a command or a url and nothing else."""
+    config = loaded('{"mcpServers": {"time": {"command": "time"}}}', "servers.json")
+    server = config.servers["time"]
+    assert (server.args, dict(server.env), server.cwd, server.type) == ((), {}, None, None)
+    assert (server.enabled, server.quarantined, server.trust, server.listed_tools) == (True, False, "auto", ())
+    assert (config.deadlines.call_seconds, config.deadlines.open_seconds, config.approvals) == (60, 10, None)
+
+
+def test_the_approvals_file_lies_beside_the_config(tmp_path: Path) -> None:
+    """A relative path starts at the config file, wherever the gateway is started; an absolute one stays."""
+    (tmp_path / "etc").mkdir()
+    assert loaded("{approvals: a.yaml, mcpServers: {}}", "etc/servers.yaml").approvals == Path("etc/a.yaml")
+    assert loaded("{approvals: /var/a.yaml, mcpServers: {}}", "etc/servers.yaml").approvals == Path("/var/a.yaml")
+
+
+def test_a_deny_list_denies_its_own_names_exactly() -> None:
+    """Case counts, and no name is a pattern."""
+    server = loaded(WHOLE).servers["zulu"]
+    assert [server.config_denies(tool) for tool in ("delete_file", "Move", "move", "delete_file2")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert server.listed_tools == ("delete_file", "Move")
+
+
+def test_an_allow_list_denies_every_other_name() -> None:
+    """What the operator did not name is denied."""
+    server = loaded(WHOLE).servers["alpha"]
+    assert [server.config_denies(tool) for tool in ("search", "Search", "other")] == [False, True, True]
+
+
+def test_a_config_knows_where_its_values_stand() -> None:
+    """A sentence can name the line to edit, or of a key that is not there the line of its server."""
+    config = loaded(WHOLE)
+    assert str(config.place("mcpServers", "zulu", "disabled_tools", 1)) == "servers.yaml:12:35"
+    assert str(config.place("mcpServers", "zulu", "enabled_tools")) == "servers.yaml:5:5"
+    assert str(config.place("mcpServers", "nobody", "zulu")) == "servers.yaml:4:3"
+
+
+def test_secrets_do_not_show_in_a_server_that_is_printed() -> None:
+    """What may hold a secret is no part of a server's printed form, nor of the config's."""
+    config = loaded(WHOLE.replace("${TOKEN}", "hunter2").replace("8080", "hunter2").replace("8443/mcp", "8443/hunter2"))
+    assert "hunter2" not in repr(config)
+
+
+def test_a_config_cannot_be_changed() -> None:
+    """The mappings of a config are sealed like its fields."""
+    server = loaded(WHOLE).servers["zulu"]
+    assert {type(server.env), type(server.headers), type(server.labels)} == {MappingProxyType}
+
+
+ONE = "mcpServers:\n  files:\n    "
+# Each finding as it is printed, after `servers.yaml:`.
+FAULTY = {
+    "a key that is nearly known": (
+        ONE + "comand: x\n    url: http://h",
+        ["3:5: unknown key `comand` in server `files` (did you mean `command`?)"],
+    ),
+    "disabled: true, which other programs use": (
+        ONE + "command: x\n    disabled: true",
+        ["4:5: unknown key `disabled` in server `files` (write `enabled: false`)"],
+    ),
+    "disabled: false, too": (
+        ONE + "command: x\n    disabled: false",
+        ["4:5: unknown key `disabled` in server `files` (write `enabled: true`)"],
+    ),
+    "a key of another program": (
+        ONE + "serverUrl: http://hunter2\n    url: http://h",
+        ["3:5: unknown key `serverUrl` in server `files` (did you mean `url`?)"],
+    ),
+    "a key that is near nothing": (
+        "mcpServers: {}\nzzz: 1",
+        ["2:1: unknown key `zzz` (one of `approvals`, `deadlines`, `mcpServers`)"],
+    ),
+    "a key of a server that is near nothing": (
+        ONE + "command: x\n    zzz: 1",
+        [
+            "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `cwd`, `url`, `headers`, "
+            "`type`, `enabled`, `quarantined`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`)"
+        ],
+    ),
+    "a key of the deadlines": (
+        "mcpServers: {}\ndeadlines: {call: 3}",
+        ["2:13: unknown key `call` in `deadlines` (one of `call_seconds`, `open_seconds`)"],
+    ),
+    "a word with a line break": (
+        'mcpServers: {}\n"a\\nb`c": 1',
+        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `approvals`, `deadlines`, `mcpServers`)"],
+    ),
+    "no servers": (
+        "deadlines: {}",
+        ["1:1: the file has no `mcpServers` (write `mcpServers: {}` for none)"],
+    ),
+    "a file that is a list": ("- a", ["1:1: the file is a list, where a mapping is wanted"]),
+    "an empty file": ("", [" is empty"]),
+    "servers that are a list": (
+        "mcpServers: [a]",
+        ["1:13: `mcpServers` is a list, where a mapping is wanted"],
+    ),
+    "a server without a value": (
+        "mcpServers: {a: }",
+        ["1:14: server `a` has no value (give it one, or leave the key out)"],
+    ),
+    "a server's name": (
+        "mcpServers: {a b: {command: x}}",
+        ["1:14: server `a b` is not named with 1 to 128 of `A-Za-z0-9_.-`"],
+    ),
+    "no name at all": (
+        'mcpServers: {"": {command: x}}',
+        ["1:14: server `` is not named with 1 to 128 of `A-Za-z0-9_.-`"],
+    ),
+    "a name that is too long": (
+        f"mcpServers: {{{'a' * 129}: {{command: x}}}}",
+        [f"1:14: server `{'a' * 127}…` is not named with 1 to 128 of `A-Za-z0-9_.-`"],
+    ),
+    "two transports": (
+        ONE + "url: http://h\n    command: x\n    headers: {}\n    args: []",
+        ["4:5: server `files` has both `command` and `url` (keep one of them)"],
+    ),
+    "no transport": (
+        ONE + "enabled: true",
+        ["2:3: server `files` has neither `command` nor `url` (give it one of them)"],
+    ),
+    "keys of a process on a url": (
+        ONE + "url: http://h\n    args: [hunter2]\n    env: {A: hunter2}\n    cwd: /",
+        [
+            "4:5: `args` of server `files` does not go with `url` (it belongs to a server with `command`)",
+            "5:5: `env` of server `files` does not go with `url` (it belongs to a server with `command`)",
+            "6:5: `cwd` of server `files` does not go with `url` (it belongs to a server with `command`)",
+        ],
+    ),
+    "headers on a process": (
+        ONE + "command: x\n    headers: {A: hunter2}",
+        ["4:5: `headers` of server `files` does not go with `command` (it belongs to a server with `url`)"],
+    ),
+    "a type that says http of a process": (
+        ONE + "command: x\n    type: streamable-http",
+        [
+            "4:11: `type` of server `files` is `streamable-http`, but the server has `command` "
+            "(write `type: stdio`, or leave it out)"
+        ],
+    ),
+    "a type that says stdio of a url": (
+        ONE + "url: http://h\n    type: stdio",
+        ["4:11: `type` of server `files` is `stdio`, but the server has `url` (write `type: http`, or leave it out)"],
+    ),
+    "a type that is not known": (
+        ONE + "url: http://h\n    type: sse",
+        ["4:11: `type` of server `files` is `sse`, which is not known (one of `http`, `stdio`)"],
+    ),
+    "a trust that is nearly known": (
+        ONE + "url: http://h\n    trust: manuel",
+        ["4:12: `trust` of server `files` is `manuel`, which is not known (did you mean `manual`?)"],
+    ),
+    "two tool lists": (
+        ONE + "command: x\n    disabled_tools: []\n    enabled_tools: [a]",
+        ["5:5: server `files` has both `enabled_tools` and `disabled_tools` (keep one of them)"],
+    ),
+    "an empty allow list": (
+        ONE + "command: x\n    enabled_tools: []",
+        [
+            "4:20: `enabled_tools` of server `files` is empty, so that no tool could be called "
+            "(to switch the server off, write `enabled: false`)"
+        ],
+    ),
+    "an allow list that is commented out": (
+        ONE + "command: x\n    enabled_tools:\n    #- read_file",
+        ["4:5: `enabled_tools` of server `files` has no value (give it one, or leave the key out)"],
+    ),
+    "a list that is one word": (
+        ONE + "command: x\n    disabled_tools: a",
+        ["4:21: `disabled_tools` of server `files` is text, where a list is wanted"],
+    ),
+    "an entry that is no name": (
+        ONE + 'command: x\n    disabled_tools: [3, "", [a]]',
+        [
+            "4:22: an item in `disabled_tools` of server `files` is a number, where text is wanted (put it in quotes)",
+            "4:25: an item in `disabled_tools` of server `files` is empty",
+            "4:29: an item in `disabled_tools` of server `files` is a list, where text is wanted",
+        ],
+    ),
+    "a switch in quotes": (
+        ONE + 'command: x\n    enabled: "false"\n    quarantined: yes',
+        [
+            "4:14: `enabled` of server `files` is text, where `true` or `false` is wanted (write it without quotes)",
+            "5:18: `quarantined` of server `files` is text, where `true` or `false` is wanted",
+        ],
+    ),
+    "values of a process": (
+        ONE + 'command: ""\n    args: [8080, hunter2]\n    env: {PORT: 8080, "hunter2=": a, OFF: false}\n    cwd: {}',
+        [
+            "3:14: `command` of server `files` is empty",
+            "4:12: an item in `args` of server `files` is a number, where text is wanted (put it in quotes)",
+            "5:17: a value in `env` of server `files` is a number, where text is wanted (put it in quotes)",
+            "5:23: a key in `env` of server `files` cannot be the name of an environment variable",
+            "5:43: a value in `env` of server `files` is a truth value, where text is wanted (put it in quotes)",
+            "6:10: `cwd` of server `files` is a mapping, where text is wanted",
+        ],
+    ),
+    "headers that cannot be sent": (
+        ONE + 'url: http://h\n    headers: {Good: "", "hunter 2": a, A: "hunter2\\n", B: }',
+        [
+            "4:25: a key in `headers` of server `files` cannot be the name of a header",
+            "4:43: a value in `headers` of server `files` is not text that a header can carry",
+            "4:56: a value in `headers` of server `files` has no value (give it one, or leave the key out)",
+        ],
+    ),
+    "a zero character": (
+        ONE + 'command: x\n    args: ["a\\0"]',
+        ["4:12: an item in `args` of server `files` holds a zero character, which no program can be handed"],
+    ),
+    "addresses that are none": (
+        "mcpServers:\n"
+        "  a: {url: ftp://hunter2}\n"
+        "  b: {url: example.com}\n"
+        "  c: {url: 'http://'}\n"
+        "  d: {url: 'http://[hunter2'}\n"
+        "  e: {url: 'http://h:99999'}\n"
+        "  f: {url: 'http://h/a b'}",
+        [
+            f"{line}:12: `url` of server `{server}` is not an http or https address with a host "
+            "(for example `https://example.com/mcp`)"
+            for line, server in enumerate("abcdef", 2)
+        ],
+    ),
+    "labels": (
+        ONE + 'command: x\n    labels: {a: 1, "": b}\n    tool_labels: {t: {a: []}, "": {}, u: x}',
+        [
+            "4:17: a value in `labels` of server `files` is a number, where text is wanted (put it in quotes)",
+            "4:20: a key in `labels` of server `files` is not 1 to 128 bytes long",
+            "5:26: a value in `tool_labels` of server `files` is a list, where text is wanted",
+            "5:31: a key in `tool_labels` of server `files` is empty",
+            "5:42: a value in `tool_labels` of server `files` is text, where a mapping is wanted",
+        ],
+    ),
+    "more labels than the contract carries": (
+        ONE + f"command: x\n    labels: {json.dumps({str(number): '' for number in range(65)})}",
+        ["4:13: `labels` of server `files` has more than 64 entries"],
+    ),
+    "deadlines": (
+        "mcpServers: {}\ndeadlines:\n  call_seconds: 0\n  open_seconds: 1e400",
+        [
+            "3:17: `deadlines.call_seconds` is not more than 0 and at most 86,400 seconds",
+            "4:17: `deadlines.open_seconds` is not more than 0 and at most 86,400 seconds",
+        ],
+    ),
+    "a deadline with a unit": (
+        "mcpServers: {}\ndeadlines: {call_seconds: 60s, open_seconds: true}",
+        [
+            "2:27: `deadlines.call_seconds` is text, where a number is wanted",
+            "2:46: `deadlines.open_seconds` is a truth value, where a number is wanted",
+        ],
+    ),
+    "an approvals path without a value": (
+        "mcpServers: {}\napprovals:",
+        ["2:1: `approvals` has no value (give it one, or leave the key out)"],
+    ),
+    "a server that stands twice": (
+        "mcpServers: {a: {command: x}, a: {command: y}}",
+        ["1:31: key `a` stands twice"],
+    ),
+    "faults of several servers, with a warning among them": (
+        "mcpServers:\n  a: {comand: x}\n  b: {command: x, disabled_tools: [t, t]}\n  c: {url: 3}",
+        [
+            "2:3: server `a` has neither `command` nor `url` (give it one of them)",
+            "2:7: unknown key `comand` in server `a` (did you mean `command`?)",
+            "3:39: `t` stands twice in `disabled_tools` of server `b` (keep one of them)",
+            "4:12: `url` of server `c` is a number, where text is wanted (put it in quotes)",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "lines"), FAULTY.values(), ids=FAULTY)
+def test_a_faulty_config_is_refused_with_all_its_findings(text: str, lines: list[str]) -> None:
+    """Each finding is one line, in the order of the file, and none of them tells a secret."""
+    found = refused(text)
+    assert found == [f"servers.yaml:{line}" for line in lines]
+    assert "hunter2" not in "".join(found)
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    """A path that leads nowhere is a finding like any other."""
+    with pytest.raises(ConfigRefused, match=r"^nowhere\.json: cannot be read: no such file or directory$"):
+        load_config(Path("nowhere.json"))
+
+
+def test_json_is_refused_with_line_and_column() -> None:
+    """The usual format of such a file has places too."""
+    lines = refused('{\n\t"mcpServers": {\n\t\t"files": {"command": "x", "disabled": true}\n\t}\n}', "servers.json")
+    assert lines == ["servers.json:3:29: unknown key `disabled` in server `files` (write `enabled: false`)"]
+
+
+def test_a_double_entry_is_a_warning() -> None:
+    """The config loads, and the entry counts once."""
+    config = loaded(ONE + "command: x\n    enabled_tools: [a, b, a]")
+    assert list(map(str, config.warnings)) == [
+        "servers.yaml:4:27: `a` stands twice in `enabled_tools` of server `files` (keep one of them)"
+    ]
+    assert {(warning.code, warning.severity) for warning in config.warnings} == {("duplicate-entry", Severity.WARNING)}
+    assert config.servers["files"].listed_tools == ("a", "b")
+
+
+def test_an_entry_that_matches_no_tool_is_a_warning_that_names_it() -> None:
+    """A spelling error in a deny list leaves a tool open, and so is told as soon as the tools are known (A.2)."""
+    config = loaded(ONE + 'command: x\n    disabled_tools: [delete_file, delet_file, "move*", zzz]')
+    found = config.unmatched("files", ["delete_file", "read_file", "move_file", "zz\nz"])
+    assert list(map(str, found)) == [
+        "servers.yaml:4:35: `delet_file` in `disabled_tools` of server `files` matches no tool of the server "
+        "(did you mean `delete_file`?)",
+        "servers.yaml:4:47: `move*` in `disabled_tools` of server `files` matches no tool of the server "
+        "(names are exact: `*` and `?` stand for themselves)",
+        "servers.yaml:4:56: `zzz` in `disabled_tools` of server `files` matches no tool of the server",
+    ]
+    assert {finding.severity for finding in found} == {Severity.WARNING}
+
+
+def test_lists_that_match_have_no_warning() -> None:
+    """Neither has a server without lists."""
+    config = loaded("mcpServers: {a: {command: x, enabled_tools: [t]}, b: {command: x}}")
+    assert config.unmatched("a", ["t", "u"]) == config.unmatched("b", ["t"]) == ()
+
+
+SERVER_KEYS = tuple(ServerConfig.model_fields)
+SCALARS = st.sampled_from(
+    [None, True, False, 0, 3, 10**400, 1.5, float("nan"), "", "x", "http", "auto", "http://h", "a\0", "`\n"]
+)
+VALUES = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.sampled_from(["a", "[key]", ""]), SCALARS)
+SERVERS = st.dictionaries(st.sampled_from([*SERVER_KEYS, "disabled", "[key]", ""]), VALUES, max_size=6)
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        "mcpServers": VALUES | st.dictionaries(st.sampled_from(["s", "t t", "[key]"]), VALUES | SERVERS, max_size=3),
+        "deadlines": VALUES | st.dictionaries(st.sampled_from(["call_seconds", "open_seconds", "x"]), VALUES),
+        "approvals": VALUES,
+        "`": VALUES,
+    },
+)
+
+
+@settings(deadline=None)
+@given(VALUES | FILES)
+def test_whatever_stands_in_the_file_is_read_or_found(data: object) -> None:
+    """Every finding has a place, a code, and a sentence of ours on one line."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "servers.json")
+        path.write_text(json.dumps(data), encoding="utf-8")
+        try:
+            load_config(path)
+        except ConfigRefused as refusal:
+            for finding in refusal.findings:
+                assert str(finding).isprintable()
+                assert not {"Input", "Value", "should", "None", "dict"} & set(finding.sentence.split())
+                assert finding.code == finding.code.lower().replace("_", "-")

@@ -1,0 +1,206 @@
+"""Search over the tools that a caller may see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import pytest
+from callability.gateway.search import SearchDocument, ToolIndex
+from callability.adapter.words import words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))
+READ = SearchDocument("readFile", "files", "Read a file", "Returns the content of one file.", ("path", "encoding"))
+BRANCH = SearchDocument("delete_branch", "git", "", "Removes a branch of the repository.", ("branch_name",))
+NOW = SearchDocument("get_current_time", "clock", "", "What time it is in a time zone.", ("timezone",))
+ALL = (DELETE, READ, BRANCH, NOW)
+
+
+def found(query: str, documents: tuple[SearchDocument, ...] = ALL, limit: int | None = None) -> list[str]:
+    """Return the names that a query finds in an index of the documents."""
+    return [hit.document.qualified_name for hit in ToolIndex(documents).search(query, limit)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("delete_file", "files:delete_file"),
+        ("files:delete_file", "files:delete_file"),
+        ("DeleteFile", "files:delete_file"),
+        ("read-file", "files:readFile"),
+        ("please call delete_branch for the repository of this file", "git:delete_branch"),
+        ("time", "clock:get_current_time"),
+        ("git", "git:delete_branch"),
+        ("encoding", "files:readFile"),
+        ("timezone", "clock:get_current_time"),
+        ("deleting branches", "git:delete_branch"),
+        ("repositories", "git:delete_branch"),
+        ("curr", "clock:get_current_time"),
+    ],
+)
+def test_a_tool_is_found_by_all_that_is_known_of_it(query: str, first: str) -> None:
+    """Its name however it is written, the beginnings of its words, its server, its text and its parameters."""
+    assert found(query)[0] == first
+
+
+def test_the_beginning_of_a_word_finds_every_name_with_it() -> None:
+    """Half a word is enough, and equal scores stand in the order of the names."""
+    assert found("del") == ["files:delete_file", "git:delete_branch"]
+
+
+def test_a_whole_word_of_a_name_comes_before_the_beginning_of_one() -> None:
+    """That holds even where the whole word is common and the beginning rare."""
+    whole = tuple(SearchDocument(f"del_{number}_of_many_words_in_a_long_name", "s") for number in range(50))
+    answer = found("del", (*whole, SearchDocument("delete", "a")))
+    assert len(answer) == 51
+    assert answer[-1] == "a:delete"
+
+
+def test_an_exact_name_comes_before_any_text() -> None:
+    """A description that repeats a name does not outweigh it."""
+    loud = SearchDocument("other_tool", "s", "move file", "move_file " * 200)
+    assert found("move_file", (loud, SearchDocument("move_file", "z"))) == ["z:move_file", "s:other_tool"]
+
+
+def test_a_name_comes_before_a_description() -> None:
+    """What a tool is called tells more than what is said of it."""
+    named, described = SearchDocument("upload_report", "z"), SearchDocument("send", "a", "", "Will upload a report.")
+    assert found("upload report", (described, named)) == ["z:upload_report", "a:send"]
+
+
+def test_nothing_is_found_where_nothing_matches() -> None:
+    """A tool without any of the words is no hit, and stop words are no words."""
+    assert found("weather in the city") == []
+
+
+@pytest.mark.parametrize("query", ["", " \n", "?!*", "\ud800", "()", '""'])
+def test_a_query_without_words_finds_nothing(query: str) -> None:
+    """White space, punctuation and halves of characters are no words."""
+    assert found(query) == []
+
+
+def test_a_query_of_stop_words_finds_by_name() -> None:
+    """A tool may be called by such a word; a description that holds one is not found."""
+    assert found("do it", (*ALL, SearchDocument("do", "s"))) == ["s:do"]
+
+
+@pytest.mark.parametrize("query", ['delete AND "branch', "+delete -branch", "name:delete^9 (branch", "delete~ branch*"])
+def test_operators_are_plain_words(query: str) -> None:
+    """What a search engine would take for syntax changes nothing about what is found first."""
+    assert found(query)[0] == "git:delete_branch"
+
+
+def test_scripts_without_spaces_are_found_by_their_characters() -> None:
+    """A description in Chinese is searched as well as one in English."""
+    assert found("搜索", (*ALL, SearchDocument("find", "s", "", "在文件中搜索文本"))) == ["s:find"]
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    """A caller who may see no tool gets no hit and no error."""
+    assert (len(ToolIndex(())), found("delete", ())) == (0, [])
+
+
+def test_a_limit_below_one_is_an_error() -> None:
+    """Zero and negative numbers have no meaning here."""
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            ToolIndex(ALL).search("delete", limit)
+
+
+def test_ties_are_cut_in_the_order_of_the_names() -> None:
+    """The limit takes the first of the whole order, of a thousand equals too."""
+    documents = tuple(replace(DELETE, server=f"s{number}") for number in range(1000))
+    names = sorted(document.qualified_name for document in documents)
+    assert found("delete file", documents[::-1]) == names
+    assert found("delete file", documents, 7) == names[:7]
+
+
+def test_hits_are_ordered_by_score_and_then_by_name() -> None:
+    """Scores fall, and equal ones are in the order of the names."""
+    hits = ToolIndex(ALL).search("delete the file in the branch")
+    assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.document.qualified_name))
+
+
+def test_words_beyond_the_bound_are_left_aside() -> None:
+    """Thirty-two different words are searched for, however often each of them stands in the query."""
+    filler = " ".join(f"word{number}" for number in range(31))
+    assert found(f"{filler} {filler} branch") == ["git:delete_branch"]
+    assert found(f"{filler} another branch") == []
+
+
+def test_hostile_texts_can_be_indexed() -> None:
+    """Names of 100,000 characters and half characters are searched like any others."""
+    marks = "a" + "\u0301\u0323" * 50_000
+    hostile = (SearchDocument("x" * 100_000, "s", "\0", "\ud800 delete", (marks,)), SearchDocument("***", "s", marks))
+    assert found("delete", (*ALL, *hostile))[-1].endswith("x")
+
+
+def test_words_are_split_at_punctuation_and_humps() -> None:
+    """Case and width are folded, and a long run of letters is cut into pieces."""
+    assert words("getHTTPResponse2 delete_file.md \uff26ile e\u0301té S3Bucket") == (
+        "get", "http", "response2", "delete", "file", "md", "file", "été", "s3", "bucket",
+    )  # fmt: skip
+    assert [len(word) for word in words("x" * 150)] == [64, 64, 22]
+
+
+VOCABULARY = st.sampled_from(
+    ["delete", "file", "deleteFile", "read_file", "fi", "time", "the", "zone", "x", "文件", ""]
+)
+TEXTS = st.lists(VOCABULARY, max_size=4).map(" ".join)
+DOCUMENTS = st.lists(
+    st.builds(SearchDocument, VOCABULARY, st.sampled_from("ab"), TEXTS, TEXTS, st.lists(VOCABULARY).map(tuple)),
+    max_size=6,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(DOCUMENTS, TEXTS, st.randoms(), st.integers(1, 7))
+def test_the_order_in_which_documents_come_never_matters(
+    documents: list[SearchDocument], query: str, random: object, limit: int
+) -> None:
+    """Equal documents give equal hits and equal scores, and a limit takes the first of them (FR-002)."""
+    shuffled = [*documents]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    whole = ToolIndex(documents).search(query)
+    assert ToolIndex(shuffled).search(query) == whole
+    assert ToolIndex(shuffled).search(query, limit) == whole[:limit]
+
+
+@settings(deadline=None, max_examples=40)
+@given(DOCUMENTS, DOCUMENTS, TEXTS)
+def test_documents_of_another_index_change_nothing(
+    seen: list[SearchDocument], hidden: list[SearchDocument], query: str
+) -> None:
+    """What a caller may not see has no part in its scores (FR-002, FR-007)."""
+    index = ToolIndex(seen)
+    before = index.search(query)
+    ToolIndex([*seen, *hidden]).search(query)
+    assert index.search(query) == ToolIndex(seen).search(query) == before
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(), max_size=60) | st.text('"+-:^~*()[]{}\\/ANDORNOT ', max_size=60))
+def test_no_text_is_too_strange_to_be_a_query(query: str) -> None:
+    """A query is what a model wrote: any text has an answer."""
+    hits = ToolIndex(ALL).search(query)
+    assert len(hits) <= len(ALL)
+    assert all(hit.score > 0 for hit in hits)
+
+
+def test_a_thousand_tools_are_built_and_searched() -> None:
+    """Ten thousand characters are one query more; the times are printed, and nothing is asserted of them."""
+    documents = [
+        SearchDocument(f"{verb}_{noun}_{number}", f"server{number % 20}", f"{verb} a {noun}", f"{verb} {noun} " * 20)
+        for number in range(100)
+        for verb in ("create", "delete", "list", "read", "update")
+        for noun in ("file", "issue")
+    ]
+    start = perf_counter()
+    index = ToolIndex(documents)
+    built = perf_counter()
+    assert len(index.search("delete a file", 15)) == 15
+    once = perf_counter()
+    assert len(index.search("delete file " * 833)) == 600
+    print(f"build {built - start:.3f} s, query {once - built:.4f} s, longest query {perf_counter() - once:.4f} s")
