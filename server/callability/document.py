@@ -27,7 +27,9 @@ _PROBLEMS = (
     ("flow", "a `{` or `[` is not closed, or a comma is missing"),
     ("block", "what stands here does not go on with what stands before"),
 )
-_HINTS = dict.fromkeys((_PROBLEMS[3][1], _PROBLEMS[6][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes")
+_HINTS = dict.fromkeys(
+    (_PROBLEMS[3][1], _PROBLEMS[6][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes"
+)
 
 ScalarValue = str | bool | int | float | None
 

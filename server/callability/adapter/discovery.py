@@ -104,10 +104,11 @@ def discovery(
 
     Args:
         judgement: the tools that the caller may see.
-        query: what was asked for; withheld tools are found by it here, by their names alone.
+        query: what was asked for; locked tools whose text is withheld or not known are found by it here, by their
+            names alone.
         found: what the proxy's search found among the callable tools alone, best first, by `server:tool`.
         found_locked: what its search found among the locked tools whose text is not withheld, best first.
-        texts: the text of each tool, by `server:tool`. Texts of withheld tools are not looked at.
+        texts: what is known of the tools' texts, by `server:tool`. Those of withheld tools are not looked at.
         phrases: the proxy's own action phrases.
         limit: how many callable tools at the most, 1 to 100.
         include_disabled: whether to show the locked tools that the query finds.
@@ -120,7 +121,7 @@ def discovery(
     answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
     if not include_disabled and shown:
         return answer
-    locked = tuple(_locked(judgement, query, found_locked))
+    locked = tuple(_locked(judgement, query, found_locked, texts))
     if not locked:
         return answer
     if include_disabled:
@@ -128,11 +129,13 @@ def discovery(
     return answer | {"notice": _notice(len(locked))}
 
 
-def _locked(judgement: Judgement, query: str, found_locked: Sequence[str]) -> Iterator[JudgedTool]:
+def _locked(
+    judgement: Judgement, query: str, found_locked: Sequence[str], texts: Mapping[str, ToolText]
+) -> Iterator[JudgedTool]:
     """Merge those found by text and those found by name alone, one by one, a text hit first (FR-006)."""
-    readable = {tool.name: tool for tool in judgement.locked if not tool.withhold_text}
-    by_text = [readable[name] for name in dict.fromkeys(found_locked) if name in readable]
-    by_name = found_by_name(query, (tool for tool in judgement.locked if tool.withhold_text))
+    searched = {tool.name: tool for tool in judgement.locked if not tool.withhold_text and tool.name in texts}
+    by_text = [searched[name] for name in dict.fromkeys(found_locked) if name in searched]
+    by_name = found_by_name(query, (tool for tool in judgement.locked if tool.name not in searched))
     for pair in zip_longest(by_text, by_name):
         yield from (tool for tool in pair if tool is not None)
 

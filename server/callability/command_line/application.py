@@ -10,6 +10,7 @@ from callability import __version__
 from callability.command_line.check import check
 from callability.command_line.explain import explain
 from callability.command_line.export import export
+from callability.command_line.gateway import gateway
 from callability.command_line.serve import serve
 
 application = typer.Typer(
@@ -42,6 +43,7 @@ def _common(
 application.command()(check)
 application.command()(explain)
 application.command()(serve)
+application.command()(gateway)
 _policy.command()(export)
 application.add_typer(_policy, name="policy")
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from callability.address import AddressRefused
 from callability.command_line.options import (
     LogLevel,
     LogLevelOption,
@@ -19,7 +20,7 @@ from callability.command_line.options import (
     log_to_standard_error,
 )
 from callability.policy.loading import Policy
-from callability.service.server import AddressRefused, run
+from callability.service.server import run
 
 _log = logging.getLogger(__name__)
 

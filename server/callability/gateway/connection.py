@@ -59,10 +59,19 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class Connection:
-    """Goes from connecting to connected or failed, and never back; `tools` are those given until it has its own."""
+    """Goes from connecting to connected or failed, and never back; `tools` are those given until it has its own.
+
+    With `names_only` nothing but the names of the tools is kept.
+    """
 
     def __init__(
-        self, name: str, target: StdioTarget | HttpTarget, *, open_seconds: float, tools: tuple[Tool, ...]
+        self,
+        name: str,
+        target: StdioTarget | HttpTarget,
+        *,
+        open_seconds: float,
+        tools: tuple[Tool, ...],
+        names_only: bool = False,
     ) -> None:
         self.state: State = "connecting"
         self.failure: Failure | None = None
@@ -71,6 +80,7 @@ class Connection:
         self._name = name
         self._target = target
         self._open_seconds = open_seconds
+        self._names_only = names_only
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
         self._session: ClientSession | None = None
         self._calls = 0
@@ -133,6 +143,8 @@ class Connection:
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
             tools = await _list_tools(client.session, exchange)
+            if self._names_only:
+                tools = tuple(Tool(name=tool.name, input_schema={}) for tool in tools)
             expiry.cancel()
             if self.state == "connecting":
                 self._session, self.tools, self.state = client.session, tools, "connected"

@@ -23,16 +23,24 @@ _NOT_CONNECTED = Failure("is not connected")
 class Upstream:
     """One upstream and its connections, of which at most one takes calls; use it in one event loop.
 
-    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`.
+    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`. With
+    `names_only` nothing of the tools but their names is kept, as for a server in quarantine (A.4).
     """
 
     def __init__(
-        self, name: str, target: StdioTarget | HttpTarget, *, open_seconds: float = 10, call_seconds: float = 60
+        self,
+        name: str,
+        target: StdioTarget | HttpTarget,
+        *,
+        open_seconds: float = 10,
+        call_seconds: float = 60,
+        names_only: bool = False,
     ) -> None:
         self.name = name
         self._target = target
         self._open_seconds = open_seconds
         self._call_seconds = call_seconds
+        self._names_only = names_only
         self._connection: Connection | None = None
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
@@ -62,7 +70,13 @@ class Upstream:
         """Begin to open, unless that is done or under way, and return at once."""
         if self._closing or self.state in ("connecting", "connected"):
             return
-        self._connection = Connection(self.name, self._target, open_seconds=self._open_seconds, tools=self.tools)
+        self._connection = Connection(
+            self.name,
+            self._target,
+            open_seconds=self._open_seconds,
+            tools=self.tools,
+            names_only=self._names_only,
+        )
         owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import socket
 import stat
@@ -17,6 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
+from callability.address import AddressRefused, check_loopback
 from callability.policy.loading import Policy
 from callability.service.calls import Calls
 from callability.service.errors import InternalError, ServiceError
@@ -36,10 +36,6 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 _log = logging.getLogger(__name__)
-
-
-class AddressRefused(Exception):
-    """An address that the service does not listen on. Its text says why."""
 
 
 class Server:
@@ -115,18 +111,8 @@ def _check_address(address: str) -> None:
     """Refuse an address that is not loopback, and a socket file that is somebody's."""
     if address.startswith("unix:"):
         _check_socket(Path(address.removeprefix("unix:")))
-        return
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise AddressRefused(f"`{address}` is no address: wanted is 127.0.0.1:PORT, [::1]:PORT or unix:PATH")
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        reason = "the service has no authentication yet, so that anybody who reaches it could ask"
-        raise AddressRefused(f"`{address}` is not loopback, and is refused: {reason}")
+    else:
+        check_loopback(address, "the service has no authentication yet, so that anybody who reaches it could ask")
 
 
 def _check_socket(path: Path) -> None:

@@ -1,0 +1,125 @@
+"""`callability gateway`: an MCP server in front of other MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+
+from callability.address import AddressRefused, check_loopback
+from callability.command_line.options import (
+    LogLevel,
+    LogLevelOption,
+    PolicyOption,
+    leave,
+    line,
+    loaded,
+    log_to_standard_error,
+)
+from callability.gateway.config import Config, ConfigRefused, load_config
+from callability.gateway.decisions import CallabilityStub
+from callability.gateway.server import Setup, approvals_of, run
+from callability.service.in_process import InProcessStub
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+
+_log = logging.getLogger(__name__)
+
+
+class Transport(StrEnum):
+    """How agents connect."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+def gateway(
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The servers: `mcpServers`, in JSON or YAML.")
+    ],
+    approvals: Annotated[
+        Path | None,
+        typer.Option(
+            "--approvals", metavar="FILE", help="The approval records. Left out: those that the config names."
+        ),
+    ] = None,
+    policy: PolicyOption = None,
+    policy_address: Annotated[
+        str | None,
+        typer.Option(
+            "--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at 127.0.0.1:PORT or unix:PATH."
+        ),
+    ] = None,
+    transport: Annotated[Transport, typer.Option(help="How agents connect.")] = Transport.STDIO,
+    address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
+    ] = "127.0.0.1:7421",
+    log_level: LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
+
+    It ends when standard input closes (stdio), or at SIGTERM or SIGINT, and the processes of its servers with it. Over
+    HTTP its URL is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an
+    address is.
+    """
+    log_to_standard_error(log_level)
+    if policy and policy_address:
+        leave("`--policy` and `--policy-address` exclude each other", 2)
+    read = _config(config)
+    records, records_path = approvals_of(read, approvals)
+    for finding in (*read.warnings, *records.warnings):
+        _log.warning("%s", finding)
+    served = None if policy_address else InProcessStub(loaded(policy))
+
+    async def serve() -> None:
+        async with _stub(served, policy_address) as stub:
+            await run(Setup(read, records, records_path, stub), transport.value, address, _started)
+
+    try:
+        asyncio.run(serve()) if transport is Transport.HTTP else _run_stdio(serve())
+    except (AddressRefused, OSError) as error:
+        leave(str(error), 2)
+
+
+def _run_stdio(serving: object) -> None:
+    """Run, and leave at once: a thread may still wait for a line of standard input, and would wait for ever."""
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(serving)  # type: ignore[arg-type]
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _started(url: str) -> None:
+    _log.info("serving MCP on %s", url)
+    typer.echo(f"listening on {url}")
+
+
+def _config(path: Path) -> Config:
+    try:
+        return load_config(path)
+    except ConfigRefused as error:
+        for finding in error.findings:
+            typer.echo(line(finding), err=True)
+        leave("the config is refused", 2)
+
+
+@asynccontextmanager
+async def _stub(in_process: InProcessStub | None, address: str | None) -> AsyncIterator[CallabilityStub]:
+    """Yield the policy in this process, or a channel to the service."""
+    if address is None:
+        assert in_process is not None
+        yield in_process
+        return
+    if not address.startswith("unix:"):
+        check_loopback(address, "the service is asked without encryption")
+    async with grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)]) as channel:
+        yield CallabilityServiceStub(channel)

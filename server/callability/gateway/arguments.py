@@ -1,0 +1,48 @@
+"""Arguments of a call by the agent, checked: the MCP library hands them on as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from callability.adapter import InvalidArgument
+from callability.finding import did_you_mean
+from callability.gateway.quotation import shown
+
+
+def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
+    """Refuse arguments that the schema does not have: one that is misspelt would be passed over in silence.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    for name in arguments:
+        if name not in declared:
+            hint = did_you_mean(name[:128], declared)
+            raise InvalidArgument(f"there is no argument {shown(name)} ({hint})")
+
+
+def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = None) -> str:
+    """Return an argument that is text and not empty.
+
+    Raises:
+        InvalidArgument: it is missing, empty or no text.
+    """
+    value = arguments.get(name, default)
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(
+            f"`{name}` must be text, and is {'empty or not given' if not value else 'something else'}"
+        )
+    return value
+
+
+def truth_of(arguments: Mapping[str, Any], name: str) -> bool:
+    """Return an argument that is true or false, and false where it is not given.
+
+    Raises:
+        InvalidArgument: it is something else.
+    """
+    value = arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"`{name}` must be true or false")
+    return value

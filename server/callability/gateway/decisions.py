@@ -1,0 +1,118 @@
+"""Asking the policy service, in parts where a request would be too large."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol
+
+import grpc
+
+from callability.adapter import Judgement, judge, tool_counts
+from callability.gateway.inventory import Inventory
+from callability.v1 import callability_service_pb2 as pb
+
+POLICY_SECONDS = 5.0
+"""How long an answer of the service is waited for."""
+_MAX_TOOLS = 20_000
+_MAX_SERVERS = 2_000
+_logger = logging.getLogger(__name__)
+
+
+class CallabilityStub(Protocol):
+    """What the gateway needs of a stub: the generated one on an aio channel, or a stand-in in the same process."""
+
+    @property
+    def CheckTool(self) -> Callable[..., Awaitable[pb.CheckToolResponse]]:  # noqa: N802  # the contract's name
+        """Decide one tool."""
+
+    @property
+    def CheckTools(self) -> Callable[..., Awaitable[pb.CheckToolsResponse]]:  # noqa: N802  # the contract's name
+        """Decide many tools."""
+
+
+class PolicyUnavailable(Exception):
+    """The policy service gave no answer. It is no status, and nothing may be called (A.7)."""
+
+
+class Decisions:
+    """The service's answers about the tools of an inventory."""
+
+    def __init__(self, stub: CallabilityStub, inventory: Inventory) -> None:
+        self._stub = stub
+        self._inventory = inventory
+
+    async def check(self, server: str, tool: str) -> pb.CheckToolResponse | None:
+        """Decide one tool; None where its name is none that can be decided.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        request = pb.CheckToolRequest(
+            server=server,
+            server_facts=self._inventory.server_facts(server),
+            tool=tool,
+            tool_facts=self._inventory.tool_facts(server, tool),
+        )
+        try:
+            return await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                return None
+            raise _unavailable(error) from error
+
+    async def judge(self, servers: Sequence[str]) -> Judgement:
+        """Decide every known tool of some servers.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        judgements = [judge(request, response, visible=servers) for request, response in await self._answers(servers)]
+        tools = tuple(tool for judgement in judgements for tool in judgement.tools)
+        return Judgement(tools, {key: said for judgement in judgements for key, said in judgement.words.items()})
+
+    async def counts(self, servers: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Return the counts of those of some servers that have a tool that is not callable (FR-010).
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        merged: dict[str, pb.ServerResults] = {}
+        for request, response in await self._answers(servers):
+            for asked, answered in zip(request.servers, response.servers, strict=True):
+                merged.setdefault(asked.name, pb.ServerResults()).counts.extend(answered.counts)
+        found = {server: tool_counts(results) for server, results in merged.items()}
+        return {server: counts for server, counts in found.items() if counts}
+
+    async def _answers(self, servers: Sequence[str]) -> list[tuple[pb.CheckToolsRequest, pb.CheckToolsResponse]]:
+        try:
+            return [
+                (request, await self._stub.CheckTools(request, timeout=POLICY_SECONDS))
+                for request in self._requests(servers)
+            ]
+        except grpc.aio.AioRpcError as error:
+            raise _unavailable(error) from error
+
+    def _requests(self, servers: Sequence[str]) -> Iterator[pb.CheckToolsRequest]:
+        """Yield requests within the limits; the tools of a server may stand in several."""
+        request, room = pb.CheckToolsRequest(), _MAX_TOOLS
+        for server in servers:
+            tools = [
+                pb.Tool(name=tool, facts=self._inventory.tool_facts(server, tool))
+                for tool in self._inventory.tools(server)
+            ]
+            facts = self._inventory.server_facts(server)
+            while tools:
+                part, tools = tools[:room], tools[room:]
+                request.servers.append(pb.ServerTools(name=server, facts=facts, tools=part))
+                room -= len(part)
+                if not room or len(request.servers) == _MAX_SERVERS:
+                    yield request
+                    request, room = pb.CheckToolsRequest(), _MAX_TOOLS
+        if request.servers:
+            yield request
+
+
+def _unavailable(error: grpc.aio.AioRpcError) -> PolicyUnavailable:
+    _logger.error("the policy service gave no answer: %s, %s", error.code().name, error.details())
+    return PolicyUnavailable(f"the policy service gave no answer ({error.code().name})")

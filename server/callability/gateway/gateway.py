@@ -1,0 +1,207 @@
+"""The gateway's three tools: finding tools, calling one, and looking at the servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from callability.adapter import (
+    DEFAULT_LIMIT,
+    InvalidArgument,
+    JudgedTool,
+    Judgement,
+    Phrases,
+    ToolText,
+    checked_limit,
+    checked_query,
+    discovery,
+    error_result,
+    rejection,
+    tool_result,
+    unknown_tool,
+)
+from callability.gateway.arguments import text_of, truth_of, undeclared
+from callability.gateway.decisions import Decisions, PolicyUnavailable
+from callability.gateway.indexes import Indexes
+from callability.gateway.inventory import Inventory
+from callability.gateway.search import SearchDocument
+from callability.gateway.server_list import server_entry, unknown_server
+from callability.gateway.upstream import UpstreamError, UpstreamRefusal
+from callability.v1.callability_service_pb2 import CheckToolResponse
+from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
+
+Result = dict[str, Any]
+"""An MCP `CallToolResult` as JSON."""
+
+
+class Gateway:
+    """Answers the three tools for one agent; each answer is a function of the inventory and of the policy alone."""
+
+    def __init__(
+        self, inventory: Inventory, decisions: Decisions, phrases: Phrases, *, approvals_readable: bool = True
+    ) -> None:
+        self._inventory = inventory
+        self._decisions = decisions
+        self._phrases = phrases
+        self._approvals_readable = approvals_readable
+        self._indexes = Indexes()
+
+    async def answer(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """Answer a call of one of the three tools; whatever is wrong with it is told in the result."""
+        return CallToolResult.model_validate(await self._answered(tool, arguments))
+
+    async def _answered(self, tool: str, arguments: Mapping[str, Any]) -> Result | CallToolResult:
+        try:
+            match tool:
+                case "retrieve_tools":
+                    return await self.retrieve_tools(arguments)
+                case "call_tool":
+                    return await self.call_tool(arguments)
+                case "upstream_servers":
+                    return await self.upstream_servers(arguments)
+            return error_result(
+                "Not done: this server has the tools `retrieve_tools`, `call_tool`, `upstream_servers`."
+            )
+        except InvalidArgument as error:
+            return error_result(f"Not done: {error}.")
+        except PolicyUnavailable as error:
+            return error_result(
+                f"Not done: {error}. Without it nothing is shown and nothing is called; this says nothing about any"
+                " tool. Trying again later may succeed; if it does not, tell the user that the policy service is down."
+            )
+
+    async def retrieve_tools(self, arguments: Mapping[str, Any]) -> Result:
+        """Find tools by a query (A.4).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+            PolicyUnavailable: the service gave no answer.
+        """
+        undeclared(arguments, "query", "limit", "include_disabled")
+        query = checked_query(arguments.get("query"))
+        limit = checked_limit(arguments.get("limit", DEFAULT_LIMIT))
+        include_disabled = truth_of(arguments, "include_disabled")
+        await self._settled()
+        judgement = await self._decisions.judge(tuple(self._inventory.servers))
+        texts = self._texts(judgement)
+        found = await self._found(judgement.callable, query, limit)
+        found_locked: tuple[str, ...] = ()
+        if include_disabled or not found:
+            searched = [tool for tool in judgement.locked if not tool.withhold_text and tool.name in texts]
+            found_locked = await self._found(searched, query)
+        answer = discovery(
+            judgement,
+            query,
+            found=found,
+            found_locked=found_locked,
+            texts=texts,
+            phrases=self._phrases,
+            limit=limit,
+            include_disabled=include_disabled,
+        )
+        return tool_result(answer)
+
+    async def call_tool(self, arguments: Mapping[str, Any]) -> Result | CallToolResult:
+        """Call a tool of an upstream, or say why it cannot be called (A.5).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+            PolicyUnavailable: the service gave no answer; nothing was called.
+        """
+        undeclared(arguments, "name", "arguments")
+        name = text_of(arguments, "name")
+        given = arguments.get("arguments")
+        if given is not None and not isinstance(given, dict):
+            raise InvalidArgument("`arguments` must be an object")
+        server, colon, tool = name.partition(":")
+        if not colon or not tool or server not in self._inventory.servers:
+            return await self._unknown(name)
+        try:
+            if not await self._known(server, tool):
+                return await self._unknown(name)
+            response = await self._decisions.check(server, tool)
+            if response is None or response.verdict.status != TOOL_STATUS_CALLABLE:
+                return rejection(response or CheckToolResponse(), server, tool, phrases=self._phrases)
+            return await self._passed_on(server, tool, given)
+        except UpstreamError as error:
+            said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
+            return error_result(f"Not done: server {error}.{said}")
+
+    async def upstream_servers(self, arguments: Mapping[str, Any]) -> Result:
+        """List the servers, or look at one of them, with the counts of their tools (A.6).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+        """
+        undeclared(arguments, "operation", "name")
+        operation = text_of(arguments, "operation", default="list")
+        if operation not in {"list", "get"}:
+            raise InvalidArgument(f"`operation` must be `list` or `get`, and is `{operation[:128]}`")
+        servers = tuple(self._inventory.servers)
+        if operation == "get":
+            name = text_of(arguments, "name")
+            if name not in servers:
+                return unknown_server(name, servers)
+            servers = (name,)
+        elif "name" in arguments:
+            raise InvalidArgument("`name` goes with the operation `get`")
+        answer: dict[str, Any] = {}
+        try:
+            counts = await self._decisions.counts(servers)
+        except PolicyUnavailable as error:
+            counts, answer["policy"] = {}, f"{error}: there are no counts"
+        entries = [server_entry(self._inventory, server, counts.get(server)) for server in servers]
+        listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
+        if not self._approvals_readable:
+            answer["approvals"] = "the approvals file could not be read: every approval is unknown"
+        return tool_result(listed | answer)
+
+    async def _passed_on(self, server: str, tool: str, arguments: dict[str, Any] | None) -> Result | CallToolResult:
+        upstream = self._inventory.upstream(server)
+        if upstream is None:
+            return rejection(CheckToolResponse(), server, tool, phrases=self._phrases)
+        return await upstream.call(tool, arguments)
+
+    async def _known(self, server: str, tool: str) -> bool:
+        """Say whether a tool exists; of a server that is not connected, and should be, only a connection tells.
+
+        Raises:
+            UpstreamError: the server is not connected and cannot be.
+        """
+        upstream = self._inventory.upstream(server)
+        if upstream is None or tool in self._inventory.tools(server):
+            return True
+        if upstream.state != "connected":
+            upstream.start()
+            await upstream.opened()
+        return tool in self._inventory.tools(server)
+
+    async def _unknown(self, name: str) -> Result:
+        judgement = await self._decisions.judge(tuple(self._inventory.servers))
+        return unknown_tool(name, (tool.name for tool in judgement.callable))
+
+    async def _settled(self) -> None:
+        """Wait for the servers that are still opening; how that ends, each one's own state tells."""
+        upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
+        opening = [upstream.opened() for upstream in upstreams if upstream and upstream.state == "connecting"]
+        await asyncio.gather(*opening, return_exceptions=True)
+
+    async def _found(self, tools: Iterable[JudgedTool], query: str, limit: int | None = None) -> tuple[str, ...]:
+        """Search some tools and nothing else; of a tool whose text is not known, its names."""
+        documents = []
+        for tool in tools:
+            listed = self._inventory.listed(tool.server, tool.tool)
+            documents.append(listed.document if listed else SearchDocument(tool.tool, tool.server))
+        index = await self._indexes.of(tuple(documents))
+        return tuple(hit.document.qualified_name for hit in index.search(query, limit))
+
+    def _texts(self, judgement: Judgement) -> dict[str, ToolText]:
+        texts = {}
+        for tool in judgement.tools:
+            listed = self._inventory.listed(tool.server, tool.tool)
+            if listed and not tool.withhold_text:
+                texts[tool.name] = listed.text
+        return texts

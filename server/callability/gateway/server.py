@@ -1,0 +1,171 @@
+"""The gateway as an MCP server: one factory for both transports, and its life from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import uvicorn
+from mcp.server.lowlevel.server import Server
+from mcp.server.stdio import stdio_server
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+from callability import __version__
+from callability.address import check_loopback
+from callability.gateway.approvals import NO_APPROVALS, Approvals, load_approvals
+from callability.gateway.config import Config, ServerConfig
+from callability.gateway.decisions import CallabilityStub, Decisions
+from callability.gateway.gateway import Gateway
+from callability.gateway.inventory import Inventory
+from callability.gateway.phrases import phrases
+from callability.gateway.tool_list import TOOLS
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError
+
+Transport = Literal["stdio", "http"]
+INSTRUCTIONS = (
+    "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"
+    " possible, ask `retrieve_tools` with `include_disabled: true`: the tool may exist and be switched off."
+)
+GRACE = 2
+"""Seconds that HTTP requests in flight have when the gateway stops."""
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a gateway is made of: its config, its approvals with the file they come from, and the policy's stub."""
+
+    config: Config
+    approvals: Approvals
+    approvals_path: Path | None
+    stub: CallabilityStub
+
+
+def approvals_of(config: Config, path: Path | None) -> tuple[Approvals, Path | None]:
+    """Return the approvals in a file, or in that which the config names, and the file."""
+    path = path or config.approvals
+    return (load_approvals(path), path) if path else (NO_APPROVALS, None)
+
+
+def mcp_server(gateway: Gateway) -> Server[Any]:
+    """Return the MCP server of a gateway; it serves every protocol revision that the library does."""
+
+    async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=list(TOOLS))
+
+    async def on_call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
+        return await gateway.answer(params.name, params.arguments or {})
+
+    return Server(
+        "callability",
+        version=__version__,
+        title="callability gateway",
+        instructions=INSTRUCTIONS,
+        on_list_tools=on_list_tools,
+        on_call_tool=on_call_tool,
+    )
+
+
+@asynccontextmanager
+async def opened(setup: Setup) -> AsyncIterator[Gateway]:
+    """Begin to connect every enabled server, and disconnect them all at the end."""
+    deadlines = setup.config.deadlines
+    upstreams = {
+        name: Upstream(
+            name,
+            _target(server),
+            open_seconds=deadlines.open_seconds,
+            call_seconds=deadlines.call_seconds,
+            names_only=server.quarantined,
+        )
+        for name, server in setup.config.servers.items()
+        if server.enabled
+    }
+    inventory = Inventory(setup.config, setup.approvals, upstreams)
+    gateway = Gateway(
+        inventory,
+        Decisions(setup.stub, inventory),
+        phrases(setup.config.path.resolve(), setup.approvals_path.resolve() if setup.approvals_path else None),
+        approvals_readable=setup.approvals.readable,
+    )
+    for upstream in upstreams.values():
+        upstream.start()
+    watching = [asyncio.create_task(_warn_of_unmatched(setup.config, upstream)) for upstream in upstreams.values()]
+    try:
+        yield gateway
+    finally:
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, *(upstream.close() for upstream in upstreams.values()), return_exceptions=True)
+
+
+async def run(setup: Setup, transport: Transport, address: str, started: Callable[[str], None]) -> None:
+    """Serve until standard input closes (stdio) or SIGTERM or SIGINT comes; upstream processes end with it.
+
+    Raises:
+        AddressRefused: the address is not loopback.
+        OSError: it cannot be listened on.
+    """
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with opened(setup) as gateway:
+        serve = _serve_stdio(gateway) if transport == "stdio" else _serve_http(gateway, address, started, stopping)
+        serving = asyncio.create_task(serve)
+        stopped = asyncio.create_task(stopping.wait())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if transport == "http" or serving.done():
+            await serving
+
+
+async def _serve_stdio(gateway: Gateway) -> None:
+    server = mcp_server(gateway)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _serve_http(gateway: Gateway, address: str, started: Callable[[str], None], stopping: asyncio.Event) -> None:
+    check_loopback(address, "the gateway has no authentication yet, so that anybody who reaches it could call tools")
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    config = uvicorn.Config(
+        mcp_server(gateway).streamable_http_app(host=host),
+        host=host,
+        port=int(port),
+        log_config=None,
+        # Under uvloop a child's pipe stays open in other children, so that its end is not noticed.
+        loop="asyncio",
+        timeout_graceful_shutdown=GRACE,
+    )
+    server = uvicorn.Server(config)
+    listening = config.bind_socket()
+    started(f"http://{address.rpartition(':')[0]}:{listening.getsockname()[1]}/mcp")
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    stopped.cancel()
+    await serving
+
+
+def _target(server: ServerConfig) -> StdioTarget | HttpTarget:
+    if server.command is not None:
+        return StdioTarget(server.command, server.args, server.env, server.cwd)
+    return HttpTarget(server.url or "", server.headers)
+
+
+async def _warn_of_unmatched(config: Config, upstream: Upstream) -> None:
+    """Log each entry of a server's two lists that none of its tools has (A.2)."""
+    try:
+        await upstream.opened()
+    except UpstreamError:
+        return
+    for finding in config.unmatched(upstream.name, (tool.name for tool in upstream.tools)):
+        _logger.warning("%s", finding)

@@ -1,0 +1,35 @@
+"""A server as `upstream_servers` shows it (A.6)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callability.adapter import error_result
+from callability.gateway.inventory import Inventory
+from callability.gateway.quotation import shown
+
+
+def server_entry(inventory: Inventory, server: str, counts: Mapping[str, int] | None) -> dict[str, Any]:
+    """Return a server's entry: how it stands, why it is not connected, and its counts if a tool is not callable."""
+    config, upstream = inventory.servers[server], inventory.upstream(server)
+    entry: dict[str, Any] = {
+        "name": server,
+        "type": "http" if config.url else "stdio",
+        "enabled": config.enabled,
+        "quarantined": config.quarantined,
+        "state": upstream.state if upstream else "disabled",
+    }
+    if upstream and upstream.failure:
+        entry["reason"] = upstream.failure
+    if counts:
+        entry["tools"] = dict(counts)
+    return entry
+
+
+def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
+    """Return the result for a server that does not exist for the caller."""
+    near = difflib.get_close_matches(name[:256], sorted(servers), n=3, cutoff=0.5)
+    hint = f" Near to it: {', '.join(f'`{each}`' for each in near)}." if near else ""
+    return error_result(f"Not done: there is no server {shown(name)}.{hint} The operation `list` shows them all.")
