@@ -116,7 +116,9 @@ def main() -> None:
             case "tools/list" if how == "lists without end":
                 say(request, {"result": {"tools": [], "nextCursor": "again"}})
             case "tools/list":
-                say(request, {"result": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}})
+                names = ["pid", *BEFORE_THE_ANSWER, *ANSWERS] if how == "lists all" else ["pid"]
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                say(request, {"result": {"tools": tools}})
             case "tools/call":
                 call(request)
             case _ if "id" in request:

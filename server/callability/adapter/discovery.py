@@ -153,7 +153,7 @@ def _disabled(
 
 def _entry(tool: JudgedTool, text: ToolText | None) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": tool.name, "server": tool.server}
-    if text:
+    if text and not tool.withhold_text:
         given = {"description": text.description, "inputSchema": text.input_schema, "annotations": text.annotations}
         entry |= {key: value for key, value in given.items() if value is not None}
     return entry

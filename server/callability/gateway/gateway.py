@@ -194,7 +194,8 @@ class Gateway:
         documents = []
         for tool in tools:
             listed = self._inventory.listed(tool.server, tool.tool)
-            documents.append(listed.document if listed else SearchDocument(tool.tool, tool.server))
+            shown = listed if listed and not tool.withhold_text else None
+            documents.append(shown.document if shown else SearchDocument(tool.tool, tool.server))
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.qualified_name for hit in index.search(query, limit))
 

@@ -1,0 +1,99 @@
+"""Real gateways in front of real servers, and the clients that ask them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import CallToolResult
+
+from running import COMMAND
+
+SHELF = Path(__file__).parent / "upstreams/shelf.py"
+BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+
+
+def shelf(directory: Path, name: str, *tools: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """Return the config entry of a server with these tools."""
+    path = directory / f"{name}-tools.json"
+    path.write_text(json.dumps(tools))
+    return {"command": sys.executable, "args": [str(SHELF), str(path)], **keys}
+
+
+def bad(*how: str, **keys: Any) -> dict[str, Any]:
+    """Return the config entry of a server that misbehaves."""
+    return {"command": sys.executable, "args": [str(BAD), *how], **keys}
+
+
+def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
+    """Write a config and return its path."""
+    path = directory / "mcp_config.json"
+    path.write_text(json.dumps({"mcpServers": servers, **keys}, indent=2))
+    return path
+
+
+@contextmanager
+def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
+    """Run `callability gateway` over HTTP and yield its URL."""
+    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    with (
+        (config.parent / "gateway.log").open("w") as log,
+        subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), (config.parent / "gateway.log").read_text()
+            yield line.removeprefix("listening on ").strip()
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+@asynccontextmanager
+async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
+    """Run `callability gateway` over stdio and yield a client that is connected to it."""
+    command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
+    with (config.parent / "gateway.log").open("w") as log:
+        async with Client(stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)) as client:
+            yield client
+
+
+@asynccontextmanager
+async def connected(transport: str, config: Path, *arguments: str) -> AsyncIterator[Client]:
+    """Yield a client of a gateway over one of the transports."""
+    if transport == "stdio":
+        async with over_stdio(config, *arguments) as client:
+            yield client
+    else:
+        with http_gateway(config, *arguments) as url:
+            async with Client(url) as client:
+                yield client
+
+
+def text_of(result: CallToolResult) -> str:
+    """Return the text of a result that is one text block."""
+    [block] = result.content
+    assert block.type == "text"
+    return block.text
+
+
+async def retrieve(client: Client, query: str, **arguments: Any) -> dict[str, Any]:
+    """Ask `retrieve_tools`, and return its object, which is held to be the same in both forms."""
+    result = await client.call_tool("retrieve_tools", {"query": query, **arguments})
+    assert not result.is_error, text_of(result)
+    assert isinstance(result.structured_content, dict)
+    assert json.dumps(result.structured_content) == json.dumps(json.loads(text_of(result)))
+    return result.structured_content
+
+
+async def call(client: Client, name: str, **arguments: Any) -> CallToolResult:
+    """Ask `call_tool`."""
+    return await client.call_tool("call_tool", {"name": name, "arguments": arguments})
