@@ -1,14 +1,16 @@
-# `make demo` shows the main job on real MCP servers; `make test` passes the tests. Both set up their own .venv.
+# `make demo` runs the main job on real MCP servers, and `make test` passes the tests. Each sets everything up first, in a
+# virtual environment of its own (.venv); needed are Python 3.11 or later with its headers and venv, git and a C compiler.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 STUBS ?= server
 
-.PHONY: help demo test lint types bench stubs wheel clean
-help:
-	@grep -E '^# ?' Makefile | sed 's/^# \{0,1\}//'
-	@echo 'Targets: demo test lint types bench stubs wheel clean'
+.PHONY: help demo test lint types wheel bench stubs clean
+.DEFAULT_GOAL := help
+
+help: ## Print what can be made.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,24 +18,30 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
 	touch $@
 
-test: $(VENV)/installed
+demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, step by step.
+	$(BIN)/python -m demo
+
+test: $(VENV)/installed ## Set up, and run the tests.
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed ## Check the style of code and contract.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	cd proto && $(BIN)/buf lint
 
-types: $(VENV)/installed
+types: $(VENV)/installed ## Check the types.
 	$(BIN)/mypy
 
-stubs: $(VENV)/installed
+wheel: $(VENV)/installed ## Build the wheel, and ask it for a decision in an empty environment outside the checkout.
+	BIN="$(BIN)" PYTHON="$(PYTHON)" bash tests/wheel.sh
+
+# All load stays on 127.0.0.1. `BENCH="--only look-up"` measures a part.
+bench: $(VENV)/installed ## Measure what decisions cost, in about five minutes.
+	$(BIN)/python -m bench $(BENCH)
+
+stubs: $(VENV)/installed ## Generate the Python stubs of the contract anew.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --grpc_python_out=$(STUBS) \
 	  --mypy_out=$(STUBS) --mypy_grpc_out=$(STUBS) proto/callability/v1/*.proto
 
-clean:
+clean: ## Remove what was made.
 	rm -rf $(VENV) build dist
-
-# Builds the wheel and asks it, in an empty environment outside the checkout, for a check and a decision.
-wheel: $(VENV)/installed
-	BIN="$(BIN)" PYTHON="$(PYTHON)" bash tests/wheel.sh

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from running import serving
 
 POLICY = Path(__file__).parents[1] / "policy"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "server/callability"
-SHARED = {"callability", "callability.vocabulary", "callability.finding", "callability.document"}
+SHARED = {"callability", "callability.address", "callability.vocabulary", "callability.finding", "callability.document"}
 
 
 def _imports(path: Path) -> Iterator[str]:

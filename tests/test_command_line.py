@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from callability import __version__
 from conftest import POLICY
 from running import COMMAND, callability

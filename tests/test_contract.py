@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
+
 from callability.service import limits
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ACTIONS, LiftedBy, Retry, ToolStatus
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent

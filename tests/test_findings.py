@@ -8,12 +8,13 @@ from textwrap import indent
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
+
 from callability.command_line.options import line
 from callability.finding import Severity
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.tabulation import Engine
 from conftest import POLICY
-from ruamel.yaml import YAML
 
 CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")
 RULES = """\

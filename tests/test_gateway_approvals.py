@@ -7,10 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from callability.finding import Severity
-from callability.gateway.approvals import NO_APPROVALS, ApprovalRecord, Approvals, load_approvals
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from callability.finding import Severity
+from callability.gateway.approvals import NO_APPROVALS, ApprovalRecord, Approvals, load_approvals
 
 UNKNOWN = ApprovalRecord(disabled=None, status=None)
 

@@ -8,10 +8,11 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import pytest
-from callability.finding import Severity
-from callability.gateway.config import Config, ConfigRefused, ServerConfig, load_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from callability.finding import Severity
+from callability.gateway.config import Config, ConfigRefused, ServerConfig, load_config
 
 WHOLE = """\
 approvals: state/approvals.yaml

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf import json_format
+
 from callability.policy.loading import load
 from callability.policy.question import CALLABILITY
 from callability.policy.semantics import decide
@@ -18,7 +20,6 @@ from callability.v1 import verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import ToolStatus
 from conftest import POLICY
-from google.protobuf import json_format
 
 PATTERNS = json.loads((Path(__file__).parent / "vectors/matrix/patterns.json").read_text())
 

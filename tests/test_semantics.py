@@ -6,6 +6,9 @@ import importlib.util
 from random import Random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from callability.finding import Place
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.normal_form import TooLarge, conjunctions
@@ -17,8 +20,6 @@ from callability.policy.space import Space, space_of
 from callability.policy.table import DecisionTable
 from callability.policy.tabulation import Engine, NotDecided, tabulate
 from callability.vocabulary import UNKNOWN
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 NOWHERE = Place("drawn.yaml")
 needs_engine = pytest.mark.skipif(

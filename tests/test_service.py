@@ -11,11 +11,6 @@ from typing import Any
 
 import grpc
 import pytest
-from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
-from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import POLICY
 from google.protobuf import json_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
@@ -25,6 +20,12 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from conftest import POLICY
 from running import callability, serving
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors/calls.json").read_text())

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import uvicorn
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal
 from mcp_types import CallToolResult, TextContent
+
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal
 from upstreams import good_stdio
 from upstreams.bad_http import BadHttp, reply
 
@@ -44,7 +45,7 @@ def bad(*how: str, **env: str) -> StdioTarget:
 
 
 @asynccontextmanager
-async def upstream(target: StdioTarget | HttpTarget, name: str = "x", **seconds: float) -> AsyncGenerator[Upstream]:
+async def upstream(target: StdioTarget | HttpTarget, name: str = "x", **seconds: Any) -> AsyncGenerator[Upstream]:
     """Give an upstream, and afterwards see that its end leaves no task and no child."""
     it = Upstream(name, target, **seconds)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ MAX_BYTES = 524_288
 MAX_DEPTH = 48
 
 _TAG = "tag:yaml.org,2002:"
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PROBLEMS = (
     ("undefined alias", "an alias (`*name`) names nothing"),
     ("character '\\t'", "a tab stands where only spaces may"),
@@ -125,7 +127,11 @@ def plain(node: Node) -> object:
 
 
 def _checked_json(text: str, file: str) -> str:
-    """Return JSON in a form that is YAML too: in JSON a tab is only ever white space, which YAML is strict about."""
+    """Return JSON in a form that is YAML too.
+
+    In JSON a tab is only ever white space, and characters that YAML does not take stand only within texts, where they
+    can be escaped.
+    """
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -133,7 +139,7 @@ def _checked_json(text: str, file: str) -> str:
         raise _refused(Place(file, error.lineno, error.colno), "not-json", sentence) from error
     except RecursionError as error:
         raise _too_deep(Place(file)) from error
-    return text.replace("\t", " ")
+    return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text.replace("\t", " "))
 
 
 def _refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
@@ -166,7 +172,7 @@ class _Reader:
         return node
 
     def _composed(self, text: str) -> YamlNode | None:
-        yaml = YAML(typ="rt", pure=True)
+        yaml = YAML(typ="safe", pure=True)
         yaml.version = (1, 2)
         try:
             node: YamlNode | None = yaml.compose(text)

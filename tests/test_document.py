@@ -1,0 +1,93 @@
+"""Files as nodes: YAML 1.2 and JSON, and what is no document."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callability.document import MAX_BYTES, Refused, parse, plain
+
+_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdé: {}#-", min_size=1), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=_values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
+def test_json_reads_as_json_does(value: object, indent: int | str | None, ascii_only: bool) -> None:
+    """Whatever its white space and its escapes."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    assert plain(parse(text.encode(), "a.json")) == json.loads(text)
+
+
+def test_folded_and_literal_texts_are_the_authors_own() -> None:
+    """No mark of the parser's is left in them."""
+    text = "a: >-\n  one\n  two\n\n  three\nb: |\n  one\n  two\nc: 'x\n  y'\n"
+    assert plain(parse(text.encode(), "a.yaml")) == {"a": "one two\nthree", "b": "one\ntwo\n", "c": "x y"}
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    """`yes` and a date are text."""
+    text = "{a: true, b: yes, c: on, d: 2026-01-01, e: null, f: 0o17, g: '1', h: 1.5, i: ~}"
+    assert plain(parse(text.encode(), "a.yaml")) == {
+        "a": True,
+        "b": "yes",
+        "c": "on",
+        "d": "2026-01-01",
+        "e": None,
+        "f": 15,
+        "g": "1",
+        "h": 1.5,
+        "i": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "finding"),
+    [
+        (b"", "a.yaml: is empty"),
+        (b"# only a comment\n", "a.yaml: is empty"),
+        (b"a: {b: 1", "a.yaml:1:9: is not YAML: a `{` or `[` is not closed, or a comma is missing"),
+        (b"a: 'b\n", "a.yaml:2:1: is not YAML: a quoted text is not closed"),
+        (b"a:\n\t- 1", "a.yaml:2:1: is not YAML: a tab stands where only spaces may"),
+        (b"a: 1\n---\nb: 2", "a.yaml:2:1: is not YAML: a second document begins"),
+        (b"a: *secret", "a.yaml:1:4: is not YAML: an alias (`*name`) names nothing"),
+        (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) cannot be used here"),
+        (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
+        (b"a: \x01", "a.yaml: is not YAML: a character stands here that no file may hold"),
+        (b"[" * 5000, "a.yaml: is nested more than 48 levels deep"),
+        (b"[" * 60 + b"]" * 60, "a.yaml:1:50: is nested more than 48 levels deep"),
+        (b"? [1]\n: 2", "a.yaml:1:3: a key is not text (quote it, or write `placeholder` in quotes)"),
+        (
+            b"a: &x [1]\nb: [*x, *x]",
+            "a.yaml:1:4: this value is used again by an alias (`*name`), which cannot be used here",
+        ),
+        (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
+    ],
+    ids=range(15),
+)
+def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
+    """In our own words, which hold nothing of the file's, since that may be a secret."""
+    with pytest.raises(Refused) as caught:
+        parse(data, "a.yaml")
+    assert str(caught.value).startswith(finding)
+
+
+def test_json_that_is_none_is_refused_at_its_place() -> None:
+    """And a key that stands twice, which JSON's own reader passes over."""
+    for text, finding in (
+        ("[1,]", "a.json:1:4: is not JSON: "),
+        ('{"a": 1, "a": 2}', "a.json:1:10: key `a` stands twice"),
+    ):
+        with pytest.raises(Refused) as caught:
+            parse(text.encode(), "a.json")
+        assert str(caught.value).startswith(finding)
