@@ -4,21 +4,21 @@ Everything here is a pure function of its arguments. A proxy asks the service wi
 and response on; what comes back are plain JSON objects, such as an MCP `CallToolResult`.
 """
 
-from callability.adapter.counts import tool_counts
-from callability.adapter.discovery import (
+from callability.adapter.asked import (
     DEFAULT_LIMIT,
-    INCLUDE_DISABLED_SCHEMA,
-    INCLUDE_DISABLED_SENTENCE,
     MAX_LIMIT,
+    Asked,
     InvalidArgument,
-    ToolText,
+    checked_arguments,
     checked_limit,
     checked_query,
-    discovery,
 )
+from callability.adapter.counts import tool_counts
+from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
 from callability.adapter.judgement import JudgedTool, Judgement, judge
 from callability.adapter.phrases import NEUTRAL, Phrases
-from callability.adapter.rejection import rejection, unknown_tool
+from callability.adapter.question import check_tool_request
+from callability.adapter.rejection import rejection, unavailable, unknown_tool
 from callability.adapter.result import error_result, tool_result
 
 __all__ = [
@@ -27,11 +27,14 @@ __all__ = [
     "INCLUDE_DISABLED_SENTENCE",
     "MAX_LIMIT",
     "NEUTRAL",
+    "Asked",
     "InvalidArgument",
     "JudgedTool",
     "Judgement",
     "Phrases",
     "ToolText",
+    "check_tool_request",
+    "checked_arguments",
     "checked_limit",
     "checked_query",
     "discovery",
@@ -40,5 +43,6 @@ __all__ = [
     "rejection",
     "tool_counts",
     "tool_result",
+    "unavailable",
     "unknown_tool",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from callability.adapter.judgement import status_of
-from callability.v1.callability_service_pb2 import ServerResults
+from collections import Counter
+
+from callability.adapter.judgement import Judgement
 from callability.vocabulary import ToolStatus
 
 _ORDER = (
@@ -16,10 +17,19 @@ _ORDER = (
 )
 
 
-def tool_counts(results: ServerResults) -> dict[str, int] | None:
-    """Return how many tools of a server are callable, and how many are not and why; None where all are (SC-005)."""
-    found = dict.fromkeys(ToolStatus, 0)
-    for count in results.counts:
-        found[status_of(count.status)] += count.count
-    locked = {str(status): found[status] for status in _ORDER if found[status]}
-    return {"callable": found[ToolStatus.CALLABLE], **locked} if locked else None
+def tool_counts(judgement: Judgement) -> dict[str, dict[str, int]]:
+    """Return, for each server with a tool that is not callable, how many are callable, and how many are not and why.
+
+    A server whose tools are all callable is not in it, so that its entry gains nothing (SC-005).
+    """
+    found: dict[str, Counter[ToolStatus]] = {}
+    for tool in judgement.tools:
+        found.setdefault(tool.server, Counter())[tool.status] += 1
+    return {
+        server: {
+            "callable": counts[ToolStatus.CALLABLE],
+            **{str(each): counts[each] for each in _ORDER if counts[each]},
+        }
+        for server, counts in found.items()
+        if counts[ToolStatus.CALLABLE] < counts.total()
+    }

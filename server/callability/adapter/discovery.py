@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from callability.adapter.asked import DEFAULT_LIMIT, checked_limit
 from callability.adapter.judgement import JudgedTool, Judgement
 from callability.adapter.phrases import Phrases
 from callability.adapter.words import telling, words
 
-DEFAULT_LIMIT = 15
-MAX_LIMIT = 100
 MAX_LOCKED = 10
 """Locked entries in one answer, whatever the limit (SC-004)."""
 
@@ -32,6 +31,8 @@ INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
 
 _NAMEABLE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SHORTEST_WORD = 2
+_MOST_WORDS = 32
+"""Different words of a query that are looked for in names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +44,14 @@ class ToolText:
     annotations: Mapping[str, Any] | None = None
 
 
-class InvalidArgument(ValueError):
-    """An argument of a call by the agent. The text says what was found and what is wanted."""
-
-
-def checked_query(query: object) -> str:
-    """Return a query.
-
-    Raises:
-        InvalidArgument: it is not text, or has no word.
-    """
-    if not isinstance(query, str):
-        raise InvalidArgument(f"`query` must be text, and is {_kind(query)}")
-    if not words(query):
-        raise InvalidArgument("`query` is empty: it needs at least one word")
-    return query
-
-
-def checked_limit(limit: object) -> int:
-    """Return a limit; a number with nothing behind the point is one.
-
-    Raises:
-        InvalidArgument: it is not a whole number from 1 to 100.
-    """
-    whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
-    if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
-        found = limit if isinstance(limit, int | float) and not isinstance(limit, bool) else _kind(limit)
-        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {found}")
-    return int(limit)
-
-
 def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, ...]:
     """Return the tools that a query finds by their names alone: by query words matched, most first, then by name.
 
     A word of two letters or more, stop words aside, matches when it is or begins a word of the tool's or its server's
     name.
     """
-    asked = {word for word in telling(words(query)) if len(word) >= _SHORTEST_WORD}
+    telling_words = [word for word in telling(words(query)) if len(word) >= _SHORTEST_WORD]
+    asked = tuple(dict.fromkeys(telling_words))[:_MOST_WORDS]
     ranked = []
     for tool in tools:
         parts = (*words(tool.tool), *words(tool.server))
@@ -115,9 +87,14 @@ def discovery(
 
     Without `include_disabled` the answer is what it would be if locked tools did not exist, but for `notice` where
     nothing callable was found (FR-002, FR-009).
+
+    Raises:
+        InvalidArgument: the limit is out of its range.
     """
-    tools = {tool.name: tool for tool in judgement.tools}
-    shown = [_entry(tools[name], texts.get(name)) for name in found if name in tools and tools[name].callable][:limit]
+    limit = checked_limit(limit)
+    tools = {tool.name: tool for tool in judgement.callable}
+    hits = [tools[name] for name in dict.fromkeys(found) if name in tools][:limit]
+    shown = [_entry(tool, texts.get(tool.name)) for tool in hits]
     answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
     if not include_disabled and shown:
         return answer
@@ -169,19 +146,3 @@ def _locked_entry(tool: JudgedTool, text: ToolText | None) -> dict[str, Any]:
 def _notice(count: int) -> str:
     exist = "tool that matches exists but cannot be" if count == 1 else "tools that match exist but cannot be"
     return f"{count} {exist} called now; ask again with `include_disabled: true` to see why and who can change that."
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "not given"
-        case bool():
-            return "a truth value"
-        case str():
-            return "text"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-        case _:
-            return "a number"

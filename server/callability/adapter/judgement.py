@@ -11,6 +11,9 @@ from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
 from callability.vocabulary import ToolStatus
 
+UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
+"""What is said where a service of another version has no words that this one knows."""
+
 _STATUSES: Mapping[int, ToolStatus] = {
     number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number
 }
@@ -50,6 +53,11 @@ class Judgement:
         return tuple(tool for tool in self.tools if tool.callable)
 
     @property
+    def searchable(self) -> tuple[JudgedTool, ...]:
+        """The locked tools whose text may be searched and shown (spec A.3)."""
+        return tuple(tool for tool in self.locked if not tool.withhold_text)
+
+    @property
     def locked(self) -> tuple[JudgedTool, ...]:
         """The tools that exist and cannot be called."""
         return tuple(tool for tool in self.tools if not tool.callable)
@@ -65,9 +73,13 @@ class Judgement:
             if rules:
                 rule = rules.pop() if len(rules) == 1 else ""
                 words = self.words.get((status, rule)) or self.words.get((status, ""))
-                if words:
-                    told[str(status)] = fill(words.remediation, phrases)
+                told[str(status)] = fill(words.remediation if words else UNEXPLAINED, phrases)
         return told
+
+
+def known_status(number: int) -> bool:
+    """Say whether a number of the contract is a status that this version knows."""
+    return number in _STATUSES
 
 
 def status_of(number: int) -> ToolStatus:
@@ -84,8 +96,11 @@ def judge(
     the same. An item that is an error counts as undetermined, and its text is withheld.
 
     Raises:
-        ValueError: the response is not one to this request.
+        ValueError: the response is not one to this request, or two tools of it have one name, `server:tool`.
+        TypeError: `visible` is one name and not several.
     """
+    if isinstance(visible, str):
+        raise TypeError("`visible` is one name, and must be several")
     if len(request.servers) != len(response.servers):
         raise ValueError("the response has another number of servers than the request")
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
@@ -96,6 +111,8 @@ def judge(
         if visible is None or asked.name in visible:
             pairs = zip(asked.tools, answered.results, strict=True)
             tools += [_judged(asked.name, tool.name, result, words) for tool, result in pairs]
+    if len({tool.name for tool in tools}) < len(tools):
+        raise ValueError("two tools of the request have the same name")
     return Judgement(tuple(tools), words)
 
 

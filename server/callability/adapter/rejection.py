@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from callability.adapter.judgement import status_of
-from callability.adapter.phrases import Phrases, fill, quoted
-from callability.adapter.result import tool_result
+from rapidfuzz import fuzz, process
+
+from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
+from callability.adapter.phrases import MAX_NAME, Phrases, fill, quoted
+from callability.adapter.result import error_result, tool_result
 from callability.v1.callability_service_pb2 import CheckToolResponse
+from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
 from callability.vocabulary import LiftedBy, Retry, ToolStatus
 
 _MAX_NEAR = 3
+_MOST_COMPARED = 256
 _WHO: Mapping[LiftedBy, str] = {
     LiftedBy.USER: "The user can lift this.",
     LiftedBy.OPERATOR: "Only the operator can lift this, and the user cannot.",
@@ -24,47 +27,60 @@ _AGAIN: Mapping[Retry, str] = {
     Retry.LATER: "Calling again later may succeed.",
     Retry.NOW: "Call it again.",
 }
-_POINTER = (
-    "`retrieve_tools` with `include_disabled: true` shows which tools exist but cannot be called, and what can be done."
-)
 
 
-def rejection(response: CheckToolResponse, server: str, tool: str, *, phrases: Phrases) -> dict[str, Any]:
-    """Return the MCP tool result for a call of a tool that the service says is not callable (FR-008).
+def rejection(
+    response: CheckToolResponse, server: str, tool: str, *, phrases: Phrases, discovery_tool: str = "retrieve_tools"
+) -> dict[str, Any] | None:
+    """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
     Whatever the policy's author wrote, it gives in this order the status, whether it is deliberate, the author's text,
     who can lift it and whether trying again can help, and where to see more. Server and tool are those that the agent
-    named.
+    named; `discovery_tool` is the name of the proxy's own.
     """
-    status = status_of(response.verdict.status)
-    status = ToolStatus.DISABLED_UNKNOWN if status is ToolStatus.CALLABLE else status
-    author = fill(response.words.rejection, phrases, {"server": server, "tool": tool})
+    number = response.verdict.status
+    if number == TOOL_STATUS_CALLABLE:
+        return None
+    status = status_of(number)
+    # The words of another status, or of one that this version does not know, would name the wrong switch.
+    known = response.words.rejection and known_status(number) and response.words.status == number
+    author = response.words.rejection if known else UNEXPLAINED
     parts = (
         f"Not called: {status}.",
         _deliberate(status),
-        author,
+        fill(author, phrases, {"server": server, "tool": tool}),
         f"{_WHO[status.lifted_by]} {_AGAIN[status.retry]}",
-        _POINTER,
+        f"`{discovery_tool}` with `include_disabled: true` shows which tools exist but cannot be called, and what can"
+        " be done.",
     )
     told = {
         "status": str(status),
-        "server": server,
-        "tool": tool,
+        "server": server[:MAX_NAME],
+        "tool": tool[:MAX_NAME],
         "lifted_by": str(status.lifted_by),
         "retry": str(status.retry),
     }
-    return tool_result(told, text=" ".join(filter(None, parts)), is_error=True)
+    return tool_result(told, text=" ".join(parts), is_error=True)
 
 
-def unknown_tool(name: str, names: Iterable[str]) -> dict[str, Any]:
+def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retrieve_tools") -> dict[str, Any]:
     """Return the MCP tool result for a call of a tool that does not exist for the caller, with near callable names.
 
     A tool outside the caller's scope is answered by it too, so that the two cannot be told apart (FR-007).
     """
-    near = difflib.get_close_matches(name[:256], sorted(names), n=_MAX_NEAR, cutoff=0.6)
-    hint = f" Near to it: {', '.join(quoted(each) for each in near)}." if near else ""
-    text = f"Not called: there is no tool {quoted(name)}.{hint} `retrieve_tools` finds the tools that there are."
+    near = process.extract(name[:_MOST_COMPARED], sorted(names), scorer=fuzz.ratio, score_cutoff=60, limit=_MAX_NEAR)
+    hint = f" Near to it: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
+    text = f"Not called: there is no tool {quoted(name)}.{hint} `{discovery_tool}` finds the tools that there are."
     return tool_result(None, text=text, is_error=True)
+
+
+def unavailable(reason: str) -> dict[str, Any]:
+    """Return the MCP tool result for a call while the policy service gives no answer (spec A.7): it is no status."""
+    return error_result(
+        f"Not done: {reason}. Without the policy service nothing is shown and nothing is called; this says nothing"
+        " about any tool. Trying again later may succeed; if it does not, tell the user that the policy service is"
+        " down."
+    )
 
 
 def _deliberate(status: ToolStatus) -> str:

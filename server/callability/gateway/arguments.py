@@ -34,15 +34,3 @@ def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = No
             f"`{name}` must be text, and is {'empty or not given' if not value else 'something else'}"
         )
     return value
-
-
-def truth_of(arguments: Mapping[str, Any], name: str) -> bool:
-    """Return an argument that is true or false, and false where it is not given.
-
-    Raises:
-        InvalidArgument: it is something else.
-    """
-    value = arguments.get(name, False)
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"`{name}` must be true or false")
-    return value

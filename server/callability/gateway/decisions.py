@@ -12,6 +12,8 @@ from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory import Inventory
 from callability.v1 import callability_service_pb2 as pb
 
+MAX_NAME_BYTES = 512
+"""What the contract takes as a name."""
 POLICY_SECONDS = 5.0
 """How long an answer of the service is waited for."""
 _MAX_TOOLS = 20_000
@@ -42,8 +44,8 @@ class Decisions:
         self._stub = stub
         self._inventory = inventory
 
-    async def check(self, server: str, tool: str) -> pb.CheckToolResponse | None:
-        """Decide one tool; None where its name is none that can be decided.
+    async def check(self, server: str, tool: str) -> pb.CheckToolResponse:
+        """Decide one tool; one that the service cannot be asked about is undetermined, as in a batch.
 
         Raises:
             PolicyUnavailable: there is no answer.
@@ -58,7 +60,7 @@ class Decisions:
             return await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-                return None
+                return pb.CheckToolResponse()
             raise _unavailable(error) from error
 
     async def judge(self, servers: Sequence[str]) -> Judgement:
@@ -77,12 +79,7 @@ class Decisions:
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        merged: dict[str, pb.ServerResults] = {}
-        for request, response in await self._answers(servers):
-            for asked, answered in zip(request.servers, response.servers, strict=True):
-                merged.setdefault(asked.name, pb.ServerResults()).counts.extend(answered.counts)
-        found = {server: tool_counts(results) for server, results in merged.items()}
-        return {server: counts for server, counts in found.items() if counts}
+        return tool_counts(await self.judge(servers))
 
     async def _answers(self, servers: Sequence[str]) -> list[tuple[pb.CheckToolsRequest, pb.CheckToolsResponse]]:
         try:

@@ -9,29 +9,26 @@ from typing import Any
 from mcp_types import CallToolResult
 
 from callability.adapter import (
-    DEFAULT_LIMIT,
     InvalidArgument,
     JudgedTool,
     Judgement,
     Phrases,
     ToolText,
-    checked_limit,
-    checked_query,
+    checked_arguments,
     discovery,
     error_result,
     rejection,
     tool_result,
+    unavailable,
     unknown_tool,
 )
-from callability.gateway.arguments import text_of, truth_of, undeclared
-from callability.gateway.decisions import Decisions, PolicyUnavailable
+from callability.gateway.arguments import text_of, undeclared
+from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
 from callability.gateway.upstream import UpstreamError, UpstreamRefusal
-from callability.v1.callability_service_pb2 import CheckToolResponse
-from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
 
 Result = dict[str, Any]
 """An MCP `CallToolResult` as JSON."""
@@ -68,10 +65,7 @@ class Gateway:
         except InvalidArgument as error:
             return error_result(f"Not done: {error}.")
         except PolicyUnavailable as error:
-            return error_result(
-                f"Not done: {error}. Without it nothing is shown and nothing is called; this says nothing about any"
-                " tool. Trying again later may succeed; if it does not, tell the user that the policy service is down."
-            )
+            return unavailable(str(error))
 
     async def retrieve_tools(self, arguments: Mapping[str, Any]) -> Result:
         """Find tools by a query (A.4).
@@ -81,26 +75,24 @@ class Gateway:
             PolicyUnavailable: the service gave no answer.
         """
         undeclared(arguments, "query", "limit", "include_disabled")
-        query = checked_query(arguments.get("query"))
-        limit = checked_limit(arguments.get("limit", DEFAULT_LIMIT))
-        include_disabled = truth_of(arguments, "include_disabled")
+        asked = checked_arguments(arguments)
         await self._settled()
         judgement = await self._decisions.judge(tuple(self._inventory.servers))
         texts = self._texts(judgement)
-        found = await self._found(judgement.callable, query, limit)
+        found = await self._found(judgement.callable, asked.query, asked.limit)
         found_locked: tuple[str, ...] = ()
-        if include_disabled or not found:
-            searched = [tool for tool in judgement.locked if not tool.withhold_text and tool.name in texts]
-            found_locked = await self._found(searched, query)
+        if asked.include_disabled or not found:
+            searchable = [tool for tool in judgement.searchable if tool.name in texts]
+            found_locked = await self._found(searchable, asked.query)
         answer = discovery(
             judgement,
-            query,
+            asked.query,
             found=found,
             found_locked=found_locked,
             texts=texts,
             phrases=self._phrases,
-            limit=limit,
-            include_disabled=include_disabled,
+            limit=asked.limit,
+            include_disabled=asked.include_disabled,
         )
         return tool_result(answer)
 
@@ -123,9 +115,13 @@ class Gateway:
             if not await self._known(server, tool):
                 return await self._unknown(name)
             response = await self._decisions.check(server, tool)
-            if response is None or response.verdict.status != TOOL_STATUS_CALLABLE:
-                return rejection(response or CheckToolResponse(), server, tool, phrases=self._phrases)
-            return await self._passed_on(server, tool, given)
+            refused = rejection(response, server, tool, phrases=self._phrases)
+            if refused:
+                return refused
+            upstream = self._inventory.upstream(server)
+            if upstream is None:
+                return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
+            return await upstream.call(tool, given)
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
             return error_result(f"Not done: server {error}.{said}")
@@ -159,21 +155,17 @@ class Gateway:
             answer["approvals"] = "the approvals file could not be read: every approval is unknown"
         return tool_result(listed | answer)
 
-    async def _passed_on(self, server: str, tool: str, arguments: dict[str, Any] | None) -> Result | CallToolResult:
-        upstream = self._inventory.upstream(server)
-        if upstream is None:
-            return rejection(CheckToolResponse(), server, tool, phrases=self._phrases)
-        return await upstream.call(tool, arguments)
-
     async def _known(self, server: str, tool: str) -> bool:
         """Say whether a tool exists; of a server that is not connected, and should be, only a connection tells.
 
         Raises:
             UpstreamError: the server is not connected and cannot be.
         """
-        upstream = self._inventory.upstream(server)
-        if upstream is None or tool in self._inventory.tools(server):
+        if tool in self._inventory.tools(server):
             return True
+        upstream = self._inventory.upstream(server)
+        if upstream is None:
+            return len(tool.encode()) <= MAX_NAME_BYTES
         if upstream.state != "connected":
             upstream.start()
             await upstream.opened()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from rapidfuzz import fuzz, process
 
 from callability.adapter import error_result
 from callability.gateway.inventory import Inventory
@@ -30,6 +31,6 @@ def server_entry(inventory: Inventory, server: str, counts: Mapping[str, int] | 
 
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
     """Return the result for a server that does not exist for the caller."""
-    near = difflib.get_close_matches(name[:256], sorted(servers), n=3, cutoff=0.5)
-    hint = f" Near to it: {', '.join(f'`{each}`' for each in near)}." if near else ""
+    near = process.extract(name[:256], sorted(servers), scorer=fuzz.ratio, score_cutoff=50, limit=3)
+    hint = f" Near to it: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
     return error_result(f"Not done: there is no server {shown(name)}.{hint} The operation `list` shows them all.")

@@ -1,0 +1,91 @@
+// A client of callability in Go, generated from the .proto files alone.
+//
+//	go run . ADDRESS                 asks about a few tools, and prints a line for each
+//	go run . ADDRESS calls.json      replays golden vectors, and prints those that are answered otherwise
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	callabilityv1 "callability/v1"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		log.Fatal("usage: go run . ADDRESS [calls.json]")
+	}
+	connection, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if len(os.Args) == 3 {
+		err = replay(ctx, connection, os.Args[2])
+	} else {
+		err = checkTools(ctx, connection, os.Stdout)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// What this client knows of its tools. A fact that it does not know is left out.
+func inventory() *callabilityv1.CheckToolsRequest {
+	yes, no := true, false
+	noRecord := &callabilityv1.Approval{}
+	switchedOff := &callabilityv1.Approval{Record: &callabilityv1.ApprovalRecord{
+		Disabled: &yes,
+		Status:   callabilityv1.ApprovalStatus_APPROVAL_STATUS_APPROVED.Enum(),
+	}}
+	return &callabilityv1.CheckToolsRequest{Servers: []*callabilityv1.ServerTools{
+		{
+			Name:  "git",
+			Facts: &callabilityv1.ServerFacts{Enabled: &yes, Quarantined: &no},
+			Tools: []*callabilityv1.Tool{
+				{Name: "git_status", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no, Approval: noRecord}},
+				{Name: "git_reset", Facts: &callabilityv1.ToolFacts{ConfigDenied: &yes, Approval: noRecord}},
+				{Name: "git_push", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no, Approval: switchedOff}},
+				{Name: "git_log", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no}},
+			},
+		},
+		{
+			Name:  "time",
+			Facts: &callabilityv1.ServerFacts{Enabled: &no},
+			Tools: []*callabilityv1.Tool{{Name: "now"}},
+		},
+	}}
+}
+
+func checkTools(ctx context.Context, connection *grpc.ClientConn, out io.Writer) error {
+	asked := inventory()
+	answer, err := callabilityv1.NewCallabilityServiceClient(connection).CheckTools(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for s, server := range asked.GetServers() {
+		for t, tool := range server.GetTools() {
+			fmt.Fprintf(out, "%s:%s %s\n", server.GetName(), tool.GetName(), told(answer.GetServers()[s].GetResults()[t]))
+		}
+	}
+	return nil
+}
+
+// An item that is an error is held back, like a status that this client does not know.
+func told(result *callabilityv1.ToolResult) string {
+	if result.GetError() != nil {
+		return result.GetError().GetMessage()
+	}
+	verdict := result.GetVerdict()
+	return fmt.Sprintf("%s %s %s by %s", verdict.GetStatus(), verdict.GetLiftedBy(), verdict.GetRetry(), verdict.GetRule())
+}

@@ -1,0 +1,74 @@
+"""The three answers of an MCP proxy, by callability. Paste it, and put in your own phrases, inventory and search.
+
+The inventory is a `CheckToolsRequest` with what the proxy knows of the tools that the agent at hand may see, and
+`texts` holds what their servers say of them, by `server:tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from callability import adapter
+from callability.v1.callability_service_pb2 import CheckToolsRequest
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+
+PHRASES = {
+    "enable_server": "run `proxy servers enable`",
+    "edit_config": "change `disabled_tools` in /etc/proxy.yaml",
+    "enable_tool": "run `proxy tools enable`",
+    "approve_tool": "run `proxy tools approve`",
+}
+"""The proxy's own switches. An action that has none here is named neutrally."""
+
+SECONDS = 5.0
+Result = dict[str, Any]
+Search = Callable[[str, Sequence[adapter.JudgedTool]], Sequence[str]]
+"""The proxy's own search: a query, and the tools to search, and no others; the names of those found, best first."""
+
+
+def retrieve_tools(
+    stub: CallabilityServiceStub,
+    inventory: CheckToolsRequest,
+    texts: Mapping[str, adapter.ToolText],
+    search: Search,
+    arguments: Mapping[str, Any],
+) -> Result:
+    """Return the MCP result of a call of the discovery tool."""
+    try:
+        asked = adapter.checked_arguments(arguments)
+        judgement = adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS))
+    except adapter.InvalidArgument as error:
+        return adapter.error_result(str(error))
+    except grpc.RpcError:
+        return adapter.unavailable("the policy service gave no answer")
+    answer = adapter.discovery(
+        judgement,
+        asked.query,
+        found=search(asked.query, judgement.callable),
+        found_locked=search(asked.query, judgement.searchable),
+        texts=texts,
+        phrases=PHRASES,
+        limit=asked.limit,
+        include_disabled=asked.include_disabled,
+    )
+    return adapter.tool_result(answer)
+
+
+def refusal(stub: CallabilityServiceStub, inventory: CheckToolsRequest, server: str, tool: str) -> Result | None:
+    """Return the MCP result of a call of a tool that must not be called; None: call it."""
+    question = adapter.check_tool_request(inventory, server, tool)
+    try:
+        if question is None:
+            judgement = adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS))
+            return adapter.unknown_tool(f"{server}:{tool}", [near.name for near in judgement.callable])
+        return adapter.rejection(stub.CheckTool(question, timeout=SECONDS), server, tool, phrases=PHRASES)
+    except grpc.RpcError:
+        return adapter.unavailable("the policy service gave no answer")
+
+
+def tool_counts(stub: CallabilityServiceStub, inventory: CheckToolsRequest) -> dict[str, dict[str, int]]:
+    """Return the `tools` block of each server that has one, for the proxy's list of servers."""
+    return adapter.tool_counts(adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS)))

@@ -1,0 +1,83 @@
+"""What an agent asks of the discovery tool, checked: an MCP library may hand arguments on as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from callability.adapter.words import words
+
+DEFAULT_LIMIT = 15
+MAX_LIMIT = 100
+_SHOWN = 10**9
+"""Larger numbers are not repeated to the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of a call of `retrieve_tools`."""
+
+    query: str
+    limit: int
+    include_disabled: bool
+
+
+def checked_arguments(arguments: Mapping[str, Any]) -> Asked:
+    """Return what is asked; other arguments than the three are not looked at.
+
+    Raises:
+        InvalidArgument: one of them is not as the schema says.
+    """
+    include_disabled = arguments.get("include_disabled", False)
+    if not isinstance(include_disabled, bool):
+        raise InvalidArgument(f"`include_disabled` must be true or false, and is {_kind(include_disabled)}")
+    limit = checked_limit(arguments.get("limit", DEFAULT_LIMIT))
+    return Asked(checked_query(arguments.get("query")), limit, include_disabled)
+
+
+class InvalidArgument(ValueError):
+    """An argument of a call by the agent. The text says what was found and what is wanted."""
+
+
+def checked_query(query: object) -> str:
+    """Return a query.
+
+    Raises:
+        InvalidArgument: it is not text, or has no word.
+    """
+    if not isinstance(query, str):
+        raise InvalidArgument(f"`query` must be text, and is {_kind(query)}")
+    if not words(query):
+        raise InvalidArgument("`query` is empty: it needs at least one word")
+    return query
+
+
+def checked_limit(limit: object) -> int:
+    """Return a limit; a number with nothing behind the point is one.
+
+    Raises:
+        InvalidArgument: it is not a whole number from 1 to 100.
+    """
+    whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
+    if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
+        number = isinstance(limit, int | float) and not isinstance(limit, bool) and abs(limit) < _SHOWN
+        found = limit if number else _kind(limit)
+        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {found}")
+    return int(limit)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "not given"
+        case bool():
+            return "a truth value"
+        case str():
+            return "text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "a number"

@@ -1,0 +1,19 @@
+"""The question about one tool, from the question about all of them: the two cannot differ in their facts."""
+
+from __future__ import annotations
+
+from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest
+
+
+def check_tool_request(inventory: CheckToolsRequest, server: str, tool: str) -> CheckToolRequest | None:
+    """Return the request about a tool of an inventory, or None where it is not in it."""
+    for each in inventory.servers:
+        if each.name == server:
+            for one in each.tools:
+                if one.name == tool:
+                    request = CheckToolRequest(server=server, server_facts=each.facts, tool=tool, tool_facts=one.facts)
+                    # An agent that is absent is unknown; copied, it would be present and without a name.
+                    if inventory.HasField("agent"):
+                        request.agent.CopyFrom(inventory.agent)
+                    return request
+    return None

@@ -1,0 +1,185 @@
+"""The adapter as a library: a call that is refused (A.5), and what no words of it may say (SC-003)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from callability.adapter import (
+    NEUTRAL,
+    discovery,
+    judge,
+    rejection,
+    tool_counts,
+    unknown_tool,
+)
+from callability.v1 import verdict_pb2
+from callability.vocabulary import ToolStatus
+from judging import (
+    DENIED,
+    LOCKED,
+    OPEN,
+    PHRASES,
+    answered,
+    checked,
+    judgement_of,
+    matrix,
+    rejected,
+    request_of,
+    text_of,
+)
+
+USERS_ACTIONS = ("enable_server", "release_server", "enable_tool", "approve_tool")
+TOGGLES = re.compile(
+    r"\b(?:toggle|switch(?:ing)? (?:it|the \w+|this \w+)? ?(?:back )?on|turn (?:it|the \w+)? ?(?:back )?on)\b"
+    r"|\b(?:re-?)?enabl(?:e|ing)\b|\bapprov(?:e|ing)\b|\brelease\b|\bun-?quarantine\b|\bunlock\b",
+    re.IGNORECASE,
+)
+"""Ways to say that the user has a switch for it."""
+ORDER: dict[str, tuple[str, str, str, str]] = {
+    "server_disabled": ("This is deliberate", "PRESS-SERVER-ON", "The user can lift this.", "same answer"),
+    "disabled_by_config": ("This is deliberate", "EDIT-CONFIG", "Only the operator can lift this", "same answer"),
+    "server_quarantined": ("This is deliberate", "PRESS-RELEASE", "The user can lift this.", "same answer"),
+    "disabled_by_user": ("This is deliberate", "PRESS-TOOL-ON", "The user can lift this.", "same answer"),
+    "pending_approval": ("This is deliberate", "PRESS-APPROVE", "The user can lift this.", "same answer"),
+    "disabled_unknown": (
+        "The reason could not be determined, and the call was held back rather than guessed.",
+        "READ-LOGS",
+        "Who can lift this is not known.",
+        "later may succeed",
+    ),
+}
+"""For each status what its rejection says, in this order."""
+
+
+@pytest.mark.parametrize("status", ORDER)
+def test_a_rejection_says_in_order_what_it_is_and_what_can_be_done(status: str) -> None:
+    """FR-008: the status, whether it is deliberate, the author's words, who and when, and where to see more."""
+    refused = rejected(*LOCKED[status])
+    text = text_of(refused)
+    places = [text.find(part) for part in (status, *ORDER[status], "`include_disabled: true`")]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "deliberate" not in text or status != "disabled_unknown"
+    known = ToolStatus(status)
+    assert list(refused) == ["content", "structuredContent", "isError"]
+    assert refused["isError"] is True
+    assert refused["structuredContent"] == {
+        "status": status,
+        "server": "git",
+        "tool": "reset",
+        "lifted_by": known.lifted_by.value,
+        "retry": known.retry.value,
+    }
+
+
+@pytest.mark.parametrize("status", LOCKED)
+def test_what_an_agent_reads_has_no_control_characters(status: str) -> None:
+    """The words of the shipped policy are folded over lines in their file, which leaves no trace."""
+    server, tool = LOCKED[status]
+    judgement = judgement_of({"git": (server, {"reset": tool})})
+    texts = (judgement.remediation(judgement.locked, PHRASES)[status], text_of(rejected(server, tool)))
+    assert [text for text in texts if not text.isprintable()] == []
+
+
+def test_each_status_has_words_of_its_own_in_a_rejection() -> None:
+    """Fault 4 of the reference implementations: an agent was told to enable the tool where the server was off."""
+    texts = {status: text_of(rejected(*facts)) for status, facts in LOCKED.items()}
+    assert len({text.replace(status, "") for status, text in texts.items()}) == len(LOCKED)
+    assert "PRESS-TOOL-ON" not in texts["server_disabled"]
+
+
+def test_a_rejection_whose_author_has_no_words_still_says_what_holds_for_every_policy() -> None:
+    """FR-008 does not rest on the author."""
+    response = checked(OPEN, DENIED)
+    response.ClearField("words")
+    text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
+    for part in ("disabled_by_config", "deliberate", "Only the operator", "same answer", "`include_disabled: true`"):
+        assert part in text
+    assert "  " not in text
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\nSYSTEM: b", "a\x1b[2J", "a\u202eb", "a`b", "{edit_config}", "{server}"])
+def test_names_in_a_rejection_are_quoted_and_escaped(name: str) -> None:
+    """They are the agent's own argument, and are not instructions, markup or placeholders."""
+    text = text_of(rejected(OPEN, DENIED, tool=name, server=name))
+    assert json.dumps(name) in text
+    assert name not in text or json.dumps(name) == f'"{name}"'
+    assert name == "{edit_config}" or text.count("EDIT-CONFIG") == 1
+
+
+def test_names_in_a_text_are_cut_at_128_characters() -> None:
+    """A long one could carry a message."""
+    text = text_of(rejected(OPEN, DENIED, tool="t" * 300, server="s" * 300))
+    assert f'"{"t" * 128}"' in text
+    assert f'"{"s" * 128}"' in text
+    assert f'"{"t" * 128}"' in text_of(unknown_tool("t" * 300, []))
+
+
+def test_an_action_that_has_no_phrase_here_is_named_by_its_own_words() -> None:
+    """A newer service may send one; an agent never reads a placeholder."""
+    response = checked(OPEN, DENIED)
+    response.words.rejection = "Ask for {quiet_hours}, or to {edit_config}."
+    text = text_of(rejection(response, "git", "reset", phrases={"edit_config": ""}))
+    assert f"Ask for quiet hours, or to {NEUTRAL['edit_config']}." in text
+
+
+def test_an_unknown_tool_is_answered_with_near_names_and_no_status() -> None:
+    """It is told apart from a locked one."""
+    answer = unknown_tool("git:rest", ["git:reset", "git:status", "time:now"])
+    assert (answer["isError"], "structuredContent" in answer) == (True, False)
+    assert 'there is no tool "git:rest"' in text_of(answer)
+    assert '"git:reset"' in text_of(answer)
+    assert "time:now" not in text_of(answer)
+    assert "Near" not in text_of(unknown_tool("other", ["git:reset"]))
+
+
+@pytest.mark.parametrize("phrases", [PHRASES, NEUTRAL], ids=["own phrases", "neutral phrases"])
+def test_no_words_of_a_config_lock_send_the_user_to_a_switch(phrases: Mapping[str, str]) -> None:
+    """SC-003, over the whole matrix, in discovery and in the rejection of a call."""
+    told: list[str] = []
+    for server, tool in matrix():
+        response = checked(server, tool)
+        if response.verdict.status == verdict_pb2.TOOL_STATUS_DISABLED_BY_CONFIG:
+            judgement = judgement_of({"git": (server, {"reset": tool})})
+            found = discovery(
+                judgement,
+                "reset",
+                found=[],
+                found_locked=["git:reset"],
+                texts={},
+                phrases=phrases,
+                include_disabled=True,
+            )
+            told += [
+                found["remediation"]["disabled_by_config"],
+                text_of(rejection(response, "git", "reset", phrases=phrases)),
+            ]
+    assert len(told) == 2 * 84
+    forbidden = [phrases[action] for action in USERS_ACTIONS]
+    assert [text for text in told if TOGGLES.search(text) or any(phrase in text for phrase in forbidden)] == []
+    assert all(phrases["edit_config"] in text for text in told)
+
+
+def test_discovery_and_the_call_path_say_the_same_of_every_combination() -> None:
+    """Whatever the facts: the status that is listed is the status that is refused, and the counts agree."""
+    combinations = matrix()
+    request = request_of({f"s{number}": (server, {"t": tool}) for number, (server, tool) in enumerate(combinations)})
+    response = answered(request)
+    judgement = judge(request, response)
+    counts = tool_counts(judgement)
+    for judged, (server, tool) in zip(judgement.tools, combinations, strict=True):
+        one = checked(server, tool)
+        refused = rejection(one, "s", "t", phrases=PHRASES)
+        if judged.callable:
+            assert one.verdict.status == verdict_pb2.TOOL_STATUS_CALLABLE
+            assert refused is None
+            assert judged.server not in counts
+        else:
+            assert refused is not None
+            assert refused["structuredContent"]["status"] == judged.status
+            assert counts[judged.server] == {"callable": 0, str(judged.status): 1}
+        assert one.verdict.withhold_text == judged.withhold_text

@@ -1,0 +1,170 @@
+"""The example of a proxy, against a real server."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import json_format
+
+from callability.adapter import JudgedTool, ToolText, unavailable
+from callability.v1.callability_service_pb2 import CheckToolsRequest
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from running import serving
+
+EXAMPLE = Path(__file__).parents[1] / "examples/proxy.py"
+OPEN = {"enabled": True, "quarantined": False}
+INVENTORY = json_format.ParseDict(
+    {
+        "servers": [
+            {
+                "name": "git",
+                "facts": OPEN,
+                "tools": [
+                    {"name": "git_status", "facts": {"configDenied": False, "approval": {}}},
+                    {"name": "git_reset", "facts": {"configDenied": True, "approval": {}}},
+                    {"name": "git_push", "facts": {"configDenied": False, "approval": {"record": {"disabled": True}}}},
+                ],
+            },
+            {
+                "name": "time",
+                "facts": OPEN,
+                "tools": [{"name": "now", "facts": {"configDenied": False, "approval": {}}}],
+            },
+        ]
+    },
+    CheckToolsRequest(),
+)
+TEXTS = {
+    "git:git_status": ToolText("Show the state of the repository.", {"type": "object"}),
+    "git:git_reset": ToolText("Reset the repository."),
+    "git:git_push": ToolText("Push the repository."),
+    "time:now": ToolText("Tell the time."),
+}
+
+
+@pytest.fixture(scope="module")
+def proxy() -> ModuleType:
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("proxy", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _search(query: str, tools: Sequence[JudgedTool]) -> list[str]:
+    return [tool.name for tool in tools if query in str(TEXTS[tool.name].description)]
+
+
+def _found(proxy: ModuleType, channel: grpc.Channel, **arguments: object) -> Any:
+    result = proxy.retrieve_tools(CallabilityServiceStub(channel), INVENTORY, TEXTS, _search, arguments)
+    assert result["isError"] is False
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    return result["structuredContent"]
+
+
+def test_a_query_finds_what_can_be_called_and_nothing_of_what_cannot(proxy: ModuleType, channel: grpc.Channel) -> None:
+    """As if there were no locked tools."""
+    assert _found(proxy, channel, query="repository") == {
+        "tools": [
+            {
+                "name": "git:git_status",
+                "server": "git",
+                "description": "Show the state of the repository.",
+                "inputSchema": {"type": "object"},
+            }
+        ],
+        "total": 1,
+    }
+
+
+def test_locked_tools_are_shown_when_asked_for_with_the_proxys_own_phrases(
+    proxy: ModuleType, channel: grpc.Channel
+) -> None:
+    """One that the operator denies, shown whole, and one that is withheld, since nobody knows that it is approved."""
+    found = _found(proxy, channel, query="repository", include_disabled=True)
+    assert found["disabled"] == [
+        {
+            "name": "git:git_reset",
+            "server": "git",
+            "description": "Reset the repository.",
+            "status": "disabled_by_config",
+        }
+    ]
+    assert list(found["remediation"]) == ["disabled_by_config"]
+    assert "has to change `disabled_tools` in /etc/proxy.yaml" in found["remediation"]["disabled_by_config"]
+    by_name = _found(proxy, channel, query="push", include_disabled=True)
+    assert by_name["disabled"] == [{"name": "git:git_push", "server": "git", "status": "disabled_by_user"}]
+    assert "run `proxy tools enable`" in by_name["remediation"]["disabled_by_user"]
+
+
+def test_a_query_that_finds_locked_tools_alone_says_that_they_exist(proxy: ModuleType, channel: grpc.Channel) -> None:
+    """And how to see them."""
+    found = _found(proxy, channel, query="Reset")
+    assert list(found) == ["tools", "total", "notice"]
+    assert found["notice"].startswith("1 tool ")
+
+
+def test_an_argument_out_of_range_is_an_error_that_says_the_range(proxy: ModuleType, channel: grpc.Channel) -> None:
+    """Before anything is asked."""
+    stub = CallabilityServiceStub(channel)
+    for arguments in ({"query": "repository", "limit": 0}, {"query": "repository", "limit": 101}):
+        result = proxy.retrieve_tools(stub, INVENTORY, TEXTS, _search, arguments)
+        assert result["isError"] is True
+        assert "from 1 to 100" in result["content"][0]["text"]
+
+
+def test_a_call_of_a_locked_tool_is_refused_with_the_proxys_own_phrase(
+    proxy: ModuleType, channel: grpc.Channel
+) -> None:
+    """And a call of one that is callable is not."""
+    stub = CallabilityServiceStub(channel)
+    assert proxy.refusal(stub, INVENTORY, "git", "git_status") is None
+    refused = proxy.refusal(stub, INVENTORY, "git", "git_push")
+    assert refused["isError"] is True
+    assert refused["structuredContent"] == {
+        "status": "disabled_by_user",
+        "server": "git",
+        "tool": "git_push",
+        "lifted_by": "user",
+        "retry": "never",
+    }
+    text = refused["content"][0]["text"]
+    assert text.startswith("Not called: disabled_by_user. This is deliberate and not a fault. ")
+    assert 'tool "git_push" of server "git"' in text
+    assert "the user has to run `proxy tools enable`." in text
+
+
+def test_a_call_of_a_tool_that_is_not_there_names_near_ones_that_can_be_called(
+    proxy: ModuleType, channel: grpc.Channel
+) -> None:
+    """And no locked one, however near."""
+    text = proxy.refusal(CallabilityServiceStub(channel), INVENTORY, "git", "git_rest")["content"][0]["text"]
+    assert '"git:git_status"' in text
+    assert "git_reset" not in text
+
+
+def test_only_a_server_with_locked_tools_has_counts(proxy: ModuleType, channel: grpc.Channel) -> None:
+    """Each tool is counted once."""
+    assert proxy.tool_counts(CallabilityServiceStub(channel), INVENTORY) == {
+        "git": {"callable": 1, "disabled_by_config": 1, "disabled_by_user": 1}
+    }
+
+
+def test_without_the_service_nothing_is_named_and_nothing_called(proxy: ModuleType) -> None:
+    """A server that has stopped is out of reach."""
+    with serving() as address:
+        pass
+    with grpc.insecure_channel(address) as channel:
+        stub = CallabilityServiceStub(channel)
+        found = proxy.retrieve_tools(stub, INVENTORY, TEXTS, _search, {"query": "repository"})
+        refused = proxy.refusal(stub, INVENTORY, "git", "git_status")
+    assert found == refused == unavailable("the policy service gave no answer")
