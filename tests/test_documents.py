@@ -1,0 +1,145 @@
+"""The README, `docs/` and the changelog: what they show is run, and what they list is what there is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def _sessions() -> Iterator[tuple[str, str]]:
+    """Yield each command of the console blocks with what the README shows of its output."""
+    for block in _blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def _run(command: str, directory: Path) -> str:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=directory,
+        env=os.environ | {"PATH": PATH, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_command_in_the_readme_prints_what_stands_there(tmp_path: Path) -> None:
+    """A line of three dots stands for any lines, and three dots at the end of one for any rest."""
+    sessions = list(_sessions())
+    assert len(sessions) >= 4
+    for command, shown in sessions:
+        printed = _run(command.replace("/tmp/my-policy", str(tmp_path / "my-policy")), ROOT)
+        printed = printed.replace(str(tmp_path / "my-policy"), "/tmp/my-policy")
+        assert re.fullmatch(_pattern(shown), printed), f"{command} printed\n{printed}"
+
+
+def _pattern(shown: str) -> str:
+    """A line of three dots stands for any lines; the engine and the revision are those of the machine and the day."""
+    lines = []
+    for line in shown.splitlines():
+        found = re.sub(r"durable-rules \S+", "ENGINE", line)
+        escaped = re.escape(found).replace("ENGINE", r"(durable-rules \S+|reference)")
+        lines.append(r"(?s:.*)" if line == "..." else escaped.replace(r"revision\ \.\.\.", r"revision\ \w+") + r"\n")
+    return "".join(lines)
+
+
+def test_a_call_by_reflection_needs_no_file_of_the_contract(address: str, tmp_path: Path) -> None:
+    """The README's own command, in an empty directory."""
+    [command] = [block for block in _blocks("sh") if block.startswith("buf curl")]
+    answer = _run(command.replace("127.0.0.1:7420", address), tmp_path)
+    assert '"status":"TOOL_STATUS_DISABLED_BY_CONFIG"' in answer.replace('": "', '":"')
+    assert "{edit_config}" in answer
+
+
+def test_the_grpcurl_call_is_the_same_call() -> None:
+    """It cannot be run everywhere; its data and its method are those of the call that is."""
+    [curl] = [block for block in _blocks("sh") if block.startswith("buf curl")]
+    [other] = [block for block in _blocks("text") if block.startswith("grpcurl")]
+    data = re.compile(r"'(\{.*?\}\})'", re.DOTALL)
+    assert [re.sub(r"\s+", " ", found) for found in data.findall(curl)] == [
+        re.sub(r"\s+", " ", found) for found in data.findall(other)
+    ]
+    assert "callability.v1.CallabilityService/CheckTool" in other
+
+
+def test_the_rules_in_the_readme_are_the_shipped_ones() -> None:
+    """To the byte."""
+    [rules] = _blocks("yaml")
+    assert rules in (ROOT / "policy/callability.yaml").read_text()
+
+
+def test_the_proxy_in_the_readme_is_the_example_that_the_tests_run() -> None:
+    """To the byte."""
+    [proxy] = _blocks("python")
+    assert proxy in (ROOT / "examples/proxy.py").read_text()
+
+
+def test_every_dependency_has_its_reason() -> None:
+    """And no other is listed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[>=;\[ ]", each, maxsplit=1)[0] for each in project["dependencies"]}
+    table = README.split("## What each dependency is for")[1].split("\n## ")[0]
+    listed = {name for row in re.findall(r"^\| ([a-z0-9., -]+) \|", table, re.MULTILINE) for name in row.split(", ")}
+    assert listed - {"package", "---"} == needed
+
+
+def test_every_target_and_file_that_a_document_names_is_there() -> None:
+    """Links lead somewhere."""
+    makefile = (ROOT / "Makefile").read_text()
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md"):
+        text = document.read_text()
+        for target in re.findall(r"`?make ([a-z]+)`?", text):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE) or target not in {"demo", "test", "bench"}
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def _codes() -> set[str]:
+    """Return every code that a finding of the program can have."""
+    makers = {"Finding", "find", "_find", "_refused", "PydanticCustomError", "_matching"}
+    codes = set()
+    for path in (ROOT / "server/callability").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if name in makers:
+                    texts = [arg.value for arg in node.args[:2] if isinstance(arg, ast.Constant)]
+                    codes |= {text for text in texts if re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", str(text))}
+    return {str(code) for code in codes}
+
+
+def test_every_code_of_a_finding_is_explained_and_no_other() -> None:
+    """docs/findings.md is the list of them."""
+    tables = [line for line in (ROOT / "docs/findings.md").read_text().splitlines() if line.startswith("| `")]
+    explained = {code for line in tables for code in re.findall(r"`([a-z0-9-]+)`", line.split(" | ")[0])}
+    assert explained == _codes()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_alone_says_what_can_be_made() -> None:
+    """For those who do not read on."""
+    assert {"make demo", "make test", "make bench"} <= {
+        " ".join(line.split()[:2]) for line in _run("make", ROOT).splitlines()
+    }
