@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.finding import Severity
-from callability.gateway.approvals import NO_APPROVALS, ApprovalRecord, Approvals, load_approvals
+from callability.gateway.config.approvals import NO_APPROVALS, ApprovalRecord, Approvals, load_approvals
 
 UNKNOWN = ApprovalRecord(disabled=None, status=None)
 

@@ -13,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
 
-from callability.finding import Finding, Place
+from callability.finding import Finding, Place, shown
 
 MAX_BYTES = 524_288
 MAX_DEPTH = 48
@@ -215,7 +215,7 @@ class _Reader:
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
             elif key.value in keys:
-                self._find(key.place, "duplicate-key", f"key `{key.value}` stands twice")
+                self._find(key.place, "duplicate-key", f"key {shown(key.value)} stands twice")
             else:
                 keys.add(key.value)
                 yield key, value

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_SHOWN = 128
+"""Characters of a word that are shown."""
+
 
 class Severity(StrEnum):
     """Whether a finding refuses what it was found in."""
@@ -57,10 +60,18 @@ def did_you_mean(found: str, wanted: Iterable[str]) -> str:
     names = sorted(wanted)
     near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
     if near:
-        return f"did you mean `{near[0]}`?"
+        return f"did you mean {shown(near[0])}?"
     return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
 
 
 def listed(names: Iterable[str]) -> str:
     """Return names in backticks, joined by commas."""
-    return ", ".join(f"`{name}`" for name in names)
+    return ", ".join(map(shown, names))
+
+
+def shown(word: str) -> str:
+    """Return somebody's word in backticks, fit for one line: escaped, and cut at 128 characters."""
+    escaped = "".join(
+        character if character.isprintable() and character != "`" else f"\\u{ord(character):04x}" for character in word
+    )
+    return f"`{escaped}`" if len(escaped) <= MAX_SHOWN else f"`{escaped[: MAX_SHOWN - 1]}…`"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from callability.adapter import InvalidArgument
-from callability.finding import did_you_mean
-from callability.gateway.quotation import shown
+from callability.finding import did_you_mean, shown
 
 
 def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:

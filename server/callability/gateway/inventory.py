@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mcp_types import Tool
 
 from callability.adapter import ToolText
-from callability.gateway.approvals import ApprovalRecord, Approvals
 from callability.gateway.config import Config, ServerConfig
+from callability.gateway.config.approvals import ApprovalRecord, Approvals
 from callability.gateway.search import SearchDocument
 from callability.gateway.upstream import Upstream
 from callability.v1 import facts_pb2

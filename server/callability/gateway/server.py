@@ -18,8 +18,8 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Pa
 
 from callability import __version__
 from callability.address import check_loopback
-from callability.gateway.approvals import NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.config import Config, ServerConfig
+from callability.gateway.config.approvals import NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.decisions import CallabilityStub, Decisions
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory

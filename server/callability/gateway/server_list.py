@@ -8,8 +8,8 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from callability.adapter import error_result
+from callability.finding import shown
 from callability.gateway.inventory import Inventory
-from callability.gateway.quotation import shown
 
 
 def server_entry(inventory: Inventory, server: str, counts: Mapping[str, int] | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.document import Node
-from callability.finding import Finding, Place, did_you_mean
+from callability.finding import Finding, Place, did_you_mean, shown
 from callability.policy.form import Form
 from callability.policy.question import Question
 from callability.policy.rule_set import RuleSet
@@ -36,7 +36,7 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     names: set[str] = set()
     for case in cases:
         if case.name in names:
-            form.find(case.place, "duplicate-test", f"test `{case.name}` stands twice")
+            form.find(case.place, "duplicate-test", f"test {shown(case.name)} stands twice")
         names.add(case.name)
     return cases, tuple(form.findings)
 
@@ -45,12 +45,12 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> Finding | N
     """Return what is wrong with a case, or None where the policy does what it expects."""
     ids = [rule.id for rule in rule_set.rules]
     if case.rule is not None and case.rule not in ids:
-        sentence = f"test `{case.name}` expects unknown rule `{case.rule}`"
+        sentence = f"test {shown(case.name)} expects unknown rule {shown(case.rule)}"
         return Finding(case.place, "unknown-rule", sentence, did_you_mean(case.rule, ids))
     try:
         verdict = table.verdict(case.facts)
     except KeyError:
-        sentence = f"test `{case.name}` has facts that cannot occur together"
+        sentence = f"test {shown(case.name)} has facts that cannot occur together"
         return Finding(case.place, "impossible-facts", sentence, "a tool without a record is not disabled by one")
     differences = [
         f"{what} `{_written(found)}` where `{_written(wanted)}` is expected"
@@ -59,7 +59,7 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> Finding | N
     ]
     if not differences:
         return None
-    return Finding(case.place, "test-failed", f"test `{case.name}` fails: {'; '.join(differences)}")
+    return Finding(case.place, "test-failed", f"test {shown(case.name)} fails: {'; '.join(differences)}")
 
 
 def _case(node: Node, question: Question, form: Form) -> Case | None:
@@ -67,7 +67,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     if entries is None:
         return None
     name = form.text(entries["name"], "`name` of a test")
-    where = f"test `{name}`"
+    where = f"test {shown(name)}" if name else "a test"
     facts = question.open_facts
     if "facts" in entries:
         facts |= _facts(entries["facts"], question, where, form)
@@ -79,7 +79,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     if status is None or status not in question.statuses:
         if status is not None:
             hint = did_you_mean(status, question.statuses)
-            form.find(expect["status"].place, "unknown-status", f"unknown status `{status}` in {where}", hint)
+            form.find(expect["status"].place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
         return None
     rule = form.text(expect["rule"], f"`rule` of {where}") if "rule" in expect else None
     undetermined, withhold_text = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, Place, did_you_mean
+from callability.finding import Finding, Place, did_you_mean, shown
 
 MAX_TEXT = 2_000
 """Characters of one text of an author's."""
@@ -32,7 +32,7 @@ class Form:
         for key in entries:
             if key.value not in known:
                 hint = did_you_mean(str(key.value), known)
-                self.find(key.place, "unknown-key", f"unknown key `{key.value}` in {what}", hint)
+                self.find(key.place, "unknown-key", f"unknown key {shown(str(key.value))} in {what}", hint)
         found = {str(key.value): value for key, value in entries.items()}
         missing = [name for name in required if name not in found]
         for name in missing:
@@ -95,6 +95,6 @@ def described(node: Node) -> str:
         case Scalar(value=bool() as value):
             return f"`{str(value).lower()}`"
         case Scalar(value=str() as value):
-            return f"the text `{value[:60]}`"
+            return f"the text {shown(value)}"
         case Scalar(value=value):
             return f"the number `{value}`"

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from callability import document
-from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed
+from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
 from callability.policy.case_file import read_cases, run_case
 from callability.policy.proof import prove
 from callability.policy.question import QUESTIONS
@@ -152,7 +152,9 @@ def _check_names(files: Iterable[_File], directory: Path) -> list[Finding]:
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
         elif file.question not in QUESTIONS:
             hint = did_you_mean(file.question, QUESTIONS) or f"one of {listed(QUESTIONS)}"
-            findings.append(Finding(Place(file.shown), "unknown-question", f"`{file.question}` is no question", hint))
+            findings.append(
+                Finding(Place(file.shown), "unknown-question", f"{shown(file.question)} is no question", hint)
+            )
     return findings
 
 

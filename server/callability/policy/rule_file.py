@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from callability.document import Mapping, Node, Scalar
-from callability.finding import Finding, Severity, did_you_mean, listed
+from callability.finding import Finding, Severity, did_you_mean, listed, shown
 from callability.policy.condition import Condition
 from callability.policy.form import Form
 from callability.policy.question import Question
@@ -61,7 +61,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
     status = form.text(entries["status"], f"`status` of {where}")
     if status is not None and status not in question.statuses:
         hint = did_you_mean(status, question.statuses)
-        form.find(entries["status"].place, "unknown-status", f"unknown status `{status}` in {where}", hint)
+        form.find(entries["status"].place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
         return None
     because, action = (_text(entries.get(key), f"`{key}` of {where}", form) for key in ("because", "action"))
     if rule_id is None or status is None:
@@ -73,7 +73,7 @@ def _id(node: Node, form: Form) -> str | None:
     text = form.text(node, "`id` of a rule")
     if text is not None and not _ID.fullmatch(text):
         hint = "1 to 64 lower-case letters, digits, `.`, `_` and `-`, with a letter or digit at both ends"
-        form.find(node.place, "bad-id", f"`{text[:80]}` cannot be the id of a rule", hint)
+        form.find(node.place, "bad-id", f"{shown(text)} cannot be the id of a rule", hint)
         return None
     return text
 
@@ -90,7 +90,7 @@ def _words(node: Node, question: Question, form: Form) -> dict[str, Words]:
         where = f"the words of `{status}`"
         if status not in question.statuses:
             hint = did_you_mean(status, question.statuses)
-            form.find(key.place, "unknown-status", f"unknown status `{status}` in `words`", hint)
+            form.find(key.place, "unknown-status", f"unknown status {shown(status)} in `words`", hint)
             continue
         entries = form.mapping(value, where, required=("remediation", "rejection"))
         if entries is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callability.document import Node, Scalar, Sequence
-from callability.finding import did_you_mean, listed
+from callability.finding import did_you_mean, listed, shown
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.form import Form, described
 from callability.policy.question import Fact, Question
@@ -55,7 +55,7 @@ def find_fact(key: Scalar, question: Question, where: str, form: Form, others: t
     fact = question.facts.get(str(key.value))
     if fact is None:
         hint = did_you_mean(str(key.value), (*question.facts, *others))
-        form.find(key.place, "unknown-fact", f"unknown fact `{key.value}` in {where}", hint)
+        form.find(key.place, "unknown-fact", f"unknown fact {shown(str(key.value))} in {where}", hint)
     return fact
 
 

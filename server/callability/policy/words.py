@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from callability.finding import Finding, Severity, did_you_mean, listed
+from callability.finding import Finding, Severity, did_you_mean, listed, shown
 from callability.policy.rule_set import Rule, RuleSet, Text
 from callability.vocabulary import ACTIONS, LiftedBy, ToolStatus
 
@@ -83,7 +83,9 @@ def _check_placeholder(
     elif name not in names:
         elsewhere = name in _NAMES
         hint = "it stands in a `rejection` of a status only" if elsewhere else did_you_mean(name, (*names, *_ACTIONS))
-        yield Finding(text.place, "unknown-placeholder", f"unknown placeholder `{{{name}}}` in {where}", hint)
+        yield Finding(
+            text.place, "unknown-placeholder", f"unknown placeholder {shown('{' + name + '}')} in {where}", hint
+        )
 
 
 def _check_action(name: str, text: Text, status: ToolStatus, reads: Collection[str], where: str) -> Iterator[Finding]:

@@ -9,8 +9,7 @@ from typing import Literal, get_args
 
 from callability import document
 from callability.document import Node, Scalar
-from callability.finding import Finding, Place, Severity, did_you_mean, in_order, listed
-from callability.gateway.quotation import shown
+from callability.finding import Finding, Place, Severity, did_you_mean, in_order, listed, shown
 
 ApprovalStatus = Literal["approved", "pending", "changed"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
-from callability.gateway.failure import Failure
+from callability.gateway.upstream.failure import Failure
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 EXCERPT_CHARACTERS = 2048

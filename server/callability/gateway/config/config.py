@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from callability import document
-from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order
-from callability.gateway.config_findings import TOOL_LISTS, findings, place
-from callability.gateway.config_model import Deadlines, ServerConfig
-from callability.gateway.quotation import shown
+from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, shown
+from callability.gateway.config.findings import TOOL_LISTS, findings, place
+from callability.gateway.config.model import Deadlines, ServerConfig
 
 __all__ = ["Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
 

@@ -20,7 +20,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from callability.gateway.failure import Failure
+from callability.gateway.upstream.failure import Failure
 
 MESSAGE_BYTES = 16 * 1024 * 1024
 STDERR_CHARACTERS = 1000

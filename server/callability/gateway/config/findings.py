@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from callability.document import Mapping, Node, Scalar, Sequence, plain
-from callability.finding import Finding, Place, Severity, did_you_mean, listed
-from callability.gateway.config_model import ConfigFile, Deadlines, ServerConfig
-from callability.gateway.quotation import shown
+from callability.finding import Finding, Place, Severity, did_you_mean, listed, shown
+from callability.gateway.config.model import ConfigFile, Deadlines, ServerConfig
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from mcp_types import CallToolResult, Tool
 
-from callability.gateway.connection import Connection, State
-from callability.gateway.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
-from callability.gateway.http_client import HttpTarget
-from callability.gateway.stdio_transport import StdioTarget
+from callability.gateway.upstream.connection import Connection, State
+from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.http_client import HttpTarget
+from callability.gateway.upstream.stdio_transport import StdioTarget
 
 __all__ = ["Failure", "HttpTarget", "State", "StdioTarget", "Upstream", "UpstreamError", "UpstreamRefusal"]
 

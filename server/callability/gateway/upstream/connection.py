@@ -30,8 +30,15 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from callability.gateway.failure import MAY_HAVE_RUN, NOT_CARRIED_OUT, NOT_SENT, Failure, UpstreamError, UpstreamRefusal
-from callability.gateway.http_client import (
+from callability.gateway.upstream.failure import (
+    MAY_HAVE_RUN,
+    NOT_CARRIED_OUT,
+    NOT_SENT,
+    Failure,
+    UpstreamError,
+    UpstreamRefusal,
+)
+from callability.gateway.upstream.http_client import (
     EXCHANGE,
     MESSAGE_BYTES,
     NOT_MCP,
@@ -41,7 +48,7 @@ from callability.gateway.http_client import (
     HttpTarget,
     transport_failure,
 )
-from callability.gateway.stdio_transport import StdioTarget, StdioTransport
+from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
 
 State = Literal["closed", "connecting", "connected", "failed"]
 
