@@ -48,6 +48,9 @@ def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
         "callability.yaml:5:8",
     ]
     assert done.stdout.splitlines()[-1] == ".: refused, 5 errors, 0 warnings"
+    served = callability("serve", "--policy", ".", cwd=tmp_path)
+    assert (served.returncode, served.stdout) == (1, "")
+    assert served.stderr.splitlines() == [*done.stdout.splitlines()[:-1], "callability: the policy is refused"]
 
 
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:

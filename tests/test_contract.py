@@ -35,6 +35,18 @@ def test_the_contract_is_clean(arguments: tuple[str, ...]) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def test_the_contract_only_ever_grows() -> None:
+    """Since its first commit: within v1 nothing is removed or given another meaning."""
+    git = ["git", "-C", str(ROOT), "log", "--format=%H", "--diff-filter=A", "--", "proto/buf.yaml"]
+    done = subprocess.run(git, capture_output=True, text=True, timeout=60, check=False)
+    if not done.stdout:
+        pytest.skip("there is no history to compare with")
+    first = f"{ROOT}/.git#ref={done.stdout.split()[-1]},subdir=proto"
+    compare = [BIN / "buf", "breaking", "--against", first]
+    broken = subprocess.run(compare, cwd=ROOT / "proto", capture_output=True, text=True, timeout=60, check=False)
+    assert (broken.returncode, broken.stdout) == (0, ""), broken.stderr
+
+
 @pytest.mark.parametrize(
     ("wire", "prefix", "names"),
     [

@@ -196,26 +196,27 @@ def test_each_status_has_words_of_its_own_that_name_the_file_and_the_key(tmp_pat
     asyncio.run(story())
 
 
-def test_without_the_flag_every_byte_is_as_if_locked_tools_did_not_exist(locked: str, tmp_path: Path) -> None:
+@TRANSPORTS
+def test_without_the_flag_every_byte_is_as_if_locked_tools_did_not_exist(transport: str, tmp_path: Path) -> None:
     """FR-002, over more than 100 queries and limits: content, structured content, isError and `_meta`."""
     nouns = ("file", "files", "disk", "folder", "word", "words", "zebra", "list", "read", "count", "delete", "move")
     verbs = ("", "read", "list the", "count", "delete", "write a", "move", "copy", "shred", "burn", "please find my")
     queries = [f"{verb} {noun}".strip() for verb in verbs for noun in nouns]
     assert len(queries) > 100
 
-    async def answers(url: str) -> list[dict[str, Any]]:
-        async with Client(url) as client:
+    async def answers(config: Path) -> list[dict[str, Any]]:
+        async with connected(transport, config) as client:
             found = []
             for number, query in enumerate(queries):
                 result = await client.call_tool("retrieve_tools", {"query": query, "limit": number % 100 + 1})
                 found.append(result.model_dump(mode="json"))
             return found
 
-    with http_gateway(_without_locked(tmp_path)) as url:
-        without = asyncio.run(answers(url))
+    without = asyncio.run(answers(_without_locked(tmp_path / "without")))
+    found = asyncio.run(answers(_locked(tmp_path / "locked")))
     differences = [
         (query, one, other)
-        for query, one, other in zip(queries, asyncio.run(answers(locked)), without, strict=True)
+        for query, one, other in zip(queries, found, without, strict=True)
         if json.dumps(one) != json.dumps(other)
     ]
     for query, one, other in differences:

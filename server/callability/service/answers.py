@@ -14,9 +14,9 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
 
-MAX_KEPT = 4_096
+MAX_KEPT = 1_024
 """Facts of tools that are kept with their answer, for one combination of server facts."""
-MAX_KEPT_SERVERS = 256
+MAX_KEPT_SERVERS = 64
 """Facts of servers for which answers are kept."""
 MAX_KEY = 256
 """Bytes of facts that are kept at the most; longer ones are decided anew each time."""
