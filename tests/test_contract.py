@@ -42,7 +42,7 @@ def test_the_contract_only_ever_grows() -> None:
     if not done.stdout:
         pytest.skip("there is no history to compare with")
     first = f"{ROOT}/.git#ref={done.stdout.split()[-1]},subdir=proto"
-    compare = [BIN / "buf", "breaking", "--against", first]
+    compare = [str(BIN / "buf"), "breaking", "--against", first]
     broken = subprocess.run(compare, cwd=ROOT / "proto", capture_output=True, text=True, timeout=60, check=False)
     assert (broken.returncode, broken.stdout) == (0, ""), broken.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -405,9 +406,13 @@ def test_a_config_that_is_not_sound_stops_the_start_with_all_findings(tmp_path: 
     assert (missing.returncode, "cannot be read" in missing.stderr) == (2, True)
 
 
-def test_addresses_that_are_not_loopback_are_refused(tmp_path: Path) -> None:
+def test_addresses_that_are_not_loopback_or_not_free_are_refused(tmp_path: Path) -> None:
     """To listen on, and to ask a policy at."""
     config = str(_without_locked(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = callability("gateway", "--config", config, "--transport", "http", "--address", used)
+        assert (done.returncode, "cannot be listened on: address already in use" in done.stderr) == (2, True)
     for arguments in (["--transport", "http", "--address", "0.0.0.0:0"], ["--policy-address", "10.0.0.1:1"]):
         done = callability("gateway", "--config", config, *arguments)
         assert (done.returncode, "is not loopback, and is refused" in done.stderr) == (2, True), done.stderr
@@ -415,8 +420,8 @@ def test_addresses_that_are_not_loopback_are_refused(tmp_path: Path) -> None:
 
 def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp_path: Path) -> None:
     """Spec A.7: it is no status, no tool is named; and when it is back, all is well again."""
-    socket = f"unix:{tmp_path}/policy"
-    with http_gateway(_locked(tmp_path), "--policy-address", socket) as url, _asking(url) as ask:
+    policy = f"unix:{tmp_path}/policy"
+    with http_gateway(_locked(tmp_path), "--policy-address", policy) as url, _asking(url) as ask:
         for tool, arguments in (("retrieve_tools", {"query": "file"}), ("call_tool", {"name": "files:read_file"})):
             result = ask(tool, **arguments)
             assert result.is_error
@@ -426,7 +431,7 @@ def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp
         servers = ask("upstream_servers").structured_content or {}
         assert "there are no counts" in servers["policy"]
         assert not any("tools" in server for server in servers["servers"])
-        with serving(address=socket):
+        with serving(address=policy):
             until = time.monotonic() + 20
             while ask("retrieve_tools", query="file").is_error:
                 assert time.monotonic() < until

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import grpc
 import typer
@@ -73,6 +72,8 @@ def gateway(
     log_to_standard_error(log_level)
     if policy and policy_address:
         leave("`--policy` and `--policy-address` exclude each other", 2)
+    if policy_address and not policy_address.startswith("unix:"):
+        _check(policy_address, "the service is asked without encryption")
     read = _config(config)
     records, records_path = approvals_of(read, approvals)
     for finding in (*read.warnings, *records.warnings):
@@ -83,19 +84,31 @@ def gateway(
         async with _stub(served, policy_address) as stub:
             await run(Setup(read, records, records_path, stub), transport.value, address, _started)
 
+    if transport is Transport.STDIO:
+        _run_and_leave(serve())
     try:
-        asyncio.run(serve()) if transport is Transport.HTTP else _run_stdio(serve())
-    except (AddressRefused, OSError) as error:
+        asyncio.run(serve())
+    except AddressRefused as error:
         leave(str(error), 2)
 
 
-def _run_stdio(serving: object) -> None:
-    """Run, and leave at once: a thread may still wait for a line of standard input, and would wait for ever."""
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(serving)  # type: ignore[arg-type]
+def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
+    """Run, and end the process: a thread may still wait for a line of standard input, and would wait for ever."""
+    code = 1
+    try:
+        asyncio.new_event_loop().run_until_complete(serving)
+        code = 0
+    except Exception:
+        _log.exception("the gateway failed")
     logging.shutdown()
-    sys.stdout.flush()
-    os._exit(0)
+    os._exit(code)
+
+
+def _check(address: str, why: str) -> None:
+    try:
+        check_loopback(address, why)
+    except AddressRefused as error:
+        leave(str(error), 2)
 
 
 def _started(url: str) -> None:
@@ -119,7 +132,5 @@ async def _stub(in_process: InProcessStub | None, address: str | None) -> AsyncI
         assert in_process is not None
         yield in_process
         return
-    if not address.startswith("unix:"):
-        check_loopback(address, "the service is asked without encryption")
     async with grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)]) as channel:
         yield CallabilityServiceStub(channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
 
 from callability import __version__
-from callability.address import check_loopback
+from callability.address import AddressRefused, check_loopback
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.decisions import CallabilityStub, Decisions
@@ -109,8 +110,7 @@ async def run(setup: Setup, transport: Transport, address: str, started: Callabl
     """Serve until standard input closes (stdio) or SIGTERM or SIGINT comes; upstream processes end with it.
 
     Raises:
-        AddressRefused: the address is not loopback.
-        OSError: it cannot be listened on.
+        AddressRefused: the address is not loopback, or cannot be listened on.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -145,7 +145,7 @@ async def _serve_http(gateway: Gateway, address: str, started: Callable[[str], N
         timeout_graceful_shutdown=GRACE,
     )
     server = uvicorn.Server(config)
-    listening = config.bind_socket()
+    listening = _listening(host, int(port), address)
     started(f"http://{address.rpartition(':')[0]}:{listening.getsockname()[1]}/mcp")
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     stopped = asyncio.create_task(stopping.wait())
@@ -153,6 +153,14 @@ async def _serve_http(gateway: Gateway, address: str, started: Callable[[str], N
     server.should_exit = True
     stopped.cancel()
     await serving
+
+
+def _listening(host: str, port: int, address: str) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
 
 
 def _target(server: ServerConfig) -> StdioTarget | HttpTarget:
