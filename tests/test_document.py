@@ -85,9 +85,17 @@ def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding:
 def test_json_that_is_none_is_refused_at_its_place() -> None:
     """And a key that stands twice, which JSON's own reader passes over."""
     for text, finding in (
-        ("[1,]", "a.json:1:4: is not JSON: "),
+        ("[1 2]", "a.json:1:4: is not JSON from here on"),
+        ('{"a": }', "a.json:1:7: is not JSON from here on"),
         ('{"a": 1, "a": 2}', "a.json:1:10: key `a` stands twice"),
     ):
         with pytest.raises(Refused) as caught:
             parse(text.encode(), "a.json")
         assert str(caught.value).startswith(finding)
+
+
+@pytest.mark.parametrize("text", ["[1,]", "[1 , ]", '{"a": 1,\n}', "[[1,],2]"])
+def test_json_with_a_comma_too_many_says_so(text: str) -> None:
+    """The slip of those who edit by hand."""
+    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before"):
+        parse(text.encode(), "a.json")

@@ -135,11 +135,17 @@ def _checked_json(text: str, file: str) -> str:
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        sentence = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
-        raise _refused(Place(file, error.lineno, error.colno), "not-json", sentence) from error
+        hint = "a comma before `]` or `}` is one too many" if _trailing_comma(text, error.pos) else ""
+        raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not JSON from here on", hint) from error
     except RecursionError as error:
         raise _too_deep(Place(file)) from error
     return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text.replace("\t", " "))
+
+
+def _trailing_comma(text: str, position: int) -> bool:
+    """Say whether a reader stopped at a comma before a closing bracket, or just behind it."""
+    comma = position if text[position : position + 1] == "," else len(text[:position].rstrip()) - 1
+    return re.match(r",\s*[\]}]", text[max(comma, 0) :]) is not None
 
 
 def _refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
