@@ -94,15 +94,16 @@ class Decisions:
         """Yield requests within the limits; the tools of a server may stand in several."""
         request, room = pb.CheckToolsRequest(), _MAX_TOOLS
         for server in servers:
-            tools = [
-                pb.Tool(name=tool, facts=self._inventory.tool_facts(server, tool))
-                for tool in self._inventory.tools(server)
-            ]
-            facts = self._inventory.server_facts(server)
-            while tools:
-                part, tools = tools[:room], tools[room:]
-                request.servers.append(pb.ServerTools(name=server, facts=facts, tools=part))
-                room -= len(part)
+            question = self._inventory.question(server)
+            start, end = 0, len(question.tools)
+            while start < end:
+                part = min(room, end - start)
+                whole = part == end
+                tools = question.tools[start : start + part]
+                request.servers.append(
+                    question if whole else pb.ServerTools(name=server, facts=question.facts, tools=tools)
+                )
+                start, room = start + part, room - part
                 if not room or len(request.servers) == _MAX_SERVERS:
                     yield request
                     request, room = pb.CheckToolsRequest(), _MAX_TOOLS

@@ -11,9 +11,7 @@ from mcp_types import CallToolResult
 from callability.adapter import (
     InvalidArgument,
     JudgedTool,
-    Judgement,
     Phrases,
-    ToolText,
     checked_arguments,
     discovery,
     error_result,
@@ -25,7 +23,7 @@ from callability.adapter import (
 from callability.gateway.arguments import text_of, undeclared
 from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
 from callability.gateway.indexes import Indexes
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import Inventory, Texts
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
 from callability.gateway.upstream import UpstreamError, UpstreamRefusal
@@ -44,6 +42,7 @@ class Gateway:
         self._decisions = decisions
         self._phrases = phrases
         self._approvals_readable = approvals_readable
+        self._texts = Texts(inventory)
         self._indexes = Indexes()
 
     async def answer(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -78,18 +77,17 @@ class Gateway:
         asked = checked_arguments(arguments)
         await self._settled()
         judgement = await self._decisions.judge(tuple(self._inventory.servers))
-        texts = self._texts(judgement)
         found = await self._found(judgement.callable, asked.query, asked.limit)
         found_locked: tuple[str, ...] = ()
         if asked.include_disabled or not found:
-            searchable = [tool for tool in judgement.searchable if tool.name in texts]
+            searchable = [tool for tool in judgement.searchable if self._inventory.listed(tool.server, tool.tool)]
             found_locked = await self._found(searchable, asked.query)
         answer = discovery(
             judgement,
             asked.query,
             found=found,
             found_locked=found_locked,
-            texts=texts,
+            texts=self._texts,
             phrases=self._phrases,
             limit=asked.limit,
             include_disabled=asked.include_disabled,
@@ -190,11 +188,3 @@ class Gateway:
             documents.append(shown.document if shown else SearchDocument(tool.tool, tool.server))
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.qualified_name for hit in index.search(query, limit))
-
-    def _texts(self, judgement: Judgement) -> dict[str, ToolText]:
-        texts = {}
-        for tool in judgement.tools:
-            listed = self._inventory.listed(tool.server, tool.tool)
-            if listed and not tool.withhold_text:
-                texts[tool.name] = listed.text
-        return texts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mcp_types import Tool
@@ -13,6 +13,8 @@ from callability.gateway.config.approvals import ApprovalRecord, Approvals
 from callability.gateway.search import SearchDocument
 from callability.gateway.upstream import Upstream
 from callability.v1 import facts_pb2
+from callability.v1.callability_service_pb2 import ServerTools
+from callability.v1.callability_service_pb2 import Tool as WireTool
 
 _STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
     "approved": facts_pb2.APPROVAL_STATUS_APPROVED,
@@ -23,16 +25,21 @@ _STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its upstream listed it: what is shown of it, and what is searched."""
+    """A tool as its upstream listed it: what is shown of it, what is searched, and what rules may read."""
 
     text: ToolText
     document: SearchDocument
+    annotations: facts_pb2.Annotations
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class _Known:
+    """What is known of a server's tools, as long as its upstream lists the same and stands, or does not."""
+
     tools: tuple[Tool, ...]
-    by_name: Mapping[str, ListedTool]
+    connected: bool
+    by_name: Mapping[str, ListedTool | None]
+    question: ServerTools
 
 
 class Inventory:
@@ -42,7 +49,7 @@ class Inventory:
         self._config = config
         self._approvals = approvals
         self._upstreams = upstreams
-        self._listings: dict[str, _Listing] = {}
+        self._known: dict[str, _Known] = {}
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
@@ -53,22 +60,21 @@ class Inventory:
         """Return the connection to a server; None for one that is disabled."""
         return self._upstreams.get(server)
 
-    def tools(self, server: str) -> tuple[str, ...]:
-        """Return the known tools of a server (A.4).
+    def tools(self, server: str) -> Mapping[str, ListedTool | None]:
+        """Return the known tools of a server by name (A.4), None where no text of it is known.
 
         Of a connected server those that it lists; of any other those that it listed earlier, those with an approval
         record, and those in its two lists.
         """
-        listed = tuple(self._listing(server).by_name)
-        upstream = self._upstreams.get(server)
-        if upstream is not None and upstream.state == "connected":
-            return listed
-        others = (*self._approvals.tools(server), *self._config.servers[server].listed_tools)
-        return tuple(dict.fromkeys((*listed, *others)))
+        return self._known_of(server).by_name
 
     def listed(self, server: str, tool: str) -> ListedTool | None:
         """Return a tool as its upstream listed it, or None where no text of it is known."""
-        return self._listing(server).by_name.get(tool)
+        return self._known_of(server).by_name.get(tool)
+
+    def question(self, server: str) -> ServerTools:
+        """Return the part of a request that asks about all known tools of a server; it is not to be changed."""
+        return self._known_of(server).question
 
     def server_facts(self, server: str) -> facts_pb2.ServerFacts:
         """Return the facts of a server."""
@@ -77,17 +83,39 @@ class Inventory:
         return facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
 
     def tool_facts(self, server: str, tool: str) -> facts_pb2.ToolFacts:
-        """Return the facts of a tool."""
+        """Return the facts of a tool, known or not."""
+        return self._tool_facts(server, tool, self.listed(server, tool))
+
+    def _tool_facts(self, server: str, tool: str, listed: ListedTool | None) -> facts_pb2.ToolFacts:
         config = self._config.servers[server]
-        facts = facts_pb2.ToolFacts(
+        return facts_pb2.ToolFacts(
             config_denied=config.config_denies(tool),
             approval=self._approval(config, server, tool),
+            # Of a server in quarantine only the names are kept.
+            annotations=listed.annotations if listed and not config.quarantined else None,
             labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
         )
-        listed = self.listed(server, tool)
-        if listed:
-            facts.annotations.CopyFrom(_annotations(listed.text.annotations or {}))
-        return facts
+
+    def _known_of(self, server: str) -> _Known:
+        upstream = self._upstreams.get(server)
+        tools = upstream.tools if upstream else ()
+        connected = upstream is not None and upstream.state == "connected"
+        known = self._known.get(server)
+        if known is None or known.tools is not tools or known.connected is not connected:
+            by_name = self._by_name(server, tools, connected=connected)
+            asked = [WireTool(name=name, facts=self._tool_facts(server, name, it)) for name, it in by_name.items()]
+            question = ServerTools(name=server, facts=self.server_facts(server), tools=asked)
+            known = self._known[server] = _Known(tools, connected, by_name, question)
+        return known
+
+    def _by_name(self, server: str, tools: Iterable[Tool], *, connected: bool) -> dict[str, ListedTool | None]:
+        by_name: dict[str, ListedTool | None] = {}
+        for tool in tools:
+            by_name.setdefault(tool.name, _listed(server, tool))
+        if not connected:
+            for name in (*self._approvals.tools(server), *self._config.servers[server].listed_tools):
+                by_name.setdefault(name, None)
+        return by_name
 
     def _approval(self, config: ServerConfig, server: str, tool: str) -> facts_pb2.Approval | None:
         """No record counts as pending under `trust: manual` (A.2); None where nothing can be read."""
@@ -101,21 +129,26 @@ class Inventory:
         status = None if record.status is None else _STATUS[record.status]
         return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=status))
 
-    def _listing(self, server: str) -> _Listing:
-        upstream = self._upstreams.get(server)
-        tools = upstream.tools if upstream else ()
-        listing = self._listings.get(server)
-        if listing is None or listing.tools is not tools:
-            listing = _Listing(tools, _by_name(server, tools))
-            self._listings[server] = listing
-        return listing
 
+class Texts(Mapping[str, ToolText]):
+    """What upstreams say of their tools, by `server:tool`."""
 
-def _by_name(server: str, tools: Iterable[Tool]) -> dict[str, ListedTool]:
-    found: dict[str, ListedTool] = {}
-    for tool in tools:
-        found.setdefault(tool.name, _listed(server, tool))
-    return found
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def __getitem__(self, name: str) -> ToolText:
+        server, _, tool = name.partition(":")
+        listed = self._inventory.listed(server, tool) if server in self._inventory.servers else None
+        if listed is None:
+            raise KeyError(name)
+        return listed.text
+
+    def __iter__(self) -> Iterator[str]:
+        for server in self._inventory.servers:
+            yield from (f"{server}:{tool}" for tool, listed in self._inventory.tools(server).items() if listed)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _listed(server: str, tool: Tool) -> ListedTool:
@@ -123,15 +156,16 @@ def _listed(server: str, tool: Tool) -> ListedTool:
     properties = tool.input_schema.get("properties")
     parameters = tuple(map(str, properties)) if isinstance(properties, dict) else ()
     document = SearchDocument(tool.name, server, tool.title or "", tool.description or "", parameters)
-    return ListedTool(ToolText(tool.description, tool.input_schema, annotations), document)
+    return ListedTool(ToolText(tool.description, tool.input_schema, annotations), document, _annotations(tool))
 
 
-def _annotations(given: Mapping[str, object]) -> facts_pb2.Annotations:
-    hints = {
-        "read_only": "readOnlyHint",
-        "destructive": "destructiveHint",
-        "idempotent": "idempotentHint",
-        "open_world": "openWorldHint",
-    }
-    known = {field: given[hint] for field, hint in hints.items() if isinstance(given.get(hint), bool)}
-    return facts_pb2.Annotations(**known)  # type: ignore[arg-type]  # every value is a truth value
+def _annotations(tool: Tool) -> facts_pb2.Annotations:
+    given = tool.annotations
+    if given is None:
+        return facts_pb2.Annotations()
+    return facts_pb2.Annotations(
+        read_only=given.read_only_hint,
+        destructive=given.destructive_hint,
+        idempotent=given.idempotent_hint,
+        open_world=given.open_world_hint,
+    )

@@ -21,25 +21,41 @@ MAX_KEPT_SERVERS = 64
 MAX_KEY = 256
 """Bytes of facts that are kept at the most; longer ones are decided anew each time."""
 
+_PLACES = {status: place for place, status in enumerate(ToolStatus)}
+
+MAX_KEPT_RESULTS = 4_096
+"""Servers with all their tools that are kept with their results."""
+MAX_RESULTS_KEY = 4_096
+"""Bytes of a `ServerTools` that is kept at the most."""
+
 WordsKey = tuple[str, str]
 """A status, and a rule or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The answer to one item: its bytes in a `ServerResults`, and the words that go with it."""
+    """The answer to one item: its status by its place in their order, its bytes in a `ServerResults`, its words."""
 
-    status: str
+    place: int
     result: bytes
     words: WordsKey | None = None
     verdict: verdict_pb2.ToolVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The answer about the tools of one server: how many there are, a `ServerResults` encoded, and its words."""
+
+    tools: int
+    encoded: bytes
+    words: frozenset[WordsKey]
 
 
 def error_answer(error: ServiceError) -> Answer:
     """Return the answer to an item that is an error: it counts as undetermined."""
     item = verdict_pb2.ItemError(reason=error.reason, message=error.message)
     result = pb.ServerResults(results=[pb.ToolResult(error=item)])
-    return Answer(ToolStatus.DISABLED_UNKNOWN, result.SerializeToString(), (ToolStatus.DISABLED_UNKNOWN, ""))
+    return Answer(_PLACES[ToolStatus.DISABLED_UNKNOWN], result.SerializeToString(), (ToolStatus.DISABLED_UNKNOWN, ""))
 
 
 class Answers:
@@ -55,6 +71,7 @@ class Answers:
             answer: self.reply(answer).SerializeToString() for answer in self._answers.values()
         }
         self._kept: dict[bytes, AnswersOfServer] = {}
+        self._results: dict[bytes, Results] = {}
 
     def of_server(self, server_facts: bytes) -> AnswersOfServer:
         """Return the answers for tools of a server with these facts."""
@@ -66,6 +83,17 @@ class Answers:
                     self._kept.clear()
                 self._kept[server_facts] = kept
         return kept
+
+    def results(self, server_tools: bytes) -> Results | None:
+        """Return the results for a `ServerTools` that was answered before, as it stands on the wire."""
+        return self._results.get(server_tools)
+
+    def keep(self, server_tools: bytes, results: Results) -> None:
+        """Keep results: a proxy asks about the same tools again and again."""
+        if len(server_tools) <= MAX_RESULTS_KEY:
+            if len(self._results) >= MAX_KEPT_RESULTS:
+                self._results.clear()
+            self._results[server_tools] = results
 
     def decide(self, server_facts: bytes, tool_facts: bytes) -> Answer:
         """Return the answer for facts as they stand on the wire.
@@ -100,7 +128,7 @@ class Answers:
         if verdict.status != ToolStatus.CALLABLE:
             own = (verdict.status, verdict.rule)
             words = own if own in self._words and not verdict.undetermined else (verdict.status, "")
-        return Answer(verdict.status, result, words, message)
+        return Answer(_PLACES[ToolStatus(verdict.status)], result, words, message)
 
     @staticmethod
     def _encode_words(policy: Policy) -> dict[WordsKey, verdict_pb2.ToolWords]:

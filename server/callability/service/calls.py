@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from callability.policy.explanation import explain
 from callability.policy.loading import Policy
 from callability.service import limits, twin
-from callability.service.answers import Answer, Answers, AnswersOfServer, WordsKey, error_answer
+from callability.service.answers import Answer, Answers, AnswersOfServer, Results, WordsKey, error_answer
 from callability.service.errors import InvalidName, InvalidRequest
 from callability.service.facts import read_facts
 from callability.service.messages import explanation_message, policy_message, status_number
@@ -55,24 +55,42 @@ class Calls:
         """
         request = twin.read(pb.CheckToolsRequest, data)
         servers = request.servers
-        limits.check_sizes(sum(len(server.tools) for server in servers), len(servers))
+        limits.check_sizes(0, len(servers))
         _check_agent(request)
         reply = twin.CheckToolsResponse(revision=self._answers.revision)
         words: set[WordsKey] = set()
+        tools = turn = 0
         for server in servers:
-            limits.check_name(server.name, "server")
-            answers = self._answers.of_server(server.facts)
-            found: list[Answer] = []
-            for start in range(0, len(server.tools), AT_ONCE):
-                if start:
+            results = self._answers.results(server)
+            if results is None:
+                if turn >= AT_ONCE:
+                    turn = 0
                     await asyncio.sleep(0)
-                found += _decided(answers, server.tools[start : start + AT_ONCE])
-            different = Counter(found)
-            words.update(answer.words for answer in different if answer.words)
-            reply.servers.append(b"".join([answer.result for answer in found]) + _counts(different))
+                results = await self._decide_server(server, tools)
+                turn += results.tools
+            tools += results.tools
+            limits.check_sizes(tools, len(servers))
+            words |= results.words
+            reply.servers.append(results.encoded)
         reply.words.extend(self._answers.encoded_words(words))
         encoded: bytes = reply.SerializeToString()
         return encoded
+
+    async def _decide_server(self, data: bytes, before: int) -> Results:
+        server = twin.read(pb.ServerTools, data)
+        limits.check_name(server.name, "server")
+        tools = server.tools
+        limits.check_sizes(before + len(tools), 0)
+        answers = self._answers.of_server(server.facts)
+        found: list[Answer] = []
+        for start in range(0, len(tools), AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            found += _decided(answers, tools[start : start + AT_ONCE])
+        words = frozenset(answer.words for answer in found if answer.words)
+        results = Results(len(found), b"".join([answer.result for answer in found]) + _counts(found), words)
+        self._answers.keep(data, results)
+        return results
 
     async def explain_tool(self, data: bytes) -> bytes:
         """Answer an `ExplainToolRequest` with an `ExplainToolResponse`.
@@ -124,13 +142,12 @@ def _decided(answers: AnswersOfServer, tools: Any) -> list[Answer]:
     return found
 
 
-def _counts(different: Counter[Answer]) -> bytes:
-    statuses: Counter[str] = Counter()
-    for answer, count in different.items():
-        statuses[answer.status] += count
-    counts = [
-        verdict_pb2.StatusCount(status=status_number(status), count=statuses[status])
-        for status in ToolStatus
-        if statuses[status]
-    ]
-    return pb.ServerResults(counts=counts).SerializeToString()
+def _counts(found: list[Answer]) -> bytes:
+    places = bytes([answer.place for answer in found])
+    return b"".join([_count(place, places.count(place)) for place in sorted(set(places))])
+
+
+@lru_cache(maxsize=4_096)
+def _count(place: int, count: int) -> bytes:
+    counted = verdict_pb2.StatusCount(status=status_number(tuple(ToolStatus)[place]), count=count)
+    return pb.ServerResults(counts=[counted]).SerializeToString()

@@ -1,7 +1,8 @@
 """Twins of the contract's messages: the same wire, read and written with parts of it left as bytes.
 
 A batch costs what its objects cost. Read through a twin, the facts of a tool are one `bytes` value, which is a key to
-an answer that is ready; written through a twin, the results of a server are the answers' bytes, joined.
+an answer that is ready, and so is a server with all its tools, which a proxy asks about again and again; written
+through a twin, the results of a server are the answers' bytes, joined.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _AS_BYTES = {
     "CheckToolRequest": {"server", "server_facts", "tool", "tool_facts"},
     "ServerTools": {"name", "facts"},
     "Tool": {"name", "facts"},
+    "CheckToolsRequest": {"servers"},
     "CheckToolsResponse": {"servers", "words"},
 }
 
@@ -47,7 +49,7 @@ def _twin(message: type[Message]) -> Any:
 
 
 _REQUESTS: dict[type[Message], Any] = {
-    message: _twin(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest)
+    message: _twin(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools)
 }
 CheckToolsResponse: Any = _twin(pb.CheckToolsResponse)
 

@@ -1,0 +1,1 @@
+"""What a decision costs, measured: `make bench`."""

@@ -1,0 +1,147 @@
+"""`retrieve_tools` of the gateway over 1,000 and 10,000 tools, against the bare search over the same tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, product
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter
+from typing import cast
+
+from mcp_types import Tool
+
+from bench.questions import OBJECTS, VERBS, about_many
+from bench.report import Row
+from bench.rounds import Figures, Rounds, Series
+from callability.document import Node
+from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
+from callability.gateway.decisions import Decisions
+from callability.gateway.gateway import Gateway
+from callability.gateway.inventory import Inventory
+from callability.gateway.phrases import phrases
+from callability.gateway.search import SearchDocument, ToolIndex
+from callability.gateway.upstream import Upstream
+from callability.policy.loading import Policy, load
+from callability.policy.shipped import shipped_policy
+from callability.service.in_process import InProcessStub
+from callability.v1.callability_service_pb2 import ServerTools
+from callability.v1.callability_service_pb2 import Tool as AskedTool
+from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING
+
+PART = "discovery"
+
+_QUERIES = {1_000: 50, 10_000: 6}
+"""Queries in a round for each number of tools."""
+_ENOUGH_FOR_P99 = 50
+_SUBJECTS = {"search": "ToolIndex.search", "open": "retrieve_tools", "all": "retrieve_tools, include_disabled"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """An upstream that has listed its tools: as much of `Upstream` as discovery looks at, without a process."""
+
+    tools: tuple[Tool, ...]
+    state: str = "connected"
+
+
+def rows(rounds: Rounds) -> list[Row]:
+    """Measure discovery, the gateway with the policy in the same process, as it runs by default."""
+    policy = load(shipped_policy())
+    with asyncio.Runner() as runner:
+        subjects: dict[str, Callable[[], Figures]] = {}
+        for tools in _QUERIES:
+            asked = _subjects(policy, tools)
+            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, tools) for name, ask in asked.items()}
+        measured = rounds.interleaved(PART, subjects)
+    return [row for tools in _QUERIES for row in _rows(tools, measured)]
+
+
+def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]]]:
+    servers = about_many(tools).servers
+    listed = {server.name: tuple(_listed(tool) for tool in server.tools) for server in servers}
+    index = ToolIndex(
+        SearchDocument(
+            tool.name, server, tool.title or "", tool.description or "", tuple(tool.input_schema["properties"])
+        )
+        for server, found in listed.items()
+        for tool in found
+    )
+    upstreams = {name: cast(Upstream, _Connected(found)) for name, found in listed.items()}
+    inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
+    gateway = Gateway(inventory, Decisions(InProcessStub(policy), inventory), phrases(Path("mcp_config.json"), None))
+
+    async def search(query: str) -> object:
+        return index.search(query, 15)
+
+    return {
+        "search": search,
+        "open": lambda query: gateway.retrieve_tools({"query": query}),
+        "all": lambda query: gateway.retrieve_tools({"query": query, "include_disabled": True}),
+    }
+
+
+def _config(servers: Mapping[str, ServerTools]) -> Config:
+    """Return a config that gives the facts that are asked about; what is unknown there is open here."""
+    known = {
+        name: ServerConfig(
+            command="true",
+            enabled=server.facts.enabled,
+            quarantined=server.facts.quarantined,
+            disabled_tools=tuple(tool.name for tool in server.tools if tool.facts.config_denied),
+        )
+        for name, server in servers.items()
+    }
+    return Config(Path("mcp_config.json"), known, None, Deadlines(), (), cast(Node, None))
+
+
+def _approvals(servers: Iterable[ServerTools]) -> Approvals:
+    records = {
+        server.name: {tool.name: _record(tool) for tool in server.tools if tool.facts.approval.HasField("record")}
+        for server in servers
+    }
+    return Approvals(readable=True, records=records)
+
+
+def _record(tool: AskedTool) -> ApprovalRecord:
+    record = tool.facts.approval.record
+    return ApprovalRecord(record.disabled, "pending" if record.status == APPROVAL_STATUS_PENDING else "approved")
+
+
+def _listed(tool: AskedTool) -> Tool:
+    """Return a tool with a description and a schema of usual length."""
+    verb, noun, *rest = tool.name.split("_")
+    parameters = (f"{noun}_id", "limit", "format", "dry_run")
+    return Tool(
+        name=tool.name,
+        title=f"{verb.title()} {noun}",
+        description=(
+            f"{verb.title()} one {noun} or several, {' '.join(rest)}. Give the {noun}'s id or a filter; answers with"
+            " a list, newest first, and a cursor where there is more. Needs the right to see the project."
+        ),
+        input_schema={"type": "object", "properties": {name: {"type": "string"} for name in parameters}},
+    )
+
+
+def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], tools: int) -> Figures:
+    async def asked() -> list[float]:
+        taken = []
+        for verb, noun in islice(product(VERBS, OBJECTS), _QUERIES[tools]):
+            begun = perf_counter()
+            await ask(f"{verb} the {noun}")
+            taken.append(1e3 * (perf_counter() - begun))
+        return taken
+
+    percentiles = quantiles(runner.run(asked()), n=100, method="inclusive")
+    return {"p50": percentiles[49], "p99": percentiles[98]}
+
+
+def _rows(tools: int, measured: Mapping[str, Series]) -> Iterator[Row]:
+    for figure in ("p50", "p99") if _QUERIES[tools] >= _ENOUGH_FOR_P99 else ("p50",):
+        for subject, name in _SUBJECTS.items():
+            against = None if subject == "search" else measured[f"{tools} search"][figure]
+            what = f"{tools:,} tools, {name}, {figure}"
+            yield Row(PART, what, "ms", measured[f"{tools} {subject}"][figure], against=against)

@@ -1,0 +1,55 @@
+"""Interleaved rounds: every subject once a round, in the same order, so that what disturbs one disturbs all."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+Figures = Mapping[str, float]
+"""What one measurement came to, by name."""
+Series = Mapping[str, tuple[float, ...]]
+"""A value a round, by the name of the figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of some values, between their quartiles."""
+
+    median: float
+    lower: float
+    upper: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Return the spread of at least two values."""
+    lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(median, lower, upper)
+
+
+def ratios(values: Iterable[float], others: Iterable[float]) -> tuple[float, ...]:
+    """Return what values are of others, round by round."""
+    return tuple(value / other for value, other in zip(values, others, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How many rounds there are, and who is told how far they are."""
+
+    count: int
+    tell: Callable[[str], None]
+
+    def interleaved(self, what: str, subjects: Mapping[str, Callable[[], Figures]]) -> Mapping[str, Series]:
+        """Measure each subject once for warming up, which does not count, and then once a round."""
+        self.tell(f"{what}: warming up")
+        for measure in subjects.values():
+            measure()
+        measured: dict[str, list[Figures]] = {name: [] for name in subjects}
+        for number in range(self.count):
+            self.tell(f"{what}: round {number + 1} of {self.count}")
+            for name, measure in subjects.items():
+                measured[name].append(measure())
+        return {
+            name: {figure: tuple(figures[figure] for figures in found) for figure in found[0]}
+            for name, found in measured.items()
+        }

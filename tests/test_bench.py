@@ -1,0 +1,33 @@
+"""`make bench`: that it runs. What it measures is no test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_look_up_is_measured_against_an_if_chain(tmp_path: Path) -> None:
+    """A table on standard output, every value of every round as JSON."""
+    done = _bench("--quick", "--only", "look-up", "--json", str(tmp_path / "bench.json"))
+    assert done.returncode == 0, done.stderr
+    assert "No result" in done.stdout
+    assert "DecisionTable.verdict" in done.stdout
+    chain, table = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert len(chain["values"]) == len(table["values"]) == 3
+    assert table["met"] in {True, False}
+
+
+def test_a_few_rounds_are_not_taken_for_a_result() -> None:
+    """Fewer than 15 have to be asked for as what they are."""
+    done = _bench("--rounds", "5", "--only", "look-up")
+    assert done.returncode == 2
+    assert "--quick" in done.stderr
