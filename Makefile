@@ -40,8 +40,10 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about five minutes.
 	$(BIN)/python -m bench $(BENCH)
 
 stubs: $(VENV)/installed ## Generate the Python stubs of the contract anew.
-	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --grpc_python_out=$(STUBS) \
-	  --mypy_out=$(STUBS) --mypy_grpc_out=$(STUBS) proto/callability/v1/*.proto
+	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
+	  proto/callability/v1/*.proto
+	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) --mypy_grpc_out=$(STUBS) \
+	  proto/callability/v1/*_service.proto
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) build dist
