@@ -111,9 +111,11 @@ tests:
 def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
     """Sorted by file and place; tests of a rule file that is refused are not run, and their form is not lost."""
     (tmp_path / "callability.yaml").write_text("rules: 1\nwords: 2\n")
+    (tmp_path / "callability_test.yaml").write_text("tests: [{name: x}]\n")
     (tmp_path / "other.yaml").write_text("")
     assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
         "1:8: `rules` is the number `1`, and must be a list [wrong-type]",
         "2:8: `words` is the number `2`, and must be a mapping (`key: value`) [wrong-type]",
+        "callability_test.yaml:1:9: a test has no `expect` [missing-key]",
         "other.yaml: `other` is no question (one of `callability`) [unknown-question]",
     ]

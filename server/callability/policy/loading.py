@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from callability import document
 from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.case_file import read_cases, run_case
+from callability.policy.case_file import Case, read_cases, run_case
 from callability.policy.proof import prove
-from callability.policy.question import QUESTIONS
+from callability.policy.question import QUESTIONS, Question
 from callability.policy.rule_file import read_rule_set
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import space_of
@@ -103,13 +103,16 @@ def check_files(
     files, findings = _read(sorted(paths, key=lambda path: path.name))
     findings += _check_names(files, directory)
     proved: dict[str, ProvedRuleSet] = {}
-    for file in files:
-        if not file.tests and file.question in QUESTIONS and file.path.suffix == ".yaml":
-            tests = next((other for other in files if other.tests and other.question == file.question), None)
-            one, found = _prove(file, tests, engine, seconds)
-            findings += found
-            if one:
-                proved[file.question] = one
+    for name, question in QUESTIONS.items():
+        mine = [file for file in files if file.question == name and file.path.suffix == ".yaml"]
+        cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
+        findings += malformed
+        for file in mine:
+            if not file.tests:
+                one, found = _prove(file, cases, question, engine, seconds)
+                findings += found
+                if one:
+                    proved[name] = one
     ordered = in_order(findings)
     policy = None
     if not has_errors(ordered):
@@ -158,33 +161,29 @@ def _check_names(files: Iterable[_File], directory: Path) -> list[Finding]:
     return findings
 
 
+def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
+    """Read the tests of a question; what is wrong with them is told even where its rules are refused."""
+    if file is None:
+        return (), ()
+    try:
+        return read_cases(document.parse(file.data, file.shown), question)
+    except document.Refused as error:
+        return (), error.findings
+
+
 def _prove(
-    file: _File, tests: _File | None, engine: Engine, seconds: float
+    file: _File, cases: tuple[Case, ...], question: Question, engine: Engine, seconds: float
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
-    question = QUESTIONS[file.question]
     try:
         rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)
     except document.Refused as error:
         return None, [*error.findings]
-    findings = [*found]
     if rule_set is None:
-        return None, findings
+        return None, [*found]
     try:
         space = space_of(rule_set)
         table = DecisionTable(rule_set, space, tabulate(rule_set, space, file.shown, by=engine, seconds=seconds))
     except NotDecided as error:
-        return None, [*findings, error.finding]
-    findings += prove(rule_set, table)
-    passed, failed = _run_tests(tests, rule_set, table)
-    return ProvedRuleSet(rule_set, table, passed), [*findings, *failed]
-
-
-def _run_tests(tests: _File | None, rule_set: RuleSet, table: DecisionTable) -> tuple[int, list[Finding]]:
-    if tests is None:
-        return 0, []
-    try:
-        cases, findings = read_cases(document.parse(tests.data, tests.shown), rule_set.question)
-    except document.Refused as error:
-        return 0, [*error.findings]
+        return None, [*found, error.finding]
     failed = [finding for case in cases if (finding := run_case(case, rule_set, table))]
-    return len(cases) - len(failed), [*findings, *failed]
+    return ProvedRuleSet(rule_set, table, len(cases) - len(failed)), [*found, *prove(rule_set, table), *failed]
