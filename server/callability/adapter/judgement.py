@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from callability.adapter.phrases import Phrases, fill
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
@@ -19,9 +20,11 @@ _STATUSES: Mapping[int, ToolStatus] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedTool:
-    """A tool with its status; `words_of` is the rule whose own words apply, or nothing."""
+class JudgedTool(NamedTuple):
+    """A tool with its status; `words_of` is the rule whose own words apply, or nothing.
+
+    A named tuple, since thousands are made for one answer.
+    """
 
     server: str
     tool: str
@@ -105,23 +108,29 @@ def judge(
         raise ValueError("the response has another number of servers than the request")
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
     tools: list[JudgedTool] = []
+    verdicts: dict[bytes, tuple[ToolStatus, bool, str]] = {}
     for asked, answered in zip(request.servers, response.servers, strict=True):
         if len(asked.tools) != len(answered.results):
             raise ValueError("the response has another number of tools than the request")
         if visible is None or asked.name in visible:
-            pairs = zip(asked.tools, answered.results, strict=True)
-            tools += [_judged(asked.name, tool.name, result, words) for tool, result in pairs]
+            server = asked.name
+            for tool, result in zip(asked.tools, answered.results, strict=True):
+                # Few results differ, and a look at their bytes costs less than one at their fields.
+                encoded = result.SerializeToString()
+                verdict = verdicts.get(encoded)
+                if verdict is None:
+                    verdict = verdicts[encoded] = _judged(result, words)
+                tools.append(JudgedTool(server, tool.name, *verdict))
     if len({tool.name for tool in tools}) < len(tools):
         raise ValueError("two tools of the request have the same name")
     return Judgement(tuple(tools), words)
 
 
-def _judged(
-    server: str, tool: str, result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]
-) -> JudgedTool:
-    if not result.HasField("verdict") or result.verdict.status not in _STATUSES:
-        return JudgedTool(server, tool, ToolStatus.DISABLED_UNKNOWN, withhold_text=True)
+def _judged(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]) -> tuple[ToolStatus, bool, str]:
+    """Return status, whether text is withheld, and the rule whose own words apply."""
+    if not result.HasField("verdict") or not known_status(result.verdict.status):
+        return ToolStatus.DISABLED_UNKNOWN, True, ""
     verdict = result.verdict
     status = status_of(verdict.status)
     own = verdict.rule if (status, verdict.rule) in words and not verdict.undetermined else ""
-    return JudgedTool(server, tool, status, verdict.withhold_text, own)
+    return status, verdict.withhold_text, own
