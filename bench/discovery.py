@@ -95,7 +95,7 @@ def _config(servers: Mapping[str, ServerTools]) -> Config:
         )
         for name, server in servers.items()
     }
-    return Config(Path("mcp_config.json"), known, None, Deadlines(), (), cast(Node, None))
+    return Config(Path("mcp_config.json"), known, None, {}, Deadlines(), (), cast(Node, None))
 
 
 def _approvals(servers: Iterable[ServerTools]) -> Approvals:

@@ -154,7 +154,7 @@ FAULTY = {
     ),
     "a key that is near nothing": (
         "mcpServers: {}\nzzz: 1",
-        ["2:1: unknown key `zzz` (one of `approvals`, `deadlines`, `mcpServers`)"],
+        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `deadlines`, `mcpServers`)"],
     ),
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
@@ -169,7 +169,7 @@ FAULTY = {
     ),
     "a word with a line break": (
         'mcpServers: {}\n"a\\nb`c": 1',
-        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `approvals`, `deadlines`, `mcpServers`)"],
+        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `deadlines`, `mcpServers`)"],
     ),
     "no servers": (
         "deadlines: {}",
@@ -436,3 +436,45 @@ def test_whatever_stands_in_the_file_is_read_or_found(data: object) -> None:
                 assert str(finding).isprintable()
                 assert not {"Input", "Value", "should", "None", "dict"} & set(finding.sentence.split())
                 assert finding.code == finding.code.lower().replace("_", "-")
+
+
+AGENTS = """\
+mcpServers: {files: {command: x}, git: {command: x}}
+agents:
+"""
+DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
+    """FR-007; a name without a token is for stdio."""
+    config = loaded(AGENTS + f"  one: {{token_sha256: {DIGEST}, servers: [git]}}\n  two: {{servers: []}}\n")
+    assert {name: (agent.token_sha256, agent.servers) for name, agent in config.agents.items()} == {
+        "one": (DIGEST, ("git",)),
+        "two": (None, ()),
+    }
+    assert DIGEST not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("agents", "finding"),
+    [
+        (
+            "  a: {token_sha256: secret, servers: []}",
+            "3:21: `token_sha256` of agent `a` is not a SHA-256 of 64 hexadecimal digits",
+        ),
+        (
+            "  a: {servers: [gitt]}",
+            "3:17: agent `a` may see server `gitt`, which is not in `mcpServers` (did you mean `git`?)",
+        ),
+        ("  a: {}", "3:3: agent `a` has no `servers`"),
+        ("  a b: {servers: []}", "3:3: agent `a b` is not named with 1 to 128 of `A-Za-z0-9_.-`"),
+        (
+            f"  a: {{token_sha256: {DIGEST}, servers: []}}\n  b: {{token_sha256: {DIGEST.upper()}, servers: []}}",
+            "4:21: agent `b` has the same token as agent `a` (give each its own)",
+        ),
+        ("  a: {token: x, servers: []}", "3:7: unknown key `token` in agent `a` (one of `servers`, `token_sha256`)"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_told(agents: str, finding: str) -> None:
+    """At its place, and never with a digest."""
+    assert refused(AGENTS + agents + "\n") == [f"servers.yaml:{finding}"]

@@ -24,6 +24,7 @@ from callability.command_line.options import (
     loaded,
     log_to_standard_error,
 )
+from callability.finding import did_you_mean, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
 from callability.gateway.server import Setup, approvals_of, run
@@ -61,6 +62,12 @@ def gateway(
     address: Annotated[
         str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
     ] = "127.0.0.1:7421",
+    agent: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."
+        ),
+    ] = "",
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
@@ -75,6 +82,8 @@ def gateway(
     if policy_address and not policy_address.startswith("unix:"):
         _check(policy_address, "the service is asked without encryption")
     read = _config(config)
+    if agent:
+        _check_agent(read, agent, transport)
     records, records_path = approvals_of(read, approvals)
     for finding in (*read.warnings, *records.warnings):
         _log.warning("%s", finding)
@@ -82,7 +91,7 @@ def gateway(
 
     async def serve() -> None:
         async with _stub(served, policy_address) as stub:
-            await run(Setup(read, records, records_path, stub), transport.value, address, _started)
+            await run(Setup(read, records, records_path, stub), transport.value, address, agent, _started)
 
     if transport is Transport.STDIO:
         _run_and_leave(serve())
@@ -102,6 +111,14 @@ def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
         _log.exception("the gateway failed")
     logging.shutdown()
     os._exit(code)
+
+
+def _check_agent(config: Config, agent: str, transport: Transport) -> None:
+    if transport is Transport.HTTP:
+        leave("`--agent` goes with `--transport stdio`: over HTTP a token tells who asks", 2)
+    if agent not in config.agents:
+        hint = did_you_mean(agent, config.agents)
+        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
 def _check(address: str, why: str) -> None:

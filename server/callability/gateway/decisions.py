@@ -11,6 +11,7 @@ import grpc
 from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory import Inventory
 from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
 
 MAX_NAME_BYTES = 512
 """What the contract takes as a name."""
@@ -40,9 +41,10 @@ class PolicyUnavailable(Exception):
 class Decisions:
     """The service's answers about the tools of an inventory."""
 
-    def __init__(self, stub: CallabilityStub, inventory: Inventory) -> None:
+    def __init__(self, stub: CallabilityStub, inventory: Inventory, *, agent: str = "") -> None:
         self._stub = stub
         self._inventory = inventory
+        self._agent = facts_pb2.Agent(name=agent)
 
     async def check(self, server: str, tool: str) -> pb.CheckToolResponse:
         """Decide one tool; one that the service cannot be asked about is undetermined, as in a batch.
@@ -51,6 +53,7 @@ class Decisions:
             PolicyUnavailable: there is no answer.
         """
         request = pb.CheckToolRequest(
+            agent=self._agent,
             server=server,
             server_facts=self._inventory.server_facts(server),
             tool=tool,
@@ -92,7 +95,7 @@ class Decisions:
 
     def _requests(self, servers: Sequence[str]) -> Iterator[pb.CheckToolsRequest]:
         """Yield requests within the limits; the tools of a server may stand in several."""
-        request, room = pb.CheckToolsRequest(), _MAX_TOOLS
+        request, room = pb.CheckToolsRequest(agent=self._agent), _MAX_TOOLS
         for server in servers:
             question = self._inventory.question(server)
             start, end = 0, len(question.tools)
@@ -106,7 +109,7 @@ class Decisions:
                 start, room = start + part, room - part
                 if not room or len(request.servers) == _MAX_SERVERS:
                     yield request
-                    request, room = pb.CheckToolsRequest(), _MAX_TOOLS
+                    request, room = pb.CheckToolsRequest(agent=self._agent), _MAX_TOOLS
         if request.servers:
             yield request
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from mcp_types import Tool
@@ -46,15 +47,17 @@ class Inventory:
     """The servers of a config, with their approvals and upstreams; a disabled server has no upstream."""
 
     def __init__(self, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]) -> None:
-        self._config = config
         self._approvals = approvals
         self._upstreams = upstreams
         self._known: dict[str, _Known] = {}
-
-    @property
-    def servers(self) -> Mapping[str, ServerConfig]:
+        self.servers: Mapping[str, ServerConfig] = config.servers
         """The servers, in the order of the config."""
-        return self._config.servers
+
+    def scoped(self, visible: Collection[str]) -> Inventory:
+        """Return the inventory of an agent that may see some servers: to it, no others exist (FR-007)."""
+        scoped = copy(self)
+        scoped.servers = {name: server for name, server in self.servers.items() if name in visible}
+        return scoped
 
     def upstream(self, server: str) -> Upstream | None:
         """Return the connection to a server; None for one that is disabled."""
@@ -78,7 +81,7 @@ class Inventory:
 
     def server_facts(self, server: str) -> facts_pb2.ServerFacts:
         """Return the facts of a server."""
-        config = self._config.servers[server]
+        config = self.servers[server]
         labels = facts_pb2.Labels(values=config.labels)
         return facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
 
@@ -87,7 +90,7 @@ class Inventory:
         return self._tool_facts(server, tool, self.listed(server, tool))
 
     def _tool_facts(self, server: str, tool: str, listed: ListedTool | None) -> facts_pb2.ToolFacts:
-        config = self._config.servers[server]
+        config = self.servers[server]
         return facts_pb2.ToolFacts(
             config_denied=config.config_denies(tool),
             approval=self._approval(config, server, tool),
@@ -113,7 +116,7 @@ class Inventory:
         for tool in tools:
             by_name.setdefault(tool.name, _listed(server, tool))
         if not connected:
-            for name in (*self._approvals.tools(server), *self._config.servers[server].listed_tools):
+            for name in (*self._approvals.tools(server), *self.servers[server].listed_tools):
                 by_name.setdefault(name, None)
         return by_name
 

@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import uvicorn
+from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
 
 from callability import __version__
 from callability.address import AddressRefused, check_loopback
+from callability.gateway.agents import Gateways, Tokens
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import NO_APPROVALS, Approvals, load_approvals
 from callability.gateway.decisions import CallabilityStub, Decisions
@@ -54,14 +58,14 @@ def approvals_of(config: Config, path: Path | None) -> tuple[Approvals, Path | N
     return (load_approvals(path), path) if path else (NO_APPROVALS, None)
 
 
-def mcp_server(gateway: Gateway) -> Server[Any]:
-    """Return the MCP server of a gateway; it serves every protocol revision that the library does."""
+def mcp_server(gateways: Gateways) -> Server[Any]:
+    """Return the MCP server in front of gateways; it serves every protocol revision that the library does."""
 
     async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=list(TOOLS))
 
     async def on_call_tool(_: object, params: CallToolRequestParams) -> CallToolResult:
-        return await gateway.answer(params.name, params.arguments or {})
+        return await gateways.asked().answer(params.name, params.arguments or {})
 
     return Server(
         "callability",
@@ -74,7 +78,7 @@ def mcp_server(gateway: Gateway) -> Server[Any]:
 
 
 @asynccontextmanager
-async def opened(setup: Setup) -> AsyncIterator[Gateway]:
+async def opened(setup: Setup) -> AsyncIterator[Gateways]:
     """Begin to connect every enabled server, and disconnect them all at the end."""
     deadlines = setup.config.deadlines
     upstreams = {
@@ -89,25 +93,34 @@ async def opened(setup: Setup) -> AsyncIterator[Gateway]:
         if server.enabled
     }
     inventory = Inventory(setup.config, setup.approvals, upstreams)
-    gateway = Gateway(
-        inventory,
-        Decisions(setup.stub, inventory),
-        phrases(setup.config.path.resolve(), setup.approvals_path.resolve() if setup.approvals_path else None),
-        approvals_readable=setup.approvals.readable,
-    )
+    by_agent = {"": _gateway(setup, inventory, "")}
+    for name, agent in setup.config.agents.items():
+        by_agent[name] = _gateway(setup, inventory.scoped(agent.servers), name)
     for upstream in upstreams.values():
         upstream.start()
     watching = [asyncio.create_task(_warn_of_unmatched(setup.config, upstream)) for upstream in upstreams.values()]
     try:
-        yield gateway
+        yield Gateways(by_agent)
     finally:
         for task in watching:
             task.cancel()
         await asyncio.gather(*watching, *(upstream.close() for upstream in upstreams.values()), return_exceptions=True)
 
 
-async def run(setup: Setup, transport: Transport, address: str, started: Callable[[str], None]) -> None:
+def _gateway(setup: Setup, inventory: Inventory, agent: str) -> Gateway:
+    config, approvals = setup.config.path.resolve(), setup.approvals_path
+    return Gateway(
+        inventory,
+        Decisions(setup.stub, inventory, agent=agent),
+        phrases(config, approvals.resolve() if approvals else None),
+        approvals_readable=setup.approvals.readable,
+    )
+
+
+async def run(setup: Setup, transport: Transport, address: str, agent: str, started: Callable[[str], None]) -> None:
     """Serve until standard input closes (stdio) or SIGTERM or SIGINT comes; upstream processes end with it.
+
+    Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
 
     Raises:
         AddressRefused: the address is not loopback, or cannot be listened on.
@@ -115,8 +128,11 @@ async def run(setup: Setup, transport: Transport, address: str, started: Callabl
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with opened(setup) as gateway:
-        serve = _serve_stdio(gateway) if transport == "stdio" else _serve_http(gateway, address, started, stopping)
+    async with opened(setup) as gateways:
+        if transport == "stdio":
+            serve = _serve_stdio(gateways.for_agent(agent))
+        else:
+            serve = _serve_http(gateways, Tokens(setup.config.agents), address, started, stopping)
         serving = asyncio.create_task(serve)
         stopped = asyncio.create_task(stopping.wait())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -125,18 +141,22 @@ async def run(setup: Setup, transport: Transport, address: str, started: Callabl
             await serving
 
 
-async def _serve_stdio(gateway: Gateway) -> None:
-    server = mcp_server(gateway)
+async def _serve_stdio(gateways: Gateways) -> None:
+    server = mcp_server(gateways)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _serve_http(gateway: Gateway, address: str, started: Callable[[str], None], stopping: asyncio.Event) -> None:
-    check_loopback(address, "the gateway has no authentication yet, so that anybody who reaches it could call tools")
+async def _serve_http(
+    gateways: Gateways, tokens: Tokens, address: str, started: Callable[[str], None], stopping: asyncio.Event
+) -> None:
+    check_loopback(address, "what agents send is not encrypted")
+    if not tokens:
+        _logger.warning("no agent has a token: whoever reaches %s can call every tool that can be called", address)
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     config = uvicorn.Config(
-        mcp_server(gateway).streamable_http_app(host=host),
+        _application(gateways, tokens, host),
         host=host,
         port=int(port),
         log_config=None,
@@ -153,6 +173,15 @@ async def _serve_http(gateway: Gateway, address: str, started: Callable[[str], N
     server.should_exit = True
     stopped.cancel()
     await serving
+
+
+def _application(gateways: Gateways, tokens: Tokens, host: str) -> Starlette:
+    server = mcp_server(gateways)
+    if not tokens:
+        return server.streamable_http_app(host=host)
+    # The library wants an issuer; without a resource URL no client is sent there, and 401 is the end of it.
+    settings = AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1/none"), resource_server_url=None)
+    return server.streamable_http_app(host=host, auth=settings, token_verifier=tokens)
 
 
 def _listening(host: str, port: int, address: str) -> socket.socket:

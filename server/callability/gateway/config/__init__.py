@@ -7,11 +7,12 @@ from callability.gateway.config.approvals import (
     Approvals,
     load_approvals,
 )
-from callability.gateway.config.config import Config, ConfigRefused, Deadlines, ServerConfig, load_config
+from callability.gateway.config.config import AgentConfig, Config, ConfigRefused, Deadlines, ServerConfig, load_config
 
 __all__ = [
     "NO_APPROVALS",
     "UNKNOWN_APPROVAL",
+    "AgentConfig",
     "ApprovalRecord",
     "Approvals",
     "Config",

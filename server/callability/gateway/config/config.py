@@ -9,9 +9,9 @@ from pathlib import Path
 from callability import document
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, shown
 from callability.gateway.config.findings import TOOL_LISTS, findings, place
-from callability.gateway.config.model import Deadlines, ServerConfig
+from callability.gateway.config.model import AgentConfig, Deadlines, ServerConfig
 
-__all__ = ["Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
+__all__ = ["AgentConfig", "Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
 
 
 class ConfigRefused(Exception):
@@ -29,6 +29,7 @@ class Config:
     path: Path
     servers: Mapping[str, ServerConfig]
     approvals: Path | None
+    agents: Mapping[str, AgentConfig]
     deadlines: Deadlines
     warnings: tuple[Finding, ...]
     root: document.Node = field(repr=False)
@@ -72,7 +73,7 @@ def load_config(path: Path) -> Config:
     if file is None or has_errors(ordered):
         raise ConfigRefused(ordered)
     approvals = None if file.approvals is None else path.parent / file.approvals
-    return Config(path, file.servers, approvals, file.deadlines, ordered, root)
+    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root)
 
 
 def _near(name: str, tools: frozenset[str]) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from callability.document import Mapping, Node, Scalar, Sequence, plain
 from callability.finding import Finding, Place, Severity, did_you_mean, listed, shown
-from callability.gateway.config.model import ConfigFile, Deadlines, ServerConfig
+from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, ServerConfig
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")
 
@@ -65,7 +65,8 @@ def _finding(root: Node, location: Location, fault: Any) -> Finding:
             hint = _better_key(location, node)
             return Finding(named.place, "unknown-key", f"unknown key {shown(str(key))}{_of(location[:-1])}", hint)
         case "missing":
-            return Finding(named.place, "missing-key", f"the file has no `{key}`", f"write `{key}: {{}}` for none")
+            hint = f"write `{key}: {{}}` for none" if len(location) == 1 else ""
+            return Finding(named.place, "missing-key", f"{_subject(location[:-1])} has no `{key}`", hint)
         case _ if kind in _WANTED and isinstance(node, Scalar) and node.value is None:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
@@ -103,6 +104,10 @@ def _subject(location: Location) -> str:
             return "the file"
         case ("mcpServers", server) | ("mcpServers", server, "[key]"):
             return f"server {shown(str(server))}"
+        case ("agents", agent) | ("agents", agent, "[key]"):
+            return f"agent {shown(str(agent))}"
+        case ("agents", agent, key, *_):
+            return f"`{key}` of agent {shown(str(agent))}"
         case ("mcpServers", server, key):
             return f"`{key}` of server {shown(str(server))}"
         case ("mcpServers", server, key, *rest):
@@ -140,7 +145,8 @@ def _retyped(node: Node, wanted: str) -> str:
 
 def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
-    model: type[BaseModel] = Deadlines if above == ("deadlines",) else ServerConfig if above else ConfigFile
+    models: dict[object, type[BaseModel]] = {"deadlines": Deadlines, "agents": AgentConfig, "mcpServers": ServerConfig}
+    model = models[above[0]] if above else ConfigFile
     names = [field.alias or name for name, field in model.model_fields.items()]
     if model is ServerConfig and key == "disabled" and isinstance(node, Scalar) and isinstance(node.value, bool):
         return f"write `enabled: {str(not node.value).lower()}`"
@@ -157,6 +163,28 @@ def _across_keys(root: Node) -> Iterator[Finding]:
             subject = f"server {shown(str(name.value))}"
             yield from _transport_findings(name, server, keys, subject)
             yield from _list_findings(server, keys, subject)
+    yield from _agent_findings(root, servers)
+
+
+def _agent_findings(root: Node, servers: Node | None) -> Iterator[Finding]:
+    """Find servers of agents that are not there, and tokens that would name two agents."""
+    agents = root.get("agents") if isinstance(root, Mapping) else None
+    known = [str(name.value) for name, _ in servers.entries] if isinstance(servers, Mapping) else []
+    digests: dict[str, str] = {}
+    for name, agent in agents.entries if isinstance(agents, Mapping) else ():
+        seen = agent.get("servers") if isinstance(agent, Mapping) else None
+        subject = f"agent {shown(str(name.value))}"
+        for item in seen.items if isinstance(seen, Sequence) else ():
+            if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
+                sentence = f"{subject} may see server {shown(item.value)}, which is not in `mcpServers`"
+                yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
+        digest = agent.get("token_sha256") if isinstance(agent, Mapping) else None
+        if isinstance(digest, Scalar) and isinstance(digest.value, str):
+            first = digests.setdefault(digest.value.lower(), subject)
+            if first != subject:
+                yield Finding(
+                    digest.place, "shared-token", f"{subject} has the same token as {first}", "give each its own"
+                )
 
 
 def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:

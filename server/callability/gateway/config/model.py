@@ -92,6 +92,10 @@ Header = Annotated[StrictStr, _matching(r"(?a)[\w!#$%&'*+.^`|~-]+", "bad-header"
 HeaderText = Annotated[
     StrictStr, _matching(r"([!-~]([\t -~]*[!-~])?)?", "bad-header", "is not text that a header can carry")
 ]
+Digest = Annotated[StrictStr, _matching(r"[0-9a-fA-F]{64}", "bad-digest", "is not a SHA-256 of 64 hexadecimal digits")]
+AgentName = Annotated[
+    StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-agent-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
+]
 Labels = Annotated[
     Mapping[
         Annotated[StrictStr, _bytes_long(1, MAX_LABEL_KEY_BYTES)],
@@ -162,6 +166,15 @@ class ServerConfig(_Model):
         return frozenset(self.listed_tools)
 
 
+class AgentConfig(_Model):
+    """An agent that asks over HTTP with a token, or over stdio by its name, and the servers that exist for it."""
+
+    token_sha256: Annotated[Digest | None, _Given] = Field(
+        default=None, repr=False, description="SHA-256 of the agent's bearer token, in hexadecimal; never the token."
+    )
+    servers: tuple[Text, ...] = Field(description="The servers that the agent may see; to it no others exist.")
+
+
 class Deadlines(_Model):
     """How long the gateway waits for an upstream server."""
 
@@ -182,5 +195,9 @@ class ConfigFile(_Model):
     approvals: Annotated[Text | None, _Given] = Field(
         default=None,
         description="Path of the approvals file, from the directory of this file. Left out: there are no records.",
+    )
+    agents: Annotated[Mapping[AgentName, AgentConfig], _Sealed] = Field(
+        default_factory=partial(MappingProxyType, dict[str, AgentConfig]()),
+        description="The agents, by name. Left out: whoever connects sees every server.",
     )
     deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for an upstream server.")

@@ -1,0 +1,173 @@
+"""Agents: who may see what. For an agent, a server outside its scope does not exist (FR-007)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from gateways import http_gateway, over_stdio, shelf, write_config
+from running import callability
+
+SERVERS = ("files", "git", "held", "mail", "off", "time")
+VERBS = ("read", "write", "delete", "list")
+NOUNS = ("file", "branch", "message", "clock")
+
+
+def _tools(server: str) -> list[dict[str, Any]]:
+    chance = Random(server)
+    names = [f"{verb}_{noun}" for verb in VERBS for noun in chance.sample(NOUNS, 2)]
+    return [{"name": name, "description": f"{name.replace('_', 's a ')} by {server}"} for name in names]
+
+
+def _servers(directory: Path) -> dict[str, dict[str, Any]]:
+    keys: dict[str, dict[str, Any]] = {
+        "files": {"disabled_tools": ["delete_file", "list_branch"]},
+        "git": {"trust": "manual"},
+        "held": {"quarantined": True},
+        "mail": {},
+        "off": {"enabled": False, "disabled_tools": ["read_file", "read_message"]},
+        "time": {"enabled_tools": ["read_clock", "read_file"]},
+    }
+    return {name: shelf(directory, name, *_tools(name), **keys[name]) for name in SERVERS}
+
+
+def _write(directory: Path, visible: tuple[str, ...], agents: dict[str, Any]) -> Path:
+    (directory / "approvals.json").write_text(json.dumps({"mail": {_tools("mail")[0]["name"]: {"disabled": True}}}))
+    servers = {name: entry for name, entry in _servers(directory).items() if name in visible}
+    return write_config(directory, servers, approvals="approvals.json", agents=agents, deadlines={"open_seconds": 60})
+
+
+def _token(agent: str) -> str:
+    return f"token of {agent}"
+
+
+def _agents(scopes: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    return {
+        name: {"token_sha256": hashlib.sha256(_token(name).encode()).hexdigest(), "servers": list(servers)}
+        for name, servers in scopes.items()
+    }
+
+
+@asynccontextmanager
+async def _client(url: str, token: str | None) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
+        Client(streamable_http_client(url, http_client=http_client)) as client,
+    ):
+        yield client
+
+
+def _questions(chance: Random) -> list[tuple[str, dict[str, Any]]]:
+    """Draw questions about what is in scope and what is not, on every surface."""
+    asked: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
+    asked += [("upstream_servers", {"operation": "get", "name": name}) for name in (*SERVERS, "fils")]
+    for _ in range(40):
+        words = chance.sample((*VERBS, *NOUNS, *SERVERS, "by"), chance.randint(1, 3))
+        flag, limit = chance.random() < 0.5, chance.randint(1, 20)
+        asked.append(("retrieve_tools", {"query": " ".join(words), "limit": limit, "include_disabled": flag}))
+    for server in SERVERS:
+        names = [tool["name"] for tool in chance.sample(_tools(server), 2)]
+        asked += [("call_tool", {"name": f"{server}:{name}"}) for name in (*names, "raed_file")]
+    return asked
+
+
+async def _answers(client: Client, seed: int) -> list[str]:
+    questions = _questions(Random(seed))
+    # The first one waits until every server is connected, so that the list of servers does not change any more.
+    await client.call_tool("retrieve_tools", {"query": "file"})
+    return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in questions]
+
+
+async def _over_http(url: str, agent: str | None, seed: int) -> list[str]:
+    async with _client(url, _token(agent) if agent else None) as client:
+        return await _answers(client, seed)
+
+
+def test_every_answer_is_to_the_byte_that_of_a_gateway_without_what_is_out_of_scope(tmp_path: Path) -> None:
+    """For scopes that are drawn, and questions about everything, over HTTP by token."""
+    chance = Random(7)
+    scopes = {f"agent-{number}": tuple(sorted(chance.sample(SERVERS, number))) for number in range(6)}
+    with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
+        scoped = {agent: asyncio.run(_over_http(url, agent, 1)) for agent in scopes}
+    for agent, visible in scopes.items():
+        with http_gateway(_write(tmp_path, visible, {})) as url:
+            assert asyncio.run(_over_http(url, None, 1)) == scoped[agent], agent
+
+
+def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
+    """To the byte too; without a name every server is there."""
+
+    async def answers(config: Path, *arguments: str) -> list[str]:
+        async with over_stdio(config, *arguments) as client:
+            return await _answers(client, 2)
+
+    visible = ("files", "off")
+    config = _write(tmp_path, SERVERS, {"clerk": {"servers": list(visible)}})
+    clerk, everything = asyncio.run(answers(config, "--agent", "clerk")), asyncio.run(answers(config))
+    assert asyncio.run(answers(_write(tmp_path, visible, {}))) == clerk
+    assert clerk != everything
+
+
+def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:
+    """By 401, whatever is asked, and a token's digest is no token."""
+    agents = _agents({"clerk": ("files",)})
+    with http_gateway(_write(tmp_path, SERVERS, agents)) as url:
+        for token in (None, "wrong", agents["clerk"]["token_sha256"]):
+            headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+            answer = httpx2.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=headers)
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer ")
+        assert len(asyncio.run(_over_http(url, "clerk", 3))) > 40
+    log = (tmp_path / "gateway.log").read_text()
+    assert _token("clerk") not in log
+    assert agents["clerk"]["token_sha256"] not in log
+
+
+def test_a_session_is_its_agents_own(tmp_path: Path) -> None:
+    """In the older protocol a session has an id, which is nobody else's to use."""
+    scopes: dict[str, tuple[str, ...]] = {"clerk": ("files",), "thief": ()}
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    accept = {"Accept": "application/json, text/event-stream"}
+    with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
+        mine = accept | {"Authorization": f"Bearer {_token('clerk')}"}
+        session = httpx2.post(url, json=opening, headers=mine).headers["mcp-session-id"]
+        ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        stolen = accept | {"Authorization": f"Bearer {_token('thief')}", "mcp-session-id": session}
+        assert httpx2.post(url, json=ask, headers=stolen).status_code == 404
+
+
+def test_without_tokens_it_is_said_at_start_that_everybody_on_the_machine_may_call(tmp_path: Path) -> None:
+    """A warning in the log."""
+    with http_gateway(_write(tmp_path, ("mail",), {"clerk": {"servers": []}})):
+        pass
+    assert "no agent has a token" in (tmp_path / "gateway.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agent", "clrk"], "the config has no agent `clrk` (did you mean `clerk`?)"),
+        (["--agent", "clerk", "--transport", "http"], "`--agent` goes with `--transport stdio`"),
+    ],
+)
+def test_an_agent_that_cannot_ask_is_a_wrong_call(arguments: list[str], message: str, tmp_path: Path) -> None:
+    """Exit code 2."""
+    done = callability("gateway", "--config", str(_write(tmp_path, SERVERS, {"clerk": {"servers": []}})), *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
