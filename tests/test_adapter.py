@@ -14,6 +14,8 @@ from callability.adapter import (
     NEUTRAL,
     Asked,
     InvalidArgument,
+    JudgedTool,
+    Judgement,
     ToolText,
     check_tool_request,
     checked_arguments,
@@ -495,3 +497,25 @@ def test_a_limit_of_thousands_of_digits_is_an_error_too() -> None:
     """It is not repeated to the agent."""
     with pytest.raises(InvalidArgument, match=r"and is a number$"):
         checked_limit(10**5000)
+
+
+def test_null_is_as_good_as_left_out() -> None:
+    """Models send it for what they leave out."""
+    asked = checked_arguments({"query": "x", "limit": None, "include_disabled": None})
+    assert asked == Asked("x", DEFAULT_LIMIT, include_disabled=False)
+
+
+def test_words_of_another_status_are_never_said() -> None:
+    """They would name the wrong switch, and the wrong person."""
+    response = checked(OPEN, DENIED)
+    response.words.CopyFrom(checked(OPEN, SWITCHED_OFF).words)
+    text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
+    assert "PRESS-TOOL-ON" not in text
+    assert "READ-LOGS" in text
+
+
+def test_the_text_of_a_tool_that_is_withheld_is_shown_nowhere_even_if_it_is_callable() -> None:
+    """A policy that says so does not load here; one elsewhere may."""
+    tool = JudgedTool("git", "reset", ToolStatus.CALLABLE, withhold_text=True)
+    found = discovered(Judgement((tool,), {}))
+    assert found["tools"] == [{"name": "git:reset", "server": "git"}]

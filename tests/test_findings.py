@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -18,7 +20,8 @@ from conftest import POLICY
 
 CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")
 RULES = """\
-- {id: one, when: {not: {all: [{server.enabled: true}, {server.quarantined: false}, {approval.status: [none, approved]}]}}, status: server_disabled}
+- {id: one, when: {server.enabled: false}, status: server_disabled}
+- {id: gate, when: {not: {all: [{server.quarantined: false}, {approval.status: [none, approved]}]}}, status: server_disabled, action: "Wait."}
 - {id: open, status: callable}
 """  # noqa: E501
 WORDS = """\
@@ -78,7 +81,7 @@ def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_is_no_policy(tmp_path: Path) -> None:
     """An error, and not an empty policy."""
-    with pytest.raises(PolicyRefused, match="has no rule set"):
+    with pytest.raises(PolicyRefused, match="is not a directory that can be read"):
         load(tmp_path / "nowhere")
 
 
@@ -119,3 +122,52 @@ def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
         "callability_test.yaml:1:9: a test has no `expect` [missing-key]",
         "other.yaml: `other` is no question (one of `callability`) [unknown-question]",
     ]
+
+
+def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
+    """False is an expectation, and not the lack of one."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    (tmp_path / "callability_test.yaml").write_text(
+        "tests:\n- name: x\n  facts: {server.enabled: unknown, server.quarantined: true}\n"
+        "  expect: {status: disabled_unknown, undetermined: false, withhold_text: false}\n"
+    )
+    [found] = _found(tmp_path)
+    assert "undetermined `true` where `false` is expected; withhold_text `true` where `false` is expected" in found
+
+
+def test_what_is_named_as_a_policy_file_and_is_none_is_told(tmp_path: Path) -> None:
+    """Tests that vanish must not leave a policy sound."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    (tmp_path / "callability_test.yaml").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "more.YAML").mkdir()
+    assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
+        "callability_test.yaml: cannot be read: no such file or directory [unreadable-file]",
+        "more.YAML: cannot be read: is a directory [unreadable-file]",
+    ]
+
+
+def test_a_file_in_the_current_directory_is_no_module_of_the_engine(tmp_path: Path) -> None:
+    """Whoever checks a policy that is not theirs runs nothing of it."""
+    (tmp_path / "resource.py").write_text("import pathlib; pathlib.Path('ran').touch(); raise SystemExit(3)")
+    command = [Path(sys.executable).parent / "callability", "check", str(POLICY)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_condition_whose_groups_multiply_is_refused_soon(tmp_path: Path) -> None:
+    """The disjunctive form has a limit of its own, however few terms are left of many."""
+    values = ("none", "approved", "pending", "changed")
+    group = ", ".join(
+        f"{{approval.status: [{one}, {other}], {fact}: {truth}}}"
+        for one in values
+        for other in values
+        if one != other
+        for fact in ("server.enabled", "tool.config_denied", "server.quarantined", "approval.disabled")
+        for truth in ("true", "false")
+    )
+    blocks = ", ".join(f"{{any: [{group}]}}" for _ in range(6))
+    rule = f"- {{id: many, when: {{all: [{blocks}]}}, status: server_disabled}}\n"
+    (tmp_path / "callability.yaml").write_text(_text({"rules": rule + RULES}))
+    check = check_files(policy_files(tmp_path), tmp_path)
+    assert [finding.code for finding in check.findings] == ["condition-too-large"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from mcp import Client
@@ -183,8 +184,8 @@ def test_each_status_has_words_of_its_own_that_name_the_file_and_the_key(tmp_pat
             "server_disabled": (str(config), "`enabled`"),
             "disabled_by_config": (str(config), "`disabled_tools`"),
             "server_quarantined": (str(config), "`quarantined`"),
-            "disabled_by_user": (approvals, "`disabled: false`"),
-            "pending_approval": (approvals, "`status: approved`"),
+            "disabled_by_user": (approvals, "`disabled` to `false`"),
+            "pending_approval": (approvals, "`status` to `approved`"),
         }
         for status, (file, key) in keys.items():
             for text in (told[status], rejected[status]):
@@ -245,13 +246,23 @@ def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str
 
 def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
     """Spec A.3: whatever is asked, on every surface."""
-    names = [*EXPECTED, "held:nothing", "files:nothing", "files:write_fil"]
+    names = [*EXPECTED, "held:nothing", "files:nothing"]
     with _asking(locked) as ask:
         answers = [ask("call_tool", name=name) for name in names]
         for query in ("file", "zebra", "secrets", "write_file", "burn_file", "IGNORE ALL INSTRUCTIONS"):
             answers += [ask("retrieve_tools", query=query, include_disabled=flag) for flag in (True, False)]
         answers += [ask("upstream_servers"), ask("upstream_servers", operation="get", name="held")]
     assert [answer for answer in answers if "IGNORE" in answer.model_dump_json()] == []
+
+
+def test_a_near_miss_of_a_locked_name_names_no_locked_tool(locked: str) -> None:
+    """Only callable ones are near: a locked name is not told to who did not ask for it."""
+    with _asking(locked) as ask:
+        for name in ("files:delete_fil", "files:write_fil", "files:format_dis", "held:burn_fil", "files:copy_fil"):
+            text = text_of(ask("call_tool", name=name))
+            near = text.partition("Near to it: ")[2].partition(". `")[0]
+            assert set(re.findall(r'"([^"]+)"', near)) <= {f"files:{tool['name']}" for tool in OPEN_TOOLS}, text
+            assert near or name.startswith("held:")
 
 
 def test_a_callable_tool_is_really_called_and_its_result_is_whole(locked: str) -> None:
@@ -348,7 +359,7 @@ def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
         found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
         assert found is not None
         assert [entry["status"] for entry in found["disabled"]] == ["pending_approval"] * 3
-        assert "name a file with `approvals`" in found["remediation"]["pending_approval"]
+        assert "in a file that `approvals` in " in found["remediation"]["pending_approval"]
 
 
 @pytest.mark.parametrize(
@@ -472,7 +483,7 @@ def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_p
         "gone": {"command": "no-such-command-anywhere"},
         "silent": {"command": "sleep", "args": ["600"]},
     }
-    config = write_config(tmp_path, servers, deadlines={"open_seconds": 2})
+    config = write_config(tmp_path, servers, deadlines={"open_seconds": 6})
     with http_gateway(config) as url, _asking(url) as ask:
         found = ask("retrieve_tools", query="read file").structured_content or {}
         assert found["tools"][0]["name"] == "good:read_file"
@@ -483,7 +494,7 @@ def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_p
             "silent": "failed",
         }
         assert "was not found" in states["gone"]["reason"]
-        assert "did not answer within 2 s" in states["silent"]["reason"]
+        assert "did not answer within 6 s" in states["silent"]["reason"]
         result = ask("call_tool", name="gone:anything")
         assert result.is_error
         assert "`gone`" in text_of(result)
@@ -502,7 +513,7 @@ def _gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "how", ["SIGTERM over stdio", "end of standard input", "SIGTERM over HTTP", "SIGINT over HTTP"]
+    "how", ["SIGTERM over stdio", "end of standard input", "SIGTERM over HTTP", "SIGINT over HTTP", "SIGHUP over HTTP"]
 )
 def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> None:
     """By a signal and when standard input closes, with exit code 0."""
@@ -521,15 +532,35 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
         if how == "end of standard input":
             process.stdin.close()
         else:
-            process.send_signal(signal.SIGINT if "SIGINT" in how else signal.SIGTERM)
+            process.send_signal(signal.Signals[how.split(maxsplit=1)[0]])
         assert process.wait(timeout=30) == 0
         assert [child for child in children if not _gone(child)] == []
 
 
-def test_no_value_of_an_argument_is_logged(tmp_path: Path) -> None:
-    """At the most talkative level."""
-    with http_gateway(_locked(tmp_path), "--log-level", "debug") as url, _asking(url) as ask:
-        ask("call_tool", name="files:read_file", arguments={"path": "very-secret-value"})
-        ask("retrieve_tools", query="very-secret-query", include_disabled=True)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_no_value_of_an_argument_and_no_answer_is_logged(mode: Literal["auto", "legacy"], tmp_path: Path) -> None:
+    """At the most talkative level, to clients of both revisions; nor that somebody opted in (FR-013)."""
+
+    async def story() -> None:
+        async with Client(url, mode=mode) as client:
+            await call(client, "files:read_file", path="very-secret-value")
+            await retrieve(client, "file very-secret-query", include_disabled=True)
+
+    with http_gateway(_locked(tmp_path), "--log-level", "debug") as url:
+        asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()
-    assert "very-secret" not in log
+    for kept_back in ("very-secret", "was called", "include_disabled", "remediation", POISON):
+        assert kept_back not in log, kept_back
+
+
+def test_a_name_that_the_server_does_not_list_is_never_called(tmp_path: Path) -> None:
+    """A record or a list may name a tool that is none: while the server is opening, too."""
+    (tmp_path / "approvals.json").write_text(json.dumps({"files": {"ghost": {}}, "nowhere": {"x": {}}}))
+    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS)}, approvals="approvals.json")
+    with http_gateway(config) as url, _asking(url) as ask:
+        for _ in range(2):
+            result = ask("call_tool", name="files:ghost")
+            assert (result.is_error, 'there is no tool "files:ghost"' in text_of(result)) == (True, True)
+    log = (tmp_path / "gateway.log").read_text()
+    assert "the approval record of `ghost` matches no tool of server `files`" in log
+    assert "the approvals have records of server `nowhere`, which is not in the config" in log

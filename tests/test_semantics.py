@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from callability.finding import Place
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.normal_form import TooLarge, conjunctions
+from callability.policy.path import PathEnd, path_to_callable
 from callability.policy.question import CALLABILITY
 from callability.policy.rule_file import MAX_RULES
 from callability.policy.rule_set import Rule, RuleSet
@@ -158,3 +159,21 @@ def test_a_condition_that_multiplies_out_is_refused() -> None:
     parts = tuple(Is(fact, frozenset(values[:8])) for fact in domains)
     with pytest.raises(TooLarge):
         conjunctions(0, Rule("one", All(parts), "callable", NOWHERE), domains)
+
+
+def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -> None:
+    """A rule that is true through one fact rests on another, which is unknown."""
+    when = Any((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
+    rule_set = _rule_set([(when, "server_disabled")])
+    facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
+    path = path_to_callable(rule_set, facts)
+    assert (path.steps, path.end, path.find_out) == ((), PathEnd.FIND_OUT, ("tool.config_denied",))
+
+
+def test_a_path_opens_no_more_than_it_needs() -> None:
+    """Of two facts that must both hold, one."""
+    when = All((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
+    facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
+    path = path_to_callable(_rule_set([(when, "server_disabled")]), facts)
+    assert [[change.fact.name for change in step.changes] for step in path.steps] == [["server.enabled"]]
+    assert path.end is PathEnd.CALLABLE

@@ -21,6 +21,9 @@ from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callability.policy.loading import load
+from callability.policy.tabulation import Engine
+from callability.service.answers import MAX_KEPT, MAX_KEPT_SERVERS, Answers
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
@@ -296,3 +299,44 @@ def test_the_answers_do_not_depend_on_the_process(tmp_path: Path) -> None:
 def _varint(number: int) -> bytes:
     low = number & 0x7F
     return bytes([low]) if number < 0x80 else bytes([low | 0x80]) + _varint(number >> 7)
+
+
+def test_limits_hold_for_what_was_answered_before(channel: grpc.Channel) -> None:
+    """Servers whose results are kept count as any other."""
+    stub = CallabilityServiceStub(channel)
+    tools = [pb.Tool(name=f"t{number}", facts=OPEN_TOOL) for number in range(100)]
+    server = {"name": "s", "facts": OPEN_SERVER, "tools": tools}
+    assert len(stub.CheckTools(_batch(*[server] * 200)).servers) == 200
+    assert _refused(stub.CheckTools, _batch(*[server] * 201))[1] == "TOO_MANY_TOOLS"
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """However many different facts and servers are asked about."""
+    answers = Answers(load(POLICY, engine=Engine.REFERENCE))
+    for number in range(MAX_KEPT_SERVERS + 2):
+        facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
+        for each in range(3):
+            tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
+            assert answers.of_server(facts)[tool].verdict is not None
+    of_server = answers.of_server(b"")
+    for number in range(MAX_KEPT + 2):
+        of_server[facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()]
+    long = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": "x" * 500})).SerializeToString()
+    assert of_server[long].verdict is not None
+    assert (len(of_server) <= MAX_KEPT, long in of_server, answers.kept_servers <= MAX_KEPT_SERVERS) == (
+        True,
+        False,
+        True,
+    )
+
+
+def test_a_socket_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    """It is somebody's, even if it does not take connections."""
+    path = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as owned:
+        owned.bind(str(path))
+        done = callability("serve", "--address", f"unix:{path}")
+        assert (done.returncode, "is listened on by another process" in done.stderr) == (2, True), done.stderr
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"still there", str(path))
+        assert owned.recv(100) == b"still there"

@@ -16,8 +16,10 @@ def check_loopback(address: str, why: str) -> None:
         AddressRefused: it is no such address.
     """
     host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
+    if not host or not number or bracketed != (":" in host):
         raise AddressRefused(f"`{address}` is no address: wanted is 127.0.0.1:PORT or [::1]:PORT")
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback

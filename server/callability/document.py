@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from callability.finding import Finding, Place, shown
 
 MAX_BYTES = 524_288
 MAX_DEPTH = 48
+MAX_DIGITS = 64
+"""Digits of a number; what is longer is read as text."""
 
 _TAG = "tag:yaml.org,2002:"
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -181,7 +184,10 @@ class _Reader:
         yaml = YAML(typ="safe", pure=True)
         yaml.version = (1, 2)
         try:
-            node: YamlNode | None = yaml.compose(text)
+            # Its warnings hold lines of the file, which may be secrets; what they warn of is refused anyhow.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                node: YamlNode | None = yaml.compose(text)
             return node
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -204,6 +210,8 @@ class _Reader:
             self._find(place, "alias", sentence, "write it out")
             return Scalar(None, place)
         self.seen.add(id(node))
+        if not isinstance(node, ScalarNode) and str(node.tag) not in {f"{_TAG}map", f"{_TAG}seq"}:
+            self._find(place, "unknown-tag", "a tag (`!name`) cannot be used here")
         match node:
             case MappingNode():
                 return Mapping(tuple(self._entries(node, depth)), place)
@@ -237,7 +245,7 @@ class _Reader:
                 case "null":
                     return None
                 case "int":
-                    return int(text.replace("_", ""), 0)
+                    return int(text.replace("_", ""), 0) if len(text) <= MAX_DIGITS else text
                 case "float":
                     return float(text.replace("_", ""))
                 case "merge" | "timestamp":

@@ -24,15 +24,17 @@ class Asked:
 
 
 def checked_arguments(arguments: Mapping[str, Any]) -> Asked:
-    """Return what is asked; other arguments than the three are not looked at.
+    """Return what is asked; other arguments than the three are not looked at, and null is as good as left out.
 
     Raises:
         InvalidArgument: one of them is not as the schema says.
     """
-    include_disabled = arguments.get("include_disabled", False)
+    include_disabled = arguments.get("include_disabled")
+    include_disabled = False if include_disabled is None else include_disabled
     if not isinstance(include_disabled, bool):
         raise InvalidArgument(f"`include_disabled` must be true or false, and is {_kind(include_disabled)}")
-    limit = checked_limit(arguments.get("limit", DEFAULT_LIMIT))
+    limit = arguments.get("limit")
+    limit = DEFAULT_LIMIT if limit is None else checked_limit(limit)
     return Asked(checked_query(arguments.get("query")), limit, include_disabled)
 
 

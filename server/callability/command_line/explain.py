@@ -157,8 +157,8 @@ def _json(policy: Policy, verdict: Verdict, explanation: Explanation, facts: dic
 def _change_json(change: Change) -> dict[str, str]:
     return {
         "fact": change.fact.name,
-        "from": change.value,
-        "to": change.fact.open_value,
+        "current": change.value,
+        "wanted": change.fact.open_value,
         "changed_by": change.fact.opened_by or LiftedBy.NONE,
         "action": change.fact.action,
     }

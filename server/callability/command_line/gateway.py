@@ -77,9 +77,9 @@ def gateway(
     address is.
     """
     log_to_standard_error(log_level)
-    if policy and policy_address:
+    if policy and policy_address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
-    if policy_address and not policy_address.startswith("unix:"):
+    if policy_address is not None and not policy_address.startswith("unix:"):
         _check(policy_address, "the service is asked without encryption")
     read = _config(config)
     if agent:
@@ -87,7 +87,7 @@ def gateway(
     records, records_path = approvals_of(read, approvals)
     for finding in (*read.warnings, *records.warnings):
         _log.warning("%s", finding)
-    served = None if policy_address else InProcessStub(loaded(policy))
+    served = None if policy_address is not None else InProcessStub(loaded(policy))
 
     async def serve() -> None:
         async with _stub(served, policy_address) as stub:

@@ -27,7 +27,8 @@ def text_of(arguments: Mapping[str, Any], name: str, *, default: str | None = No
     Raises:
         InvalidArgument: it is missing, empty or no text.
     """
-    value = arguments.get(name, default)
+    value = arguments.get(name)
+    value = default if value is None else value
     if not isinstance(value, str) or not value:
         raise InvalidArgument(
             f"`{name}` must be text, and is {'empty or not given' if not value else 'something else'}"

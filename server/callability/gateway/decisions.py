@@ -72,7 +72,12 @@ class Decisions:
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        judgements = [judge(request, response, visible=servers) for request, response in await self._answers(servers)]
+        answers = await self._answers(servers)
+        try:
+            judgements = [judge(request, response, visible=servers) for request, response in answers]
+        except ValueError as error:
+            _logger.exception("the answer of the policy service is not one to the question")
+            raise PolicyUnavailable("the policy service gave an answer to another question") from error
         tools = tuple(tool for judgement in judgements for tool in judgement.tools)
         return Judgement(tools, {key: said for judgement in judgements for key, said in judgement.words.items()})
 

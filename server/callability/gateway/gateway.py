@@ -119,6 +119,8 @@ class Gateway:
             upstream = self._inventory.upstream(server)
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
+            if upstream.state != "connected" and not await self._listed_now(server, tool):
+                return await self._unknown(name)
             return await upstream.call(tool, given)
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
@@ -140,7 +142,7 @@ class Gateway:
             if name not in servers:
                 return unknown_server(name, servers)
             servers = (name,)
-        elif "name" in arguments:
+        elif arguments.get("name") is not None:
             raise InvalidArgument("`name` goes with the operation `get`")
         answer: dict[str, Any] = {}
         try:
@@ -161,10 +163,18 @@ class Gateway:
         """
         if tool in self._inventory.tools(server):
             return True
-        upstream = self._inventory.upstream(server)
-        if upstream is None:
+        if self._inventory.upstream(server) is None:
             return len(tool.encode()) <= MAX_NAME_BYTES
-        if upstream.state != "connected":
+        return await self._listed_now(server, tool)
+
+    async def _listed_now(self, server: str, tool: str) -> bool:
+        """Connect, and say whether the server lists a tool: a name from the files or from earlier may be none of its.
+
+        Raises:
+            UpstreamError: the server cannot be connected.
+        """
+        upstream = self._inventory.upstream(server)
+        if upstream is not None and upstream.state != "connected":
             upstream.start()
             await upstream.opened()
         return tool in self._inventory.tools(server)

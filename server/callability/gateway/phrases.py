@@ -16,13 +16,12 @@ def phrases(config: Path, approvals: Path | None) -> Phrases:
         "enable_server": f"set `enabled` to `true` in the entry {server} {_RESTART}",
         "edit_config": f"change `enabled_tools` or `disabled_tools` in the entry {server} {_RESTART}",
         "release_server": f"look at the server and set `quarantined` to `false` in the entry {server} {_RESTART}",
-        "enable_tool": f"{_in_record('disabled: false', config, approvals)} {_RESTART}",
-        "approve_tool": f"look at the tool, {_in_record('status: approved', config, approvals)} {_RESTART}",
+        "enable_tool": f"{_in_record('disabled', 'false', config, approvals)} {_RESTART}",
+        "approve_tool": f"look at the tool, {_in_record('status', 'approved', config, approvals)} {_RESTART}",
         "check_logs": "look into the log of the gateway, which is its standard error",
     }
 
 
-def _in_record(entry: str, config: Path, approvals: Path | None) -> str:
-    if approvals:
-        return f"write `{entry}` into its record, under the server in `{approvals}`,"
-    return f"name a file with `approvals` in `{config}`, write `{entry}` into a record of the tool there"
+def _in_record(key: str, value: str, config: Path, approvals: Path | None) -> str:
+    setting = f"set `{key}` to `{value}` in the record of the tool, under its server,"
+    return f"{setting} in `{approvals}`" if approvals else f"{setting} in a file that `approvals` in `{config}` names"

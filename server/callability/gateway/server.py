@@ -22,10 +22,11 @@ from starlette.applications import Starlette
 
 from callability import __version__
 from callability.address import AddressRefused, check_loopback
+from callability.finding import shown
 from callability.gateway.agents import Gateways, Tokens
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import NO_APPROVALS, Approvals, load_approvals
-from callability.gateway.decisions import CallabilityStub, Decisions
+from callability.gateway.decisions import MAX_NAME_BYTES, CallabilityStub, Decisions
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
 from callability.gateway.phrases import phrases
@@ -96,9 +97,12 @@ async def opened(setup: Setup) -> AsyncIterator[Gateways]:
     by_agent = {"": _gateway(setup, inventory, "")}
     for name, agent in setup.config.agents.items():
         by_agent[name] = _gateway(setup, inventory.scoped(agent.servers), name)
+    for server in setup.approvals.records:
+        if server not in setup.config.servers:
+            _logger.warning("the approvals have records of server %s, which is not in the config", shown(server))
     for upstream in upstreams.values():
         upstream.start()
-    watching = [asyncio.create_task(_warn_of_unmatched(setup.config, upstream)) for upstream in upstreams.values()]
+    watching = [asyncio.create_task(_warn_of_unmatched(setup, upstream)) for upstream in upstreams.values()]
     try:
         yield Gateways(by_agent)
     finally:
@@ -118,7 +122,7 @@ def _gateway(setup: Setup, inventory: Inventory, agent: str) -> Gateway:
 
 
 async def run(setup: Setup, transport: Transport, address: str, agent: str, started: Callable[[str], None]) -> None:
-    """Serve until standard input closes (stdio) or SIGTERM or SIGINT comes; upstream processes end with it.
+    """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
 
     Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
 
@@ -126,7 +130,7 @@ async def run(setup: Setup, transport: Transport, address: str, agent: str, star
         AddressRefused: the address is not loopback, or cannot be listened on.
     """
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with opened(setup) as gateways:
         if transport == "stdio":
@@ -198,11 +202,19 @@ def _target(server: ServerConfig) -> StdioTarget | HttpTarget:
     return HttpTarget(server.url or "", server.headers)
 
 
-async def _warn_of_unmatched(config: Config, upstream: Upstream) -> None:
-    """Log each entry of a server's two lists that none of its tools has (A.2)."""
+async def _warn_of_unmatched(setup: Setup, upstream: Upstream) -> None:
+    """Log entries of a server's two lists and records that none of its tools has (A.2), and names that are none."""
     try:
         await upstream.opened()
     except UpstreamError:
         return
-    for finding in config.unmatched(upstream.name, (tool.name for tool in upstream.tools)):
+    names = {tool.name for tool in upstream.tools}
+    for finding in setup.config.unmatched(upstream.name, names):
         _logger.warning("%s", finding)
+    for tool in setup.approvals.tools(upstream.name):
+        if tool not in names:
+            _logger.warning("the approval record of %s matches no tool of server `%s`", shown(tool), upstream.name)
+    unaskable = sum(not 0 < len(name.encode()) <= MAX_NAME_BYTES for name in names)
+    if unaskable:
+        sentence = "`%s` lists %d tools whose names are empty or have more than %d bytes: they cannot be called"
+        _logger.warning(sentence, upstream.name, unaskable, MAX_NAME_BYTES)

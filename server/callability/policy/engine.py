@@ -16,6 +16,8 @@ from typing import Any
 
 MAX_MEMORY = 4 * 1024**3
 """Bytes of address space of the process."""
+MAX_CPU = 120
+"""Seconds of processor time of the process."""
 CONSTANT = ("c", "1")
 """A property that every event has, for the conjunction that has no test."""
 UNAVAILABLE = 3
@@ -76,9 +78,17 @@ def decide(blocks: list[Block], event: Mapping[str, str]) -> list[int]:
     raise RuntimeError("no action ran for an event")
 
 
+def _limit(kind: int, most: int) -> None:
+    """Limit this process, which may outlive the one that started it."""
+    _, hard = resource.getrlimit(kind)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+
+
 def main() -> int:
     """Decide the events of the task on standard input."""
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    _limit(resource.RLIMIT_AS, MAX_MEMORY)
+    _limit(resource.RLIMIT_CPU, MAX_CPU)
     try:
         import durable.engine  # noqa: F401, PLC0415  # whether it can be imported is the question
     except ImportError:

@@ -64,7 +64,7 @@ class Form:
         if not node.value.strip():
             self.find(node.place, "empty-text", f"{what} is blank")
             return None
-        if any(ord(character) < 32 and not character.isspace() for character in node.value):
+        if any(not character.isprintable() and not character.isspace() for character in node.value):
             self.find(node.place, "control-character", f"{what} holds a control character")
             return None
         if len(node.value) > MAX_TEXT:

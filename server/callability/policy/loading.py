@@ -90,18 +90,20 @@ def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
 
 
 def policy_files(directory: Path) -> tuple[Path, ...]:
-    """Return the YAML files of a policy: those in its directory, not those further down."""
-    if not directory.is_dir():
+    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not."""
+    try:
+        return tuple(path for path in sorted(directory.iterdir()) if path.suffix.lower() in {".yaml", ".yml"})
+    except OSError:
         return ()
-    return tuple(path for path in sorted(directory.iterdir()) if path.suffix in {".yaml", ".yml"} and path.is_file())
 
 
 def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
     """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
-    files, findings = _read(sorted(paths, key=lambda path: path.name))
-    findings += _check_names(files, directory)
+    paths = sorted(paths, key=lambda path: path.name)
+    files, findings = _read(paths)
+    findings += _check_names(files, paths, directory)
     proved: dict[str, ProvedRuleSet] = {}
     for name, question in QUESTIONS.items():
         mine = [file for file in files if file.question == name and file.path.suffix == ".yaml"]
@@ -143,15 +145,17 @@ def _read(paths: Iterable[Path]) -> tuple[tuple[_File, ...], list[Finding]]:
     return tuple(files), findings
 
 
-def _check_names(files: Iterable[_File], directory: Path) -> list[Finding]:
-    found = {file.question for file in files if not file.tests}
+def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path) -> list[Finding]:
+    if not directory.is_dir():
+        return [Finding(Place(str(directory)), "no-directory", "is not a directory that can be read")]
+    found = {path.stem for path in paths}
     findings = [
         Finding(Place(str(directory)), "missing-rule-set", f"has no rule set `{name}.yaml`")
         for name in QUESTIONS
         if name not in found
     ]
     for file in files:
-        if file.path.suffix == ".yml":
+        if file.path.suffix != ".yaml":
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
         elif file.question not in QUESTIONS:
             hint = did_you_mean(file.question, QUESTIONS) or f"one of {listed(QUESTIONS)}"

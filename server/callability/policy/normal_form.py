@@ -15,6 +15,9 @@ from callability.vocabulary import UNKNOWN
 MAX_CONJUNCTIONS = 5_000
 """Conjunctions that one rule may come to."""
 
+MAX_PAIRS = 250_000
+"""Pairs of terms that are joined at once: many may come to few."""
+
 Domains = Mapping[str, tuple[str, ...]]
 Term = Mapping[str, frozenset[str]]
 """For each fact that matters, the values (unknown among them) that it may have."""
@@ -78,6 +81,8 @@ def _terms(condition: Condition, domains: Domains, *, wanted: bool, possible: bo
 
 
 def _both(left: list[Term], right: list[Term]) -> list[Term]:
+    if len(left) * len(right) > MAX_PAIRS:
+        raise TooLarge
     joined: dict[frozenset[tuple[str, frozenset[str]]], Term] = {}
     for one, other in product(left, right):
         term = _intersection(one, other)

@@ -60,9 +60,19 @@ def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
             return Path(tuple(steps), PathEnd.CALLABLE)
         changes = _smallest(rule, rule_set, now)
         if not changes:
-            return Path(tuple(steps), PathEnd.POLICY_CHANGE)
+            unknown = _in_the_way(rule, rule_set, now)
+            return Path(tuple(steps), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
         steps.append(Step(rule, changes))
         now |= {change.fact.name: change.fact.open_value for change in changes}
+
+
+def _in_the_way(rule: Rule, rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the unknown facts that would have to be open, with every known one, for the rule to be false."""
+    changeable = [fact for fact in rule_set.question.facts.values() if fact.name in rule.reads and fact.opened_by]
+    opened = {**facts, **{fact.name: fact.open_value for fact in changeable}}
+    if rule.when is None or rule.when.truth(opened) is not False:
+        return ()
+    return tuple(fact.name for fact in changeable if facts[fact.name] == UNKNOWN)
 
 
 def _smallest(rule: Rule, rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[Change, ...]:

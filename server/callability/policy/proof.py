@@ -9,11 +9,14 @@ from callability.finding import Finding, listed
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.space import Space
 from callability.policy.table import DecisionTable
+from callability.policy.words import facts_opened, spoken, spoken_by_rule
 
 
 def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
-    """Return what is wrong: rules that never decide, and combinations that are callable although text is withheld."""
-    return (*_check_dead(rule_set, table), *_check_withheld(rule_set, table))
+    """Return what is wrong: rules that never decide, words that send somebody to what is open already, and
+    combinations that are callable although text is withheld.
+    """
+    return (*_check_dead(rule_set, table), *_check_actions(rule_set, table), *_check_withheld(rule_set, table))
 
 
 def witness(space: Space, facts: Mapping[str, str]) -> str:
@@ -47,6 +50,33 @@ def _cover(rule: Rule, table: DecisionTable) -> tuple[tuple[str, ...], str]:
             covers[verdict.rule] += 1
             example = example or witness(table.space, facts)
     return tuple(name for name, _ in covers.most_common()), example
+
+
+def _check_actions(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
+    """Find rules that decide where nothing that their words name an action for is in the way (SC-003)."""
+    opened = {rule.id: _opened(rule, rule_set) for rule in rule_set.rules}
+    examples: dict[str, str] = {}
+    for combination, verdict in table:
+        if verdict.undetermined or verdict.rule in examples:
+            continue
+        facts = table.space.named(combination)
+        for named in opened[verdict.rule]:
+            if all(facts[fact] == rule_set.question.facts[fact].open_value for fact in named):
+                examples[verdict.rule] = witness(table.space, facts)
+    for rule in rule_set.rules:
+        if rule.id in examples:
+            told = listed(sorted({fact for facts_named in opened[rule.id] for fact in facts_named}))
+            sentence = f"the words of rule `{rule.id}` would have somebody open {told}, which is open where it decides"
+            hint = f"give the rule an `action` of its own, or another status; for example {examples[rule.id]}"
+            yield Finding(rule.place, "action-does-not-help", sentence, hint)
+
+
+def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
+    """Return, for each text that a rule has said, the facts that its actions open, where there are any."""
+    if rule.status not in rule_set.words:
+        return ()
+    said = spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)
+    return tuple(filter(None, map(facts_opened, (said.remediation, said.rejection))))
 
 
 def _check_withheld(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:

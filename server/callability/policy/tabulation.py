@@ -140,17 +140,24 @@ def _task(blocks: list[list[Conjunction]], space: Space, distinct: Sequence[Comb
 
 
 def _run(task: str, place: Place, seconds: float) -> Answer:
-    command = [sys.executable, "-W", "ignore", "-m", engine.__name__]
+    # `-P`: a file in the current directory must not stand in for a module of the engine's process.
+    command = [sys.executable, "-P", "-W", "ignore", "-m", engine.__name__]
     try:
         done = subprocess.run(command, input=task, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         sentence = f"the rules engine did not decide within {seconds:g} seconds"
         raise NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large")) from None
+    except OSError as error:
+        sentence = f"the rules engine's process cannot be started: {(error.strerror or 'error').lower()}"
+        raise NotDecided(Finding(place, "engine-failed", sentence)) from error
     if done.returncode == engine.UNAVAILABLE:
         raise ModuleNotFoundError("durable-rules")
     if done.returncode:
         raise NotDecided(Finding(place, "engine-failed", f"the rules engine failed: {_last_words(done)}"))
-    answer: Answer = json.loads(done.stdout)
+    try:
+        answer: Answer = json.loads(done.stdout)
+    except ValueError as error:
+        raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions")) from error
     return answer
 
 

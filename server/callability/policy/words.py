@@ -47,6 +47,12 @@ def spoken_by_rule(rule_set: RuleSet, rule: Rule) -> Spoken | None:
     )
 
 
+def facts_opened(template: str) -> frozenset[str]:
+    """Return the facts that the actions which a template names would open."""
+    named = (_ACTIONS[match[1]] for match in _BRACES.finditer(template) if match[1] in _ACTIONS)
+    return frozenset(action.fact for action in named if action.fact)
+
+
 def check_words(rule_set: RuleSet) -> Iterator[Finding]:
     """Find placeholders that are unknown or not the status's to name (SC-003), and literal text that may be wrong."""
     for status, words in rule_set.words.items():

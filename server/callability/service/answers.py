@@ -28,6 +28,9 @@ MAX_KEPT_RESULTS = 4_096
 MAX_RESULTS_KEY = 4_096
 """Bytes of a `ServerTools` that is kept at the most."""
 
+MAX_RESULTS = 16_384
+"""Bytes of results that are kept at the most."""
+
 WordsKey = tuple[str, str]
 """A status, and a rule or nothing."""
 
@@ -73,6 +76,11 @@ class Answers:
         self._kept: dict[bytes, AnswersOfServer] = {}
         self._results: dict[bytes, Results] = {}
 
+    @property
+    def kept_servers(self) -> int:
+        """How many combinations of server facts have answers that are kept."""
+        return len(self._kept)
+
     def of_server(self, server_facts: bytes) -> AnswersOfServer:
         """Return the answers for tools of a server with these facts."""
         kept = self._kept.get(server_facts)
@@ -90,7 +98,7 @@ class Answers:
 
     def keep(self, server_tools: bytes, results: Results) -> None:
         """Keep results: a proxy asks about the same tools again and again."""
-        if len(server_tools) <= MAX_RESULTS_KEY:
+        if len(server_tools) <= MAX_RESULTS_KEY and len(results.encoded) <= MAX_RESULTS:
             if len(self._results) >= MAX_KEPT_RESULTS:
                 self._results.clear()
             self._results[server_tools] = results

@@ -78,9 +78,14 @@ class Calls:
 
     async def _decide_server(self, data: bytes, before: int) -> Results:
         server = twin.read(pb.ServerTools, data)
-        limits.check_name(server.name, "server")
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
+        try:
+            limits.check_name(server.name, "server")
+        except InvalidName as error:
+            answer = error_answer(error)
+            words = frozenset([answer.words] if tools and answer.words else [])
+            return Results(len(tools), answer.result * len(tools) + _counts([answer] * len(tools)), words)
         answers = self._answers.of_server(server.facts)
         found: list[Answer] = []
         for start in range(0, len(tools), AT_ONCE):

@@ -72,9 +72,13 @@ def _path(path: Path) -> pb.PathToCallable:
 def _step(step: Step) -> pb.PathStep:
     changes = []
     for change in step.changes:
-        message = pb.FactChange(fact=change.fact.name, to=change.fact.open_value, action=change.fact.action)
-        message.changed_by = _lifted_by(change.fact.opened_by or LiftedBy.NONE)
-        setattr(message, "from", change.value)
+        message = pb.FactChange(
+            fact=change.fact.name,
+            current=change.value,
+            wanted=change.fact.open_value,
+            changed_by=_lifted_by(change.fact.opened_by or LiftedBy.NONE),
+            action=change.fact.action,
+        )
         changes.append(message)
     return pb.PathStep(rule=step.rule.id, status=status_number(step.rule.status), changes=changes)
 

@@ -7,6 +7,7 @@ import logging
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
@@ -116,6 +117,8 @@ def _check_address(address: str) -> None:
 
 
 def _check_socket(path: Path) -> None:
+    if set(str(path)) & set("?#%"):
+        raise AddressRefused(f"`{path}` holds a character that the path of a socket may not hold here: `?`, `#` or `%`")
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -124,10 +127,11 @@ def _check_socket(path: Path) -> None:
         raise AddressRefused(f"`{path}` cannot be listened on: {(error.strerror or 'error').lower()}") from error
     if not stat.S_ISSOCK(mode):
         raise AddressRefused(f"`{path}` is a file that is not a socket")
-    with socket.socket(socket.AF_UNIX) as probe:
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.settimeout(1)
         try:
             probe.connect(str(path))
-        except OSError:
+        except (ConnectionRefusedError, FileNotFoundError):
             return
     raise AddressRefused(f"`{path}` is listened on by another process")
 

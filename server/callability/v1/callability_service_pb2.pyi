@@ -578,13 +578,15 @@ class FactChange(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     FACT_FIELD_NUMBER: _builtins.int
-    FROM_FIELD_NUMBER: _builtins.int
-    TO_FIELD_NUMBER: _builtins.int
+    CURRENT_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     CHANGED_BY_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     fact: _builtins.str
     """The fact."""
-    to: _builtins.str
+    current: _builtins.str
+    """Its value now."""
+    wanted: _builtins.str
     """The value that it has to get."""
     changed_by: _verdict_pb2.LiftedBy.ValueType
     """Who can change it. LIFTED_BY_NONE for `caller.refuses`, which is the caller's own."""
@@ -594,13 +596,14 @@ class FactChange(_message.Message):
         self,
         *,
         fact: _builtins.str = ...,
-        to: _builtins.str = ...,
+        current: _builtins.str = ...,
+        wanted: _builtins.str = ...,
         changed_by: _verdict_pb2.LiftedBy.ValueType = ...,
         action: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "changed_by", b"changed_by", "fact", b"fact", "from", b"from", "to", b"to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "changed_by", b"changed_by", "current", b"current", "fact", b"fact", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

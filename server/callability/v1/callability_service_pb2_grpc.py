@@ -32,8 +32,13 @@ class CallabilityServiceStub:
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` whose reason names the limit; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED.
+    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
+    error of that item, and what is wrong with the agent or the number of tools one of the request.
+
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
+    the code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel):
@@ -66,8 +71,13 @@ class CallabilityServiceServicer:
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` whose reason names the limit; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED.
+    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
+    error of that item, and what is wrong with the agent or the number of tools one of the request.
+
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
+    the code INTERNAL. Others may be added.
     """
 
     def CheckTool(self, request, context):
@@ -124,8 +134,13 @@ class CallabilityService:
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` whose reason names the limit; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED.
+    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
+    error of that item, and what is wrong with the agent or the number of tools one of the request.
+
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
+    the code INTERNAL. Others may be added.
     """
 
     @staticmethod

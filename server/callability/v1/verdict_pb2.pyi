@@ -149,7 +149,7 @@ class ToolVerdict(_message.Message):
     """Whether trying again can help."""
     withhold_text: _builtins.bool
     """Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
-    searched: it is not known that the tool was reviewed.
+    searched: it is not known that the tool was reviewed. Without a verdict a client takes it for true.
     """
     def __init__(
         self,

@@ -53,6 +53,8 @@ from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTrans
 State = Literal["closed", "connecting", "connected", "failed"]
 
 MAX_PAGES = 100
+MAX_TOOLS = 20_000
+"""Tools of one upstream: a longer list would hold up the discovery of everybody."""
 # For the DELETE that ends an HTTP session; a child's end has limits of its own.
 GOODBYE_SECONDS = 2
 
@@ -242,6 +244,8 @@ async def _list_tools(session: ClientSession, exchange: Exchange) -> tuple[Tool,
                 return tuple(tools)
             raise
         tools += page.tools
+        if len(tools) > MAX_TOOLS:
+            break
         if page.next_cursor is None:
             return tuple(tools)
         params = PaginatedRequestParams(cursor=page.next_cursor)
@@ -249,7 +253,7 @@ async def _list_tools(session: ClientSession, exchange: Exchange) -> tuple[Tool,
 
 
 class _EndlessListError(Exception):
-    """The pages of a tool list do not end."""
+    """A tool list does not end, or is too long."""
 
 
 def _failure_of(error: BaseException) -> Failure:
@@ -261,7 +265,7 @@ def _failure_of(error: BaseException) -> Failure:
     code = error.code if isinstance(error, MCPError) else None
     words = "could not be connected"
     if isinstance(error, _EndlessListError):
-        words = f"lists its tools on more than {MAX_PAGES} pages"
+        words = f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages"
     elif isinstance(error, ValidationError) or code == PARSE_ERROR:
         words = NOT_MCP
     # A RuntimeError is the SDK's word for a handshake that names a version it does not know.

@@ -52,6 +52,7 @@ for _name, _level in (
     ("httpx2", logging.WARNING),
     ("httpcore2", logging.WARNING),
     ("mcp.client.streamable_http", logging.CRITICAL),
+    ("sse_starlette", logging.INFO),
 ):
     logging.getLogger(_name).setLevel(_level)
 
