@@ -98,7 +98,7 @@ async def _over_http(url: str, agent: str | None, seed: int) -> list[str]:
 def test_every_answer_is_to_the_byte_that_of_a_gateway_without_what_is_out_of_scope(tmp_path: Path) -> None:
     """For scopes that are drawn, and questions about everything, over HTTP by token."""
     chance = Random(7)
-    scopes = {f"agent-{number}": tuple(sorted(chance.sample(SERVERS, number))) for number in range(6)}
+    scopes = {f"agent-{number}": tuple(sorted(chance.sample(SERVERS, number))) for number in (0, 1, 3, 5)}
     with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
         scoped = {agent: asyncio.run(_over_http(url, agent, 1)) for agent in scopes}
     for agent, visible in scopes.items():
