@@ -130,6 +130,13 @@ def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
         )
         for status in missing
     ]
+    for rule in rule_set.rules:
+        for text in filter(None, (rule.because, rule.action)):
+            if rule.status == question.open_status:
+                sentence = (
+                    f"the words of rule `{rule.id}` are never said: nothing needs to be done about `{rule.status}`"
+                )
+                findings.append(Finding(text.place, "unused-words", sentence, "remove them", Severity.WARNING))
     keys: dict[str, Scalar] = {str(key.value): key for key, _ in node.entries} if isinstance(node, Mapping) else {}
     for status in rule_set.words:
         if status not in wanted:
