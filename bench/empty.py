@@ -13,15 +13,17 @@ class EmptyCalls(Calls):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
-        self._replies: dict[int, bytes] = {}
+        self._constant_replies: dict[int, bytes] = {}
 
     async def check_tool(self, data: bytes) -> bytes:
         """Answer as the first time, whatever is asked."""
-        return self._replies.get(0) or self._replies.setdefault(0, await super().check_tool(data))
+        return self._constant_replies.get(0) or self._constant_replies.setdefault(0, await super().check_tool(data))
 
     async def check_tools(self, data: bytes) -> bytes:
         """Answer as the first time that a request had this length."""
-        return self._replies.get(len(data)) or self._replies.setdefault(len(data), await super().check_tools(data))
+        return self._constant_replies.get(len(data)) or self._constant_replies.setdefault(
+            len(data), await super().check_tools(data)
+        )
 
 
 if __name__ == "__main__":

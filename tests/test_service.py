@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import socket
@@ -24,6 +25,8 @@ from hypothesis import strategies as st
 from callability.policy.loading import load
 from callability.policy.tabulation import Engine
 from callability.service.answers import MAX_KEPT, MAX_KEPT_SERVERS, Answers
+from callability.service.calls import MAX_REPLIES, Calls
+from callability.service.errors import InvalidName
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
@@ -340,3 +343,20 @@ def test_a_socket_of_another_kind_is_left_alone(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"still there", str(path))
         assert owned.recv(100) == b"still there"
+
+
+def test_requests_about_one_tool_that_are_kept_are_bounded_and_errors_are_not() -> None:
+    """A refusal is decided anew each time, and a kept reply is the one that was given first."""
+    calls = Calls(load(POLICY, engine=Engine.REFERENCE))
+
+    async def story() -> None:
+        first = await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString())
+        for number in range(MAX_REPLIES + 2):
+            await calls.check_tool(pb.CheckToolRequest(server="s", tool=f"t{number}").SerializeToString())
+        assert await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString()) == first
+        for _ in range(2):
+            with pytest.raises(InvalidName):
+                await calls.check_tool(pb.CheckToolRequest(server="s").SerializeToString())
+
+    asyncio.run(story())
+    assert calls.kept_replies <= MAX_REPLIES

@@ -19,6 +19,10 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
 
+MAX_REPLIES = 4_096
+"""Requests about one tool that are kept with their reply: a proxy asks again at each call of the tool."""
+MAX_REQUEST_KEPT = 512
+"""Bytes of a request that is kept at the most."""
 AT_ONCE = 2_000
 """Tools that are decided before other callers get a turn."""
 
@@ -29,7 +33,13 @@ class Calls:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._answers = Answers(policy)
+        self._replies: dict[bytes, bytes] = {}
         self._get_policy = policy_message(policy).SerializeToString()
+
+    @property
+    def kept_replies(self) -> int:
+        """How many requests about one tool are kept with their reply."""
+        return len(self._replies)
 
     async def check_tool(self, data: bytes) -> bytes:
         """Answer a `CheckToolRequest` with a `CheckToolResponse`.
@@ -37,15 +47,23 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        request = twin.read(pb.CheckToolRequest, data)
+        reply = self._replies.get(data)
+        if reply is None:
+            reply = self._answers.encoded_reply(self._decide_tool(twin.read(pb.CheckToolRequest, data)))
+            if len(data) <= MAX_REQUEST_KEPT:
+                if len(self._replies) >= MAX_REPLIES:
+                    self._replies.clear()
+                self._replies[data] = reply
+        return reply
+
+    def _decide_tool(self, request: Any) -> Answer:
         limits.check_name(request.server, "server")
         limits.check_name(request.tool, "tool")
         _check_agent(request)
-        answers = self._answers.of_server(request.server_facts)
-        answer = answers[request.tool_facts]
+        answer = self._answers.of_server(request.server_facts)[request.tool_facts]
         if answer.verdict is None:
             answer = self._answers.decide(request.server_facts, request.tool_facts)
-        return self._answers.encoded_reply(answer)
+        return answer
 
     async def check_tools(self, data: bytes) -> bytes:
         """Answer a `CheckToolsRequest` with a `CheckToolsResponse`.
