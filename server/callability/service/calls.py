@@ -69,7 +69,7 @@ class Calls:
         """Answer a `CheckToolsRequest` with a `CheckToolsResponse`.
 
         Raises:
-            InvalidRequest: it is malformed, exceeds a limit, or the name of a server or agent in it is not one.
+            InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
         request = twin.read(pb.CheckToolsRequest, data)
         servers = request.servers
@@ -98,18 +98,16 @@ class Calls:
         server = twin.read(pb.ServerTools, data)
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
+        found: list[Answer] = []
         try:
             limits.check_name(server.name, "server")
+            answers = self._answers.of_server(server.facts)
+            for start in range(0, len(tools), AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                found += _decided(answers, tools[start : start + AT_ONCE])
         except InvalidName as error:
-            answer = error_answer(error)
-            words = frozenset([answer.words] if tools and answer.words else [])
-            return Results(len(tools), answer.result * len(tools) + _counts([answer] * len(tools)), words)
-        answers = self._answers.of_server(server.facts)
-        found: list[Answer] = []
-        for start in range(0, len(tools), AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            found += _decided(answers, tools[start : start + AT_ONCE])
+            found = [error_answer(error)] * len(tools)
         words = frozenset(answer.words for answer in found if answer.words)
         results = Results(len(found), b"".join([answer.result for answer in found]) + _counts(found), words)
         self._answers.keep(data, results)
