@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -100,6 +101,11 @@ def read_bytes(path: Path, file: str | None = None) -> bytes:
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
         raise _refused(Place(file or str(path)), "unreadable-file", sentence) from error
+
+
+def digest(data: bytes) -> str:
+    """Return what tells one state of a file from another."""
+    return sha256(data).hexdigest()
 
 
 def parse(data: bytes, file: str) -> Node:

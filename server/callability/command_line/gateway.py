@@ -27,7 +27,9 @@ from callability.command_line.options import (
 from callability.finding import did_you_mean, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
-from callability.gateway.server import Setup, approvals_of, run
+from callability.gateway.live import Setup
+from callability.gateway.metrics import exposed
+from callability.gateway.serving import run
 from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 
@@ -68,30 +70,39 @@ def gateway(
             metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."
         ),
     ] = "",
+    metrics_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Left out: none."
+        ),
+    ] = None,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
 
-    It ends when standard input closes (stdio), or at SIGTERM or SIGINT, and the processes of its servers with it. Over
-    HTTP its URL is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an
-    address is.
+    An edit of the config or of the approvals takes effect while it runs, whole or not at all. It ends when standard
+    input closes (stdio), or at SIGTERM, SIGINT or SIGHUP, and the processes of its servers with it. Over HTTP its URL
+    is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an address is.
     """
     log_to_standard_error(log_level)
     if policy and policy_address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
     if policy_address is not None and not policy_address.startswith("unix:"):
         _check(policy_address, "the service is asked without encryption")
+    if metrics_address is not None:
+        _check(metrics_address, "whoever reaches it reads the counts")
     read = _config(config)
     if agent:
         _check_agent(read, agent, transport)
-    records, records_path = approvals_of(read, approvals)
-    for finding in (*read.warnings, *records.warnings):
+    for finding in read.warnings:
         _log.warning("%s", finding)
     served = None if policy_address is not None else InProcessStub(loaded(policy))
 
     async def serve() -> None:
         async with _stub(served, policy_address) as stub:
-            await run(Setup(read, records, records_path, stub), transport.value, address, agent, _started)
+            setup = Setup(read, approvals, stub)
+            with exposed(setup.metrics, metrics_address):
+                await run(setup, transport.value, address, agent, _started)
 
     if transport is Transport.STDIO:
         _run_and_leave(serve())
@@ -107,6 +118,9 @@ def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
     try:
         asyncio.new_event_loop().run_until_complete(serving)
         code = 0
+    except AddressRefused as error:
+        _log.error("%s", error)
+        code = 2
     except Exception:
         _log.exception("the gateway failed")
     logging.shutdown()

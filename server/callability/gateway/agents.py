@@ -36,21 +36,23 @@ class Tokens:
 
 
 class Gateways:
-    """A gateway for each agent, and one for whoever is not told apart, which sees every server."""
+    """A gateway for each agent, and one for whoever is not told apart, which sees every server; edits replace them."""
 
-    def __init__(self, by_agent: Mapping[str, Gateway], agent: str = "") -> None:
-        self._by_agent = by_agent
-        self._agent = agent
+    def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
+        self.replace(by_agent, nobody, tokens)
 
-    def for_agent(self, agent: str) -> Gateways:
-        """Return the gateways of a transport that has one agent only.
+    def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
+        """Put others in the place of what is there, for the requests from now on.
 
-        Raises:
-            KeyError: there is no such agent.
+        `nobody` is for an agent that the config no longer has, and sees no server.
         """
-        return Gateways({agent: self._by_agent[agent]}, agent)
+        self._by_agent, self._nobody, self.tokens = by_agent, nobody, tokens
 
-    def asked(self) -> Gateway:
-        """Return the gateway of the agent on whose behalf the request at hand is made."""
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return who the agent with a token is at the moment, or None."""
+        return await self.tokens.verify_token(token)
+
+    def asked(self, agent: str) -> Gateway:
+        """Return the gateway of the agent whose token came with the request at hand, else of `agent`."""
         token = get_access_token()
-        return self._by_agent[token.client_id if token else self._agent]
+        return self._by_agent.get(token.client_id if token else agent, self._nobody)

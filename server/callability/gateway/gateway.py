@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult
 
 from callability.adapter import (
@@ -24,8 +25,10 @@ from callability.gateway.arguments import text_of, undeclared
 from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory, Texts
+from callability.gateway.metrics import Metrics
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
+from callability.gateway.standing import Standing
 from callability.gateway.upstream import UpstreamError, UpstreamRefusal
 
 Result = dict[str, Any]
@@ -36,26 +39,39 @@ class Gateway:
     """Answers the three tools for one agent; each answer is a function of the inventory and of the policy alone."""
 
     def __init__(
-        self, inventory: Inventory, decisions: Decisions, phrases: Phrases, *, approvals_readable: bool = True
+        self, inventory: Inventory, decisions: Decisions, phrases: Phrases, standing: Standing, metrics: Metrics
     ) -> None:
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
-        self._approvals_readable = approvals_readable
+        self._standing = standing
+        self._metrics = metrics
         self._texts = Texts(inventory)
         self._indexes = Indexes()
 
-    async def answer(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """Answer a call of one of the three tools; whatever is wrong with it is told in the result."""
-        return CallToolResult.model_validate(await self._answered(tool, arguments))
+    async def answer(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> CallToolResult:
+        """Answer a call of one of the three tools; whatever is wrong with it is told in the result.
 
-    async def _answered(self, tool: str, arguments: Mapping[str, Any]) -> Result | CallToolResult:
+        `meta` goes with the call of an upstream's tool, and `progress` is told of that call's progress.
+        """
+        return CallToolResult.model_validate(await self._answered(tool, arguments, meta, progress))
+
+    async def _answered(
+        self, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any] | None, progress: ProgressFnT | None
+    ) -> Result | CallToolResult:
         try:
             match tool:
                 case "retrieve_tools":
                     return await self.retrieve_tools(arguments)
                 case "call_tool":
-                    return await self.call_tool(arguments)
+                    return await self.call_tool(arguments, meta=meta, progress=progress)
                 case "upstream_servers":
                     return await self.upstream_servers(arguments)
             return error_result(
@@ -75,6 +91,8 @@ class Gateway:
         """
         undeclared(arguments, "query", "limit", "include_disabled")
         asked = checked_arguments(arguments)
+        if asked.include_disabled:
+            self._metrics.opted_in()
         await self._settled()
         judgement = await self._decisions.judge(tuple(self._inventory.servers))
         found = await self._found(judgement.callable, asked.query, asked.limit)
@@ -94,7 +112,13 @@ class Gateway:
         )
         return tool_result(answer)
 
-    async def call_tool(self, arguments: Mapping[str, Any]) -> Result | CallToolResult:
+    async def call_tool(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> Result | CallToolResult:
         """Call a tool of an upstream, or say why it cannot be called (A.5).
 
         Raises:
@@ -121,7 +145,7 @@ class Gateway:
                 return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
             if upstream.state != "connected" and not await self._listed_now(server, tool):
                 return await self._unknown(name)
-            return await upstream.call(tool, given)
+            return await upstream.call(tool, given, meta=meta, progress=progress)
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
             return error_result(f"Not done: server {error}.{said}")
@@ -151,19 +175,22 @@ class Gateway:
             counts, answer["policy"] = {}, f"{error}: there are no counts"
         entries = [server_entry(self._inventory, server, counts.get(server)) for server in servers]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
-        if not self._approvals_readable:
-            answer["approvals"] = "the approvals file could not be read: every approval is unknown"
-        return tool_result(listed | answer)
+        return tool_result(listed | answer | self._standing.told())
 
     async def _known(self, server: str, tool: str) -> bool:
         """Say whether a tool exists; of a server that is not connected, and should be, only a connection tells.
 
+        A tool that has just changed is another one: what its server announced is read first.
+
         Raises:
             UpstreamError: the server is not connected and cannot be.
         """
+        upstream = self._inventory.upstream(server)
+        if upstream is not None and upstream.state == "connected" and not upstream.settled:
+            await upstream.current()
         if tool in self._inventory.tools(server):
             return True
-        if self._inventory.upstream(server) is None:
+        if upstream is None:
             return len(tool.encode()) <= MAX_NAME_BYTES
         return await self._listed_now(server, tool)
 
@@ -184,10 +211,9 @@ class Gateway:
         return unknown_tool(name, (tool.name for tool in judgement.callable))
 
     async def _settled(self) -> None:
-        """Wait for the servers that are still opening; how that ends, each one's own state tells."""
+        """Wait for the servers that are still opening, or list their tools again because they changed."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
-        opening = [upstream.opened() for upstream in upstreams if upstream and upstream.state == "connecting"]
-        await asyncio.gather(*opening, return_exceptions=True)
+        await asyncio.gather(*(upstream.current() for upstream in upstreams if upstream and not upstream.settled))
 
     async def _found(self, tools: Iterable[JudgedTool], query: str, limit: int | None = None) -> tuple[str, ...]:
         """Search some tools and nothing else; of a tool whose text is not known, its names."""

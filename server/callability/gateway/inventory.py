@@ -12,7 +12,7 @@ from callability.adapter import ToolText
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
 from callability.gateway.search import SearchDocument
-from callability.gateway.upstream import Upstream
+from callability.gateway.upstream import Upstream, UpstreamTool
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2 import ServerTools
 from callability.v1.callability_service_pb2 import Tool as WireTool
@@ -37,14 +37,15 @@ class ListedTool:
 class _Known:
     """What is known of a server's tools, as long as its upstream lists the same and stands, or does not."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[UpstreamTool, ...]
     connected: bool
     by_name: Mapping[str, ListedTool | None]
+    fingerprints: Mapping[str, str]
     question: ServerTools
 
 
 class Inventory:
-    """The servers of a config, with their approvals and upstreams; a disabled server has no upstream."""
+    """The servers of a config, with their approvals and upstreams; those of disabled servers are never started."""
 
     def __init__(self, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]) -> None:
         self._approvals = approvals
@@ -60,8 +61,8 @@ class Inventory:
         return scoped
 
     def upstream(self, server: str) -> Upstream | None:
-        """Return the connection to a server; None for one that is disabled."""
-        return self._upstreams.get(server)
+        """Return the upstream of a server; None for one that is disabled."""
+        return self._upstreams[server] if self.servers[server].enabled else None
 
     def tools(self, server: str) -> Mapping[str, ListedTool | None]:
         """Return the known tools of a server by name (A.4), None where no text of it is known.
@@ -87,40 +88,48 @@ class Inventory:
 
     def tool_facts(self, server: str, tool: str) -> facts_pb2.ToolFacts:
         """Return the facts of a tool, known or not."""
-        return self._tool_facts(server, tool, self.listed(server, tool))
+        known = self._known_of(server)
+        return self._tool_facts(server, tool, known.by_name.get(tool), known.fingerprints.get(tool))
 
-    def _tool_facts(self, server: str, tool: str, listed: ListedTool | None) -> facts_pb2.ToolFacts:
+    def _tool_facts(
+        self, server: str, tool: str, listed: ListedTool | None, fingerprint: str | None
+    ) -> facts_pb2.ToolFacts:
         config = self.servers[server]
         return facts_pb2.ToolFacts(
             config_denied=config.config_denies(tool),
-            approval=self._approval(config, server, tool),
-            # Of a server in quarantine only the names are kept.
-            annotations=listed.annotations if listed and not config.quarantined else None,
+            approval=self._approval(config, server, tool, fingerprint),
+            annotations=listed.annotations if listed else None,
             labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
         )
 
     def _known_of(self, server: str) -> _Known:
-        upstream = self._upstreams.get(server)
-        tools = upstream.tools if upstream else ()
-        connected = upstream is not None and upstream.state == "connected"
+        upstream = self._upstreams[server]
+        tools, connected = upstream.tools, upstream.state == "connected"
         known = self._known.get(server)
         if known is None or known.tools is not tools or known.connected is not connected:
             by_name = self._by_name(server, tools, connected=connected)
-            asked = [WireTool(name=name, facts=self._tool_facts(server, name, it)) for name, it in by_name.items()]
+            # Of a name that stands twice the first is the tool.
+            fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
+            asked = [
+                WireTool(name=name, facts=self._tool_facts(server, name, listed, fingerprints.get(name)))
+                for name, listed in by_name.items()
+            ]
             question = ServerTools(name=server, facts=self.server_facts(server), tools=asked)
-            known = self._known[server] = _Known(tools, connected, by_name, question)
+            known = self._known[server] = _Known(tools, connected, by_name, fingerprints, question)
         return known
 
-    def _by_name(self, server: str, tools: Iterable[Tool], *, connected: bool) -> dict[str, ListedTool | None]:
+    def _by_name(self, server: str, tools: Iterable[UpstreamTool], *, connected: bool) -> dict[str, ListedTool | None]:
         by_name: dict[str, ListedTool | None] = {}
         for tool in tools:
-            by_name.setdefault(tool.name, _listed(server, tool))
+            by_name.setdefault(tool.name, _listed(server, tool.definition) if tool.definition else None)
         if not connected:
             for name in (*self._approvals.tools(server), *self.servers[server].listed_tools):
                 by_name.setdefault(name, None)
         return by_name
 
-    def _approval(self, config: ServerConfig, server: str, tool: str) -> facts_pb2.Approval | None:
+    def _approval(
+        self, config: ServerConfig, server: str, tool: str, fingerprint: str | None
+    ) -> facts_pb2.Approval | None:
         """No record counts as pending under `trust: manual` (A.2); None where nothing can be read."""
         if not self._approvals.readable:
             return None
@@ -129,8 +138,9 @@ class Inventory:
             if config.trust == "auto":
                 return facts_pb2.Approval()
             record = ApprovalRecord(disabled=False, status="pending")
-        status = None if record.status is None else _STATUS[record.status]
-        return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=status))
+        status = record.status_of(fingerprint)
+        wire = None if status is None else _STATUS[status]
+        return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
 
 
 class Texts(Mapping[str, ToolText]):

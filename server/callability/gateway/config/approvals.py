@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,13 +14,25 @@ from callability.finding import Finding, Place, Severity, did_you_mean, in_order
 
 ApprovalStatus = Literal["approved", "pending", "changed"]
 
+_DIGEST = re.compile("[0-9a-fA-F]{64}")
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """A person's decisions about one tool; None is unknown, never a default (A.2)."""
+    """A person's decisions about one tool; None is unknown, never a default (A.2).
+
+    `sha256` is the fingerprint of the tool that was looked at, in lower case; empty, the record is for any tool of that
+    name.
+    """
 
     disabled: bool | None
     status: ApprovalStatus | None
+    sha256: str = ""
+
+    def status_of(self, sha256: str | None) -> ApprovalStatus | None:
+        """Return the status for a tool with a fingerprint, None where it is not known: another tool is `changed`."""
+        pinned = bool(self.sha256) and sha256 is not None and self.status is not None
+        return "changed" if pinned and sha256 != self.sha256 else self.status
 
 
 UNKNOWN_APPROVAL = ApprovalRecord(disabled=None, status=None)
@@ -32,6 +45,8 @@ class Approvals:
     readable: bool
     records: Mapping[str, Mapping[str, ApprovalRecord]] = field(default_factory=dict)
     warnings: tuple[Finding, ...] = ()
+    digest: str = ""
+    """Which state of the file was read: see `document.digest`. Empty for a file that is not there."""
 
     def record(self, server: str, tool: str) -> ApprovalRecord | None:
         """Return the record of a tool, or None where there is none; where the file is not readable, all is unknown."""
@@ -54,12 +69,17 @@ def load_approvals(path: Path) -> Approvals:
     records.
     """
     try:
-        root = document.read(path)
+        data = document.read_bytes(path)
     except document.Refused as refused:
-        return _unreadable(refused.findings)
+        return _unreadable(refused.findings, "")
+    digest = document.digest(data)
+    try:
+        root = document.parse(data, str(path))
+    except document.Refused as refused:
+        return _unreadable(refused.findings, digest)
     malformed = tuple(_malformed(root))
     if malformed:
-        return _unreadable(malformed)
+        return _unreadable(malformed, digest)
     warnings: list[Finding] = []
     records = {
         str(server.value): {
@@ -67,11 +87,12 @@ def load_approvals(path: Path) -> Approvals:
         }
         for server, tools in _entries(root)
     }
-    return Approvals(True, records, in_order(warnings))
+    return Approvals(True, records, in_order(warnings), digest)
 
 
-def _unreadable(findings: tuple[Finding, ...]) -> Approvals:
-    return Approvals(False, {}, in_order(replace(finding, severity=Severity.WARNING) for finding in findings))
+def _unreadable(findings: tuple[Finding, ...], digest: str) -> Approvals:
+    warnings = in_order(replace(finding, severity=Severity.WARNING) for finding in findings)
+    return Approvals(False, {}, warnings, digest)
 
 
 def _entries(node: Node) -> tuple[tuple[Scalar, Node], ...]:
@@ -111,23 +132,30 @@ def _subject(server: Scalar, tool: Scalar) -> str:
 
 def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord:
     record = ApprovalRecord(disabled=False, status="approved")
+    unreadable: list[Scalar] = []
     for key, value in _entries(node):
         match key.value, value:
             case "disabled", Scalar(value=bool(disabled)):
                 record = replace(record, disabled=disabled)
             case "status", Scalar(value="approved" | "pending" | "changed" as status):
                 record = replace(record, status=status)
+            case "sha256", Scalar(value=str(digest)) if _DIGEST.fullmatch(digest):
+                record = replace(record, sha256=digest.lower())
             case "disabled", _:
                 record = replace(record, disabled=None)
                 warnings.append(_unknown_value(key, value, subject, ("true", "false")))
             case "status", _:
                 record = replace(record, status=None)
                 warnings.append(_unknown_value(key, value, subject, get_args(ApprovalStatus)))
+            case "sha256", _:
+                unreadable.append(key)
+                sentence = f"`sha256` of {subject} is not 64 hexadecimal digits, so that its status counts as unknown"
+                warnings.append(Finding(_place(key, value), "unknown-value", sentence, severity=Severity.WARNING))
             case _:
                 sentence = f"unknown key {_word(key)} in the record of {subject} is passed over"
-                hint = did_you_mean(str(key.value), ("disabled", "status"))
+                hint = did_you_mean(str(key.value), ("disabled", "status", "sha256"))
                 warnings.append(Finding(key.place, "unknown-key", sentence, hint, Severity.WARNING))
-    return record
+    return replace(record, status=None) if unreadable else record
 
 
 def _unknown_value(key: Scalar, node: Node, subject: str, wanted: tuple[str, ...]) -> Finding:

@@ -33,6 +33,8 @@ class Config:
     deadlines: Deadlines
     warnings: tuple[Finding, ...]
     root: document.Node = field(repr=False)
+    digest: str = ""
+    """Which state of the file was read: see `document.digest`."""
 
     def place(self, *keys: str | int) -> Place:
         """Return where a value stands, for example of `"mcpServers", "files", "disabled_tools"`.
@@ -65,7 +67,8 @@ def load_config(path: Path) -> Config:
         ConfigRefused: it cannot be read or is not sound. All its findings are told at once.
     """
     try:
-        root = document.read(path)
+        data = document.read_bytes(path)
+        root = document.parse(data, str(path))
     except document.Refused as refused:
         raise ConfigRefused(in_order(refused.findings)) from refused
     file, found = findings(root)
@@ -73,7 +76,7 @@ def load_config(path: Path) -> Config:
     if file is None or has_errors(ordered):
         raise ConfigRefused(ordered)
     approvals = None if file.approvals is None else path.parent / file.approvals
-    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root)
+    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root, document.digest(data))
 
 
 def _near(name: str, tools: frozenset[str]) -> str:

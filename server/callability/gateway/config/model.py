@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictStr,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 MAX_LABELS = 64
 MAX_LABEL_KEY_BYTES = 128
@@ -18,6 +29,23 @@ MAX_LABEL_VALUE_BYTES = 512
 MAX_SECONDS = 86_400
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
+# What a pattern can say of an address; which hosts and ports there can be, it cannot.
+_ADDRESS = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x1f/?#]+([/?#][^\s\x00-\x1f]*)?$"
+
+
+# Compared by identity: what stands in an annotation must have a hash.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Checked:
+    """A check of a value, and the keywords by which a JSON Schema says the same, as far as it can."""
+
+    check: Callable[[Any], object]
+    keywords: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), **self.keywords}
 
 
 def _given(value: object) -> object:
@@ -55,7 +83,8 @@ def _few(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
-def _matching(pattern: str, code: str, sentence: str) -> AfterValidator:
+def _matching(pattern: str, code: str, sentence: str, **keywords: Any) -> _Checked:
+    """Return a check by a pattern in a form that JSON Schema has too, or else has these keywords for."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -63,32 +92,38 @@ def _matching(pattern: str, code: str, sentence: str) -> AfterValidator:
             raise PydanticCustomError(code, sentence)
         return value
 
-    return AfterValidator(check)
+    return _Checked(check, keywords or {"pattern": f"^{pattern}$"})
 
 
-def _bytes_long(low: int, high: int) -> AfterValidator:
+def _bytes_long(low: int, high: int) -> _Checked:
     def check(value: str) -> str:
         if not low <= len(value.encode()) <= high:
             raise PydanticCustomError("bad-length", f"is not {low} to {high} bytes long")
         return value
 
-    return AfterValidator(check)
+    return _Checked(check, {"minLength": low, "maxLength": high})
 
 
 _Sealed = AfterValidator(MappingProxyType)
 _Empty = partial(MappingProxyType, dict[str, str]())
 _Given = BeforeValidator(_given)
 
-_ZeroFree = _matching(r"[^\0]*", "zero-character", "holds a zero character, which no program can be handed")
+_ZeroFree = _matching(r"[^\x00]*", "zero-character", "holds a zero character, which no program can be handed")
 Argument = Annotated[StrictStr, _ZeroFree]
-Text = Annotated[StrictStr, _matching(r"(?s).+", "empty-text", "is empty"), _ZeroFree]
-Url = Annotated[StrictStr, AfterValidator(_address)]
-Seconds = Annotated[float, Field(strict=True), BeforeValidator(_seconds)]
+Text = Annotated[StrictStr, _matching(r"(?s).+", "empty-text", "is empty", minLength=1), _ZeroFree]
+Url = Annotated[StrictStr, _Checked(_address, {"pattern": _ADDRESS})]
+Seconds = Annotated[
+    float,
+    Field(strict=True, json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
+    BeforeValidator(_seconds),
+]
 ServerName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
 ]
-Variable = Annotated[StrictStr, _matching(r"[^=\0]+", "bad-variable", "cannot be the name of an environment variable")]
-Header = Annotated[StrictStr, _matching(r"(?a)[\w!#$%&'*+.^`|~-]+", "bad-header", "cannot be the name of a header")]
+Variable = Annotated[
+    StrictStr, _matching(r"[^=\x00]+", "bad-variable", "cannot be the name of an environment variable")
+]
+Header = Annotated[StrictStr, _matching(r"[A-Za-z0-9_!#$%&'*+.^`|~-]+", "bad-header", "cannot be the name of a header")]
 HeaderText = Annotated[
     StrictStr, _matching(r"([!-~]([\t -~]*[!-~])?)?", "bad-header", "is not text that a header can carry")
 ]
@@ -101,7 +136,7 @@ Labels = Annotated[
         Annotated[StrictStr, _bytes_long(1, MAX_LABEL_KEY_BYTES)],
         Annotated[StrictStr, _bytes_long(0, MAX_LABEL_VALUE_BYTES)],
     ],
-    AfterValidator(_few),
+    _Checked(_few, {"maxProperties": MAX_LABELS}),
     _Sealed,
 ]
 
@@ -120,7 +155,9 @@ class ServerConfig(_Model):
     )
     args: tuple[Argument, ...] = Field(default=(), repr=False, description="Arguments of the program.")
     env: Annotated[Mapping[Variable, Argument], _Sealed] = Field(
-        default_factory=_Empty, repr=False, description="Environment variables of the program, beside a few safe ones."
+        default_factory=_Empty,
+        repr=False,
+        description="Environment variables of the program, beside a few safe ones of the gateway's.",
     )
     cwd: Annotated[Text | None, _Given] = Field(
         default=None, description="Directory in which the program runs; by default the gateway's own."
@@ -132,22 +169,30 @@ class ServerConfig(_Model):
         default_factory=_Empty, repr=False, description="Headers that go with every request."
     )
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_transport), _Given] = Field(
-        default=None, description="How the server is reached. It follows from `command` or `url`, and may be left out."
+        default=None,
+        description="How the server is reached; `streamable-http` is `http`. It follows from `command` or `url`.",
+        json_schema_extra={"enum": ["stdio", "http", "streamable-http"]},
     )
-    enabled: StrictBool = Field(default=True, description="Whether the server is switched on, and so connected.")
-    quarantined: StrictBool = Field(default=False, description="Whether the server is held for review.")
+    enabled: StrictBool = Field(
+        default=True, description="`false`: the server is not connected, and none of its tools can be called."
+    )
+    quarantined: StrictBool = Field(
+        default=False,
+        description="`true`: the server is held for review. It is connected, which runs one on stdio, and its tools are"
+        " listed so that they can be named; only their names are kept, and nothing on it is called.",
+    )
     trust: Literal["auto", "manual"] = Field(
         default="auto",
-        description="What a tool without an approval record counts as: approved (auto) or pending (manual).",
+        description="What a tool without an approval record counts as: approved (`auto`) or pending (`manual`).",
     )
     enabled_tools: Annotated[tuple[Text, ...] | None, _Given] = Field(
-        default=None, description="The only tools that may be called, by exact name."
+        default=None, description="The only tools that may be called, by exact name. It cannot be empty."
     )
     disabled_tools: tuple[Text, ...] = Field(default=(), description="Tools that may not be called, by exact name.")
-    labels: Labels = Field(default_factory=_Empty, description="Labels of the server, for rules to read.")
+    labels: Labels = Field(default_factory=_Empty, description="Labels of the server; no rule reads them yet.")
     tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
-        description="Labels of single tools, by exact name, for rules to read.",
+        description="Labels of single tools, by exact name; no rule reads them yet.",
     )
 
     @property
@@ -181,6 +226,13 @@ class Deadlines(_Model):
     call_seconds: Seconds = Field(
         default=60.0, description="For the answer to a call, in seconds: above 0, at most 86,400."
     )
+    refresh_seconds: Seconds = Field(
+        default=300.0,
+        description=(
+            "Until the tools of a server on HTTP are listed again, in seconds: above 0, at most 86,400. Changes that"
+            " the server tells are read at once; this is for those whose telling gets lost."
+        ),
+    )
     open_seconds: Seconds = Field(
         default=10.0, description="For a connection to stand, in seconds: above 0, at most 86,400."
     )
@@ -200,4 +252,4 @@ class ConfigFile(_Model):
         default_factory=partial(MappingProxyType, dict[str, AgentConfig]()),
         description="The agents, by name. Left out: whoever connects sees every server.",
     )
-    deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for an upstream server.")
+    deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for upstream servers.")

@@ -1,13 +1,22 @@
 """The connections to upstream MCP servers: each has one owner, and one that fails harms no other."""
 
-from callability.gateway.upstream.upstream import (
-    Failure,
-    HttpTarget,
-    State,
-    StdioTarget,
-    Upstream,
-    UpstreamError,
-    UpstreamRefusal,
-)
+from callability.gateway.upstream.connection import State
+from callability.gateway.upstream.failure import Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.http_client import HttpTarget
+from callability.gateway.upstream.stdio_transport import StdioTarget
+from callability.gateway.upstream.target import Target, target_of
+from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.upstream import Upstream
 
-__all__ = ["Failure", "HttpTarget", "State", "StdioTarget", "Upstream", "UpstreamError", "UpstreamRefusal"]
+__all__ = [
+    "Failure",
+    "HttpTarget",
+    "State",
+    "StdioTarget",
+    "Target",
+    "Upstream",
+    "UpstreamError",
+    "UpstreamRefusal",
+    "UpstreamTool",
+    "target_of",
+]

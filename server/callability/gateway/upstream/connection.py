@@ -14,10 +14,11 @@ from typing import Any, Literal
 import anyio
 import httpx2
 from mcp import Client, ClientSession, MCPError
+from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
@@ -25,22 +26,21 @@ from mcp_types import (
     CallToolResult,
     Implementation,
     InputRequiredResult,
-    PaginatedRequestParams,
-    Tool,
 )
 from pydantic import TypeAdapter, ValidationError
 
 from callability.gateway.upstream.failure import (
     MAY_HAVE_RUN,
+    MESSAGE_BYTES,
     NOT_CARRIED_OUT,
     NOT_SENT,
+    TOO_LONG,
     Failure,
     UpstreamError,
     UpstreamRefusal,
 )
 from callability.gateway.upstream.http_client import (
     EXCHANGE,
-    MESSAGE_BYTES,
     NOT_MCP,
     SESSION_LOST,
     Exchange,
@@ -48,13 +48,12 @@ from callability.gateway.upstream.http_client import (
     HttpTarget,
     transport_failure,
 )
+from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError, Listing
 from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
+from callability.gateway.upstream.tool import UpstreamTool
 
 State = Literal["closed", "connecting", "connected", "failed"]
 
-MAX_PAGES = 100
-MAX_TOOLS = 20_000
-"""Tools of one upstream: a longer list would hold up the discovery of everybody."""
 # For the DELETE that ends an HTTP session; a child's end has limits of its own.
 GOODBYE_SECONDS = 2
 
@@ -63,6 +62,7 @@ _ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToo
 _CLOSED = Failure("was disconnected by the gateway")
 _ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
+_SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
 _SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -79,7 +79,8 @@ class Connection:
         target: StdioTarget | HttpTarget,
         *,
         open_seconds: float,
-        tools: tuple[Tool, ...],
+        refresh_seconds: float,
+        tools: tuple[UpstreamTool, ...],
         names_only: bool = False,
     ) -> None:
         self.state: State = "connecting"
@@ -89,7 +90,13 @@ class Connection:
         self._name = name
         self._target = target
         self._open_seconds = open_seconds
-        self._names_only = names_only
+        self._listing = Listing(
+            name,
+            self._take,
+            list_seconds=open_seconds,
+            again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
+            names_only=names_only,
+        )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
         self._session: ClientSession | None = None
         self._calls = 0
@@ -118,9 +125,27 @@ class Connection:
         self.state, self.failure = "closed", _CLOSED
         self._ended = self._ended or _CLOSED
         self.settled.set()
+        self._listing.end()
         self._leave.set()
 
-    async def call(self, tool: str, arguments: Mapping[str, Any] | None, seconds: float) -> CallToolResult:
+    @property
+    def is_current(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.settled.is_set() and self._listing.is_current
+
+    async def current(self) -> None:
+        """Wait until the changes of the tool list that the upstream has announced are read."""
+        await self._listing.current()
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None,
+        seconds: float,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> CallToolResult:
         """Send one `tools/call`, wait at most `seconds` for its answer, and never send it twice.
 
         Raises:
@@ -129,14 +154,14 @@ class Connection:
         """
         if self.failure is not None or self._session is None:
             raise UpstreamError(self._name, self.failure or _CLOSED, NOT_SENT)
-        request = self._request(tool, arguments)
+        request = self._request(tool, arguments, meta)
         exchange = Exchange(seconds)
         outer = EXCHANGE.set(exchange)
         heard = self._child.heard if self._child else None
         self._calls += 1
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._session.send_request(request, _ANSWER)
+                answer = await self._session.send_request(request, _ANSWER, progress_callback=progress)
         except TimeoutError:
             raise self._unanswered(seconds, heard) from None
         except (MCPError, ValidationError) as error:
@@ -151,16 +176,22 @@ class Connection:
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
-            tools = await _list_tools(client.session, exchange)
-            if self._names_only:
-                tools = tuple(Tool(name=tool.name, input_schema={}) for tool in tools)
+            await self._listing.read(client.session, exchange)
             expiry.cancel()
             if self.state == "connecting":
-                self._session, self.tools, self.state = client.session, tools, "connected"
+                self._session, self.state = client.session, "connected"
                 self.settled.set()
-                _logger.info("`%s` is connected with %d tools", self._name, len(tools))
-            await self._leave.wait()
+                _logger.info("`%s` is connected with %d tools", self._name, len(self.tools))
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._listing.follow, client)
+                await self._leave.wait()
+                group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
+
+    def _take(self, tools: tuple[UpstreamTool, ...]) -> None:
+        """Take a list over whole; one that is the same stays the same object, so that nothing is made anew for it."""
+        if tools != self.tools:
+            self.tools = tools
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Client]:
@@ -170,11 +201,14 @@ class Connection:
                 transport = streamable_http_client(
                     self._target.url, http_client=http_client, max_sse_event_size=MESSAGE_BYTES
                 )
-                client = Client(transport, cache=None, client_info=_CLIENT)
+                client = self._speaking(transport)
             else:
                 assert self._child is not None
-                client = Client(self._child.streams(), cache=None, client_info=_CLIENT)
+                client = self._speaking(self._child.streams())
             yield await stack.enter_async_context(client)
+
+    def _speaking(self, transport: Transport) -> Client:
+        return Client(transport, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
 
     def _expire(self) -> None:
         """End an opening at its deadline; who waits for it does not wait for the cleaning up."""
@@ -191,20 +225,24 @@ class Connection:
         if self.failure is None:
             self.state, self.failure = "failed", failure
             self.settled.set()
+            self._listing.end()
             _logger.warning("`%s` %s", self._name, failure.words)
 
     def _leave_if_idle(self) -> None:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
 
-    def _request(self, tool: str, arguments: Mapping[str, Any] | None) -> CallToolRequest:
+    def _request(
+        self, tool: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
+    ) -> CallToolRequest:
         """Refuse what JSON cannot hold (NaN, half a character): on the transport it would end the connection."""
         plain = None if arguments is None else dict(arguments)
+        params = {"name": tool, "arguments": plain} | ({"_meta": dict(meta)} if meta else {})
         try:
-            json.dumps([tool, plain], ensure_ascii=False, allow_nan=False).encode()
+            json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError):
             raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
-        return CallToolRequest(params=CallToolRequestParams(name=tool, arguments=plain))
+        return CallToolRequest(params=CallToolRequestParams.model_validate(params))
 
     def _unanswered(self, seconds: float, heard: int | None) -> UpstreamError:
         failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError")
@@ -214,7 +252,7 @@ class Connection:
         return UpstreamError(self._name, failure, MAY_HAVE_RUN)
 
     def _call_error(self, error: MCPError | ValidationError, exchange: Exchange) -> UpstreamError:
-        failure = exchange.failure
+        failure = exchange.failure or (TOO_LONG if _is_too_long(error) else None)
         if failure is None and self._ended is not None:
             failure = replace(self._ended, words=f"{self._ended.words} before it answered")
         elif failure is None and (isinstance(error, ValidationError) or self._is_garbage(error)):
@@ -233,27 +271,11 @@ class Connection:
         return self._child is None and error.code == PARSE_ERROR
 
 
-async def _list_tools(session: ClientSession, exchange: Exchange) -> tuple[Tool, ...]:
-    tools: list[Tool] = []
-    params: PaginatedRequestParams | None = None
-    for _ in range(MAX_PAGES):
-        try:
-            page = await session.list_tools(params=params)
-        except MCPError as error:
-            if error.code == METHOD_NOT_FOUND and exchange.failure is None:
-                return tuple(tools)
-            raise
-        tools += page.tools
-        if len(tools) > MAX_TOOLS:
-            break
-        if page.next_cursor is None:
-            return tuple(tools)
-        params = PaginatedRequestParams(cursor=page.next_cursor)
-    raise _EndlessListError
-
-
-class _EndlessListError(Exception):
-    """A tool list does not end, or is too long."""
+def _is_too_long(error: BaseException) -> bool:
+    """Say whether a message was refused for its length: by the stdio transport, or in an event stream by the SDK."""
+    if not isinstance(error, MCPError):
+        return False
+    return error.data is TOO_LONG or (error.code == CONNECTION_CLOSED and _SDK_TOO_LONG in error.message)
 
 
 def _failure_of(error: BaseException) -> Failure:
@@ -262,9 +284,11 @@ def _failure_of(error: BaseException) -> Failure:
         error = error.exceptions[0]
     if isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
         return transport_failure(error)
+    if _is_too_long(error):
+        return TOO_LONG
     code = error.code if isinstance(error, MCPError) else None
     words = "could not be connected"
-    if isinstance(error, _EndlessListError):
+    if isinstance(error, EndlessListError):
         words = f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages"
     elif isinstance(error, ValidationError) or code == PARSE_ERROR:
         words = NOT_MCP

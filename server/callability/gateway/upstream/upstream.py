@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_types import CallToolResult, Tool
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import CallToolResult
 
+from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
-from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.http_client import HttpTarget
 from callability.gateway.upstream.stdio_transport import StdioTarget
-
-__all__ = ["Failure", "HttpTarget", "State", "StdioTarget", "Upstream", "UpstreamError", "UpstreamRefusal"]
+from callability.gateway.upstream.tool import UpstreamTool
 
 # Every owner bounds its own leaving; this bounds the ones whose bounds do not hold.
 CLOSE_SECONDS = 8
@@ -23,8 +24,9 @@ _NOT_CONNECTED = Failure("is not connected")
 class Upstream:
     """One upstream and its connections, of which at most one takes calls; use it in one event loop.
 
-    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`. With
-    `names_only` nothing of the tools but their names is kept, as for a server in quarantine (A.4).
+    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`. Over
+    HTTP the tools are listed again after `refresh_seconds`, beside the changes that the upstream tells. With
+    `names_only` no text of the tools is kept, as for a server in quarantine (A.4). `tools` are those listed earlier.
     """
 
     def __init__(
@@ -34,13 +36,17 @@ class Upstream:
         *,
         open_seconds: float = 10,
         call_seconds: float = 60,
+        refresh_seconds: float = 300,
         names_only: bool = False,
+        tools: tuple[UpstreamTool, ...] = (),
     ) -> None:
         self.name = name
         self._target = target
         self._open_seconds = open_seconds
         self._call_seconds = call_seconds
+        self._refresh_seconds = refresh_seconds
         self._names_only = names_only
+        self._earlier = tools
         self._connection: Connection | None = None
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
@@ -62,9 +68,15 @@ class Upstream:
         return self._connection.failure if self._connection is not None and self.state == "failed" else None
 
     @property
-    def tools(self) -> tuple[Tool, ...]:
-        """The tools in the upstream's order, as it listed them when it last connected."""
-        return () if self._connection is None else self._connection.tools
+    def tools(self) -> tuple[UpstreamTool, ...]:
+        """The tools in the upstream's order, as it listed them last."""
+        return self._earlier if self._connection is None else self._connection.tools
+
+    def wait_at_most(self, deadlines: Deadlines) -> None:
+        """Take other deadlines for the openings and the calls that begin from now on."""
+        self._open_seconds = deadlines.open_seconds
+        self._call_seconds = deadlines.call_seconds
+        self._refresh_seconds = deadlines.refresh_seconds
 
     def start(self) -> None:
         """Begin to open, unless that is done or under way, and return at once."""
@@ -74,6 +86,7 @@ class Upstream:
             self.name,
             self._target,
             open_seconds=self._open_seconds,
+            refresh_seconds=self._refresh_seconds,
             tools=self.tools,
             names_only=self._names_only,
         )
@@ -89,8 +102,29 @@ class Upstream:
         """
         await self._opened()
 
-    async def call(self, tool: str, arguments: Mapping[str, Any] | None) -> CallToolResult:
+    @property
+    def settled(self) -> bool:
+        """Whether no opening is under way, and every change of the tools that was announced is read."""
+        return self._connection is None or self._connection.is_current
+
+    async def current(self) -> None:
+        """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""
+        connection = self._connection
+        if connection is not None:
+            await connection.settled.wait()
+            await connection.current()
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> CallToolResult:
         """Call a tool, connecting first where that is needed; callers at the same time share one opening.
+
+        `meta` goes with the call, and `progress` is told what the upstream says of it on the way.
 
         Raises:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
@@ -101,7 +135,7 @@ class Upstream:
             connection = await self._opened()
         except UpstreamError as error:
             raise UpstreamError(self.name, error.failure, NOT_SENT) from None
-        return await connection.call(tool, arguments, self._call_seconds)
+        return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
     async def close(self) -> None:
         """Disconnect, and return when no process, connection or task is left."""

@@ -1,0 +1,78 @@
+"""Counts of the gateway, in memory only, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from callability.address import AddressRefused
+
+_logger = logging.getLogger(__name__)
+
+
+class Metrics:
+    """What is counted; no count names an agent, a server or a tool."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._opt_in = Counter(
+            "callability_include_disabled",
+            "Calls of retrieve_tools with include_disabled: true (FR-013).",
+            registry=self.registry,
+        )
+        self._edits = Counter(
+            "callability_file_edits",
+            "Edits of a file while the gateway runs, by whether they were taken over.",
+            ("file", "taken_over"),
+            registry=self.registry,
+        )
+        self._broken = Gauge(
+            "callability_file_broken",
+            "1 while a file is not sound as it is written, so that what it said before holds.",
+            ("file",),
+            registry=self.registry,
+        )
+        for file in ("config", "approvals"):
+            self._broken.labels(file)
+        self.opted_in_calls = 0
+
+    def opted_in(self) -> None:
+        """Count a call that asks for tools that cannot be called."""
+        self.opted_in_calls += 1
+        self._opt_in.inc()
+
+    def edited(self, file: str, *, taken_over: bool) -> None:
+        """Count an edit of `config` or `approvals`."""
+        self._edits.labels(file, str(taken_over).lower()).inc()
+
+    def stands(self, file: str, *, broken: bool) -> None:
+        """Note whether a file is sound as it is written."""
+        self._broken.labels(file).set(broken)
+
+
+@contextmanager
+def exposed(metrics: Metrics, address: str | None) -> Iterator[None]:
+    """Serve metrics under `/metrics` of an address on loopback; without one they are not served.
+
+    Raises:
+        AddressRefused: the address cannot be listened on.
+    """
+    if address is None:
+        yield
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics.registry)
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
+    _logger.info("metrics are on http://%s:%d/metrics", host, server.server_port)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

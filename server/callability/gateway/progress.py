@@ -1,0 +1,34 @@
+"""Progress of a call, passed on from the upstream to the agent that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.dispatcher import ProgressFnT
+
+
+@asynccontextmanager
+async def progress_of(context: ServerRequestContext[Any], *, wanted: bool) -> AsyncIterator[ProgressFnT | None]:
+    """Yield what takes the progress of a call, or None where the agent wants none.
+
+    It is passed on in its order; what comes before the answer is passed on before it, and nothing after it.
+    """
+    if not wanted:
+        yield None
+        return
+    turn, answered = asyncio.Lock(), False
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        async with turn:
+            if not answered:
+                await context.session.report_progress(progress, total, message)
+
+    try:
+        yield report
+    finally:
+        async with turn:
+            answered = True

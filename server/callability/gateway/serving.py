@@ -1,0 +1,91 @@
+"""The gateway's life: over which transport it is reached, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from typing import Literal
+
+import uvicorn
+from mcp.server.stdio import stdio_server
+
+from callability.address import AddressRefused, check_loopback
+from callability.gateway.agents import Gateways
+from callability.gateway.http_application import HttpApplication
+from callability.gateway.live import Setup, opened
+from callability.gateway.mcp_server import mcp_server
+
+Transport = Literal["stdio", "http"]
+GRACE = 2
+"""Seconds that HTTP requests in flight have when the gateway stops."""
+_logger = logging.getLogger(__name__)
+
+
+async def run(setup: Setup, transport: Transport, address: str, agent: str, started: Callable[[str], None]) -> None:
+    """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
+
+    Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
+
+    Raises:
+        AddressRefused: the address is not loopback, or cannot be listened on.
+    """
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with opened(setup) as gateways:
+        if transport == "stdio":
+            serve = _serve_stdio(gateways, agent)
+        else:
+            serve = _serve_http(gateways, address, started, stopping)
+        serving = asyncio.create_task(serve)
+        stopped = asyncio.create_task(stopping.wait())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if transport == "http" or serving.done():
+            await serving
+
+
+async def _serve_stdio(gateways: Gateways, agent: str) -> None:
+    server = mcp_server(gateways, agent)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _serve_http(
+    gateways: Gateways, address: str, started: Callable[[str], None], stopping: asyncio.Event
+) -> None:
+    check_loopback(address, "what agents send is not encrypted")
+    if not gateways.tokens:
+        _logger.warning("no agent has a token: whoever reaches %s can call every tool that can be called", address)
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    config = uvicorn.Config(
+        HttpApplication(gateways, host),
+        host=host,
+        port=int(port),
+        log_config=None,
+        # Under uvloop a child's pipe stays open in other children, so that its end is not noticed.
+        loop="asyncio",
+        lifespan="on",
+        timeout_graceful_shutdown=GRACE,
+    )
+    server = uvicorn.Server(config)
+    listening = _listening(host, int(port), address)
+    started(f"http://{address.rpartition(':')[0]}:{listening.getsockname()[1]}/mcp")
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    stopped.cancel()
+    await serving
+
+
+def _listening(host: str, port: int, address: str) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error

@@ -1,0 +1,28 @@
+"""How the gateway's two files stand: what was read of them, and whether a later edit could not be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Standing:
+    """What `upstream_servers` says of the files; it names no server, since agents may see some only (A.7)."""
+
+    approvals_readable: bool = True
+    """Whether there is a state of the approvals; without one every approval is unknown."""
+    config_broken: bool = False
+    """Whether the config was edited since, and the edit is not sound."""
+    approvals_broken: bool = False
+    """Whether the approvals were edited since, and the edit cannot be read."""
+
+    def told(self) -> dict[str, str]:
+        """Return a sentence for each file that does not stand as it is written."""
+        told = {}
+        if self.config_broken:
+            told["config"] = "the config was edited and is not sound: what it said before still holds"
+        if not self.approvals_readable:
+            told["approvals"] = "the approvals file could not be read: every approval is unknown"
+        elif self.approvals_broken:
+            told["approvals"] = "the approvals file was edited and cannot be read: what it said before still holds"
+        return told

@@ -1,0 +1,159 @@
+"""The tool list of one connection: read whole, and again when the upstream says that it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import anyio
+from mcp import Client, ClientSession, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import ListenNotSupportedError
+from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, ToolListChangedNotification
+from pydantic import ValidationError
+
+from callability.gateway.upstream.http_client import EXCHANGE, Exchange
+from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
+
+MAX_PAGES = 100
+MAX_TOOLS = 20_000
+"""Tools of one upstream: a longer list would hold up the discovery of everybody."""
+# An upstream that says it without end must not keep the gateway listing.
+LEAST_SECONDS_BETWEEN = 1.0
+LISTEN_AGAIN_SECONDS = 10.0
+
+_logger = logging.getLogger("callability.gateway.upstream")
+
+
+class Listing:
+    """The tools that an upstream lists; `take` is handed each new list, and `again_seconds` is None where none is lost.
+
+    A change that is announced over HTTP can get lost with its stream, so that the list is read again now and then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[tuple[UpstreamTool, ...]], None],
+        *,
+        list_seconds: float,
+        again_seconds: float | None,
+        names_only: bool,
+    ) -> None:
+        self._name = name
+        self._take = take
+        self._list_seconds = list_seconds
+        self._again_seconds = again_seconds
+        self._names_only = names_only
+        self._announced = 0
+        self._covered = 0
+        self._change = asyncio.Event()
+        self._turn = asyncio.Event()
+        self._ended = False
+
+    async def read(self, session: ClientSession, exchange: Exchange) -> None:
+        """List the tools.
+
+        Raises:
+            MCPError, ValidationError: the upstream gives none that can be read.
+            EndlessListError: they are too many.
+        """
+        covered = self._announced
+        tools = await _tools(session, exchange)
+        self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
+        self._covered = max(self._covered, covered)
+
+    async def heard(self, message: IncomingMessage) -> None:
+        """Take a message of the upstream that answers no request."""
+        if isinstance(message, ToolListChangedNotification):
+            self._announce()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether every change that was announced is read, or could not be, or the connection has ended."""
+        return self._ended or self._covered >= self._announced
+
+    async def current(self) -> None:
+        """Wait for the changes that were announced until now."""
+        announced = self._announced
+        while self._covered < announced and not self._ended:
+            await self._turn.wait()
+
+    def end(self) -> None:
+        """Let nobody wait any more."""
+        self._ended = True
+        self._turn.set()
+
+    async def follow(self, client: Client) -> None:
+        """Read the list again at every change, as long as the connection stands."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listen, client)
+            while True:
+                with anyio.move_on_after(self._again_seconds):
+                    await self._change.wait()
+                self._change.clear()
+                await self._read_again(client.session)
+                await asyncio.sleep(LEAST_SECONDS_BETWEEN)
+
+    async def _read_again(self, session: ClientSession) -> None:
+        covered = self._announced
+        exchange = Exchange(self._list_seconds)
+        EXCHANGE.set(exchange)
+        try:
+            async with asyncio.timeout(self._list_seconds):
+                await self.read(session, exchange)
+        except (MCPError, ValidationError, EndlessListError, TimeoutError) as error:
+            kind = type(error).__name__
+            _logger.warning("`%s` could not be listed again (%s); its tools stay as they were", self._name, kind)
+            self._covered = max(self._covered, covered)
+        self._turn.set()
+        self._turn = asyncio.Event()
+
+    def _announce(self) -> None:
+        self._announced += 1
+        self._change.set()
+
+    async def _listen(self, client: Client) -> None:
+        """Hear of changes as of MCP 2026-07-28, where the upstream tells them on a stream that is asked for."""
+        tools = client.server_capabilities.tools
+        if not tools or not tools.list_changed:
+            return
+        EXCHANGE.set(Exchange(None))
+        while True:
+            try:
+                async with client.listen(tools_list_changed=True) as events:
+                    # What changed before the stream stood is told by nobody.
+                    self._announce()
+                    async for _ in events:
+                        self._announce()
+            except ListenNotSupportedError:
+                return
+            except (MCPError, RuntimeError, TimeoutError) as error:
+                if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
+                    return
+                _logger.info("`%s` ended the stream of its changes (%s)", self._name, type(error).__name__)
+            await asyncio.sleep(LISTEN_AGAIN_SECONDS)
+
+
+class EndlessListError(Exception):
+    """A tool list does not end, or is too long."""
+
+
+async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTool, ...]:
+    tools: list[UpstreamTool] = []
+    params: PaginatedRequestParams | None = None
+    for _ in range(MAX_PAGES):
+        try:
+            page = await session.list_tools(params=params)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and exchange.failure is None:
+                return tuple(tools)
+            raise
+        tools += map(upstream_tool, page.tools)
+        if len(tools) > MAX_TOOLS:
+            break
+        if page.next_cursor is None:
+            return tuple(tools)
+        params = PaginatedRequestParams(cursor=page.next_cursor)
+    raise EndlessListError
