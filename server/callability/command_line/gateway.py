@@ -24,6 +24,7 @@ from callability.command_line.options import (
     loaded,
     log_to_standard_error,
 )
+from callability.command_line.status_line import status_line
 from callability.finding import did_you_mean, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
@@ -101,7 +102,7 @@ def gateway(
     async def serve() -> None:
         async with _stub(served, policy_address) as stub:
             setup = Setup(read, approvals, stub)
-            with exposed(setup.metrics, metrics_address):
+            with exposed(setup.metrics, metrics_address), status_line(setup.metrics):
                 await run(setup, transport.value, address, agent, _started)
 
     if transport is Transport.STDIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,48 +24,51 @@ class Fleet:
     """One upstream for each server of the config; use it in one event loop."""
 
     def __init__(self) -> None:
-        self._wanted: dict[str, _Wanted] = {}
-        self._upstreams: dict[str, Upstream] = {}
+        self._members: Mapping[str, tuple[_Wanted, Upstream]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
         """The upstreams by name; those of disabled servers are not started."""
-        return dict(self._upstreams)
+        return {name: upstream for name, (_, upstream) in self._members.items()}
+
+    def states(self) -> Mapping[str, int]:
+        """Return how many servers there are in each state; it may be asked from any thread."""
+        return Counter(each.state if wanted.enabled else "disabled" for wanted, each in self._members.values())
 
     def apply(self, config: Config) -> None:
         """Start what a config has anew, and begin to close what it no longer has; what stays is not touched."""
-        wanted = {name: _wanted(server) for name, server in config.servers.items()}
-        made = {
-            name: self._upstreams[name] if self._wanted.get(name) == new else self._made(name, new)
-            for name, new in wanted.items()
-        }
-        gone = [upstream for name, upstream in self._upstreams.items() if made.get(name) is not upstream]
-        self._wanted, self._upstreams = wanted, made
-        for upstream in gone:
-            task = asyncio.create_task(upstream.close(), name=f"closing {upstream.name}")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-        for name, upstream in made.items():
+        earlier = self._members
+        self._members = {name: self._member(name, _wanted(server)) for name, server in config.servers.items()}
+        for name, (_, upstream) in earlier.items():
+            if name not in self._members or self._members[name][1] is not upstream:
+                self._close(upstream)
+        for wanted, upstream in self._members.values():
             upstream.wait_at_most(config.deadlines)
-            if wanted[name].enabled and upstream.state == "closed":
+            if wanted.enabled and upstream.state == "closed":
                 upstream.start()
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
-        closing = [*self._closing, *(asyncio.create_task(each.close()) for each in self._upstreams.values())]
-        await asyncio.gather(*closing, return_exceptions=True)
+        for _, upstream in self._members.values():
+            self._close(upstream)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _made(self, name: str, wanted: _Wanted) -> Upstream:
-        return Upstream(name, wanted.target, names_only=wanted.names_only, tools=self._remembered(name, wanted))
+    def _close(self, upstream: Upstream) -> None:
+        task = asyncio.create_task(upstream.close(), name=f"closing {upstream.name}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
-    def _remembered(self, name: str, wanted: _Wanted) -> tuple[UpstreamTool, ...]:
-        """Return the tools that the server listed earlier, as long as it is the same server (A.4)."""
-        earlier = self._wanted.get(name)
-        if earlier is None or earlier.target != wanted.target:
-            return ()
-        tools = self._upstreams[name].tools
-        return tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
+    def _member(self, name: str, wanted: _Wanted) -> tuple[_Wanted, Upstream]:
+        earlier = self._members.get(name)
+        if earlier is not None and earlier[0] == wanted:
+            return earlier
+        tools: tuple[UpstreamTool, ...] = ()
+        # What the same server listed earlier stays known (A.4).
+        if earlier is not None and earlier[0].target == wanted.target:
+            tools = earlier[1].tools
+        kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
+        return wanted, Upstream(name, wanted.target, names_only=wanted.names_only, tools=kept)
 
 
 def _wanted(server: ServerConfig) -> _Wanted:

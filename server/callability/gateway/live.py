@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watchfiles import awatch
+from watchfiles import Change, awatch
 
 from callability import document
 from callability.finding import Finding, shown
@@ -26,6 +26,8 @@ from callability.gateway.upstream import Upstream, UpstreamError
 
 # Also without an event the files are looked at: on some file systems none comes, and none does while watching begins.
 LOOK_MILLISECONDS = 5_000
+# It tells every change that it hears of.
+logging.getLogger("watchfiles").setLevel(logging.WARNING)
 _logger = logging.getLogger(__name__)
 
 
@@ -64,6 +66,7 @@ class Live:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._fleet = Fleet()
+        setup.metrics.follow(self._fleet.states)
         self._standing = Standing()
         self._warned: set[str] = set()
         self._warning: set[asyncio.Task[None]] = set()
@@ -80,7 +83,13 @@ class Live:
         """Look at the files at every change in their directories, for ever."""
         while True:
             watched = self._directories()
-            async for _ in awatch(*watched, recursive=False, yield_on_timeout=True, rust_timeout=LOOK_MILLISECONDS):
+            async for _ in awatch(
+                *watched,
+                watch_filter=self._concerns,
+                recursive=False,
+                yield_on_timeout=True,
+                rust_timeout=LOOK_MILLISECONDS,
+            ):
                 self.look()
                 if self._directories() != watched:
                     break
@@ -196,6 +205,11 @@ class Live:
 
     def _digests(self) -> tuple[str, str]:
         return _digest(self._config.path), _digest(self._approvals_path)
+
+    def _concerns(self, _: Change, path: str) -> bool:
+        """Say whether a change in a watched directory is one of a file; the log may well be written there."""
+        files = [each for each in (self._config.path, self._approvals_path) if each]
+        return Path(path).name in {name for each in files for name in (each.name, each.resolve().name)}
 
     def _directories(self) -> tuple[Path, ...]:
         """Return where the files and what links lead to lie: an atomic edit puts a new file in the place of the old."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from callability.address import AddressRefused
+from callability.gateway.upstream import State
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +40,18 @@ class Metrics:
         )
         for file in ("config", "approvals"):
             self._broken.labels(file)
+        self._states = Gauge(
+            "callability_servers", "Servers of the config by how they stand.", ("state",), registry=self.registry
+        )
         self.opted_in_calls = 0
+        self.servers: Callable[[], Mapping[str, int]] = dict
+        """How many servers there are in each state."""
+
+    def follow(self, servers: Callable[[], Mapping[str, int]]) -> None:
+        """Take where the numbers of servers by state are read."""
+        self.servers = servers
+        for state in (*get_args(State), "disabled"):
+            self._states.labels(state).set_function(partial(_number, servers, state))
 
     def opted_in(self) -> None:
         """Count a call that asks for tools that cannot be called."""
@@ -51,6 +65,10 @@ class Metrics:
     def stands(self, file: str, *, broken: bool) -> None:
         """Note whether a file is sound as it is written."""
         self._broken.labels(file).set(broken)
+
+
+def _number(servers: Callable[[], Mapping[str, int]], state: str) -> float:
+    return servers().get(state, 0)
 
 
 @contextmanager

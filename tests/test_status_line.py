@@ -1,0 +1,57 @@
+"""The line below the log of a gateway in a terminal (FR-013)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+from mcp import Client
+
+from gateways import retrieve, shelf, write_config
+from running import COMMAND
+
+LOOKED_UP = {"name": "look_up", "description": "Looks something up."}
+
+
+def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_asked_for(tmp_path: Path) -> None:
+    """On a terminal only, and never as a part of the log."""
+    config = write_config(tmp_path, {"it": shelf(tmp_path, "it", LOOKED_UP), "off": {"command": "x", "enabled": False}})
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    seen = ""
+
+    async def ask(url: str) -> None:
+        async with Client(url) as client:
+            await retrieve(client, "look", include_disabled=True)
+            await retrieve(client, "look", include_disabled=True)
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True) as process:
+        os.close(theirs)
+        try:
+            assert process.stdout is not None
+            asyncio.run(ask(process.stdout.readline().removeprefix("listening on ").strip()))
+            wanted = "callability gateway: 1 of 2 servers connected, 1 disabled | include_disabled asked for 2 times"
+            while wanted not in seen:
+                seen += os.read(ours, 65_536).decode()
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen))
+    records = [line for line in lines if re.match(r"\d{4}-\d\d-\d\d ", line)]
+    assert any("callability.gateway.upstream: `it` is connected" in line for line in records), seen
+    assert not any("include_disabled" in line for line in records)
+    os.close(ours)
+
+
+def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
+    """The log is the whole of standard error."""
+    config = write_config(tmp_path, {})
+    command = [*COMMAND, "gateway", "--config", str(config)]
+    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)
+    assert "include_disabled" not in ended.stderr
+    assert ended.stdout == ""
