@@ -1,0 +1,144 @@
+"""The gateway's two files, followed: an edit is taken over whole or not at all (A.7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+from watchfiles import Change, awatch
+
+from callability import document
+from callability.finding import Finding
+from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.metrics import Metrics
+from callability.gateway.standing import Standing
+
+# Also without an event the files are looked at: on some file systems none comes, and none does while watching begins.
+LOOK_SECONDS = 5
+# It tells every change that it hears of.
+logging.getLogger("watchfiles").setLevel(logging.WARNING)
+_logger = logging.getLogger(__name__)
+
+
+class Files:
+    """The last good state of the config and of the approvals; `given` is an approvals file other than the config's.
+
+    Where the approvals cannot be read at first, there is no state of them, and every approval is unknown.
+    """
+
+    def __init__(self, config: Config, given: Path | None, metrics: Metrics) -> None:
+        self.config = config
+        self.given = given
+        self.standing = Standing()
+        self._metrics = metrics
+        self._config_seen = config.digest
+        self._path = self._approvals_path(config)
+        self.approvals = _approvals(self._path)
+        self._approvals_seen = self.approvals.digest
+        self.standing.approvals_readable = self.approvals.readable
+        _tell(self.approvals.warnings)
+
+    async def edits(self) -> AsyncIterator[None]:
+        """Yield after every edit, taken over or not, for ever."""
+        while True:
+            try:
+                async for _ in self._changes():
+                    # In a thread: a file that is large and odd takes seconds to read, and calls go on meanwhile.
+                    if await asyncio.to_thread(self._read):
+                        yield
+            except (OSError, RuntimeError):
+                _logger.exception("the files cannot be watched: they are looked at again in %d s", LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _changes(self) -> AsyncIterator[None]:
+        """Yield at changes in the directories of the files, until they lie elsewhere."""
+        watched = self._directories()
+        changes = awatch(
+            *watched,
+            watch_filter=self._concerns,
+            recursive=False,
+            yield_on_timeout=True,
+            rust_timeout=LOOK_SECONDS * 1000,
+        )
+        yield
+        async for _ in changes:
+            yield
+            if self._directories() != watched:
+                return
+
+    def _read(self) -> bool:
+        """Read what was edited since the last time, and say whether anything was."""
+        config_edited = self._read_config()
+        return self._read_approvals() or config_edited
+
+    def _read_config(self) -> bool:
+        seen = _digest(self.config.path)
+        if seen == self._config_seen:
+            return False
+        self._config_seen = seen
+        try:
+            self.config = load_config(self.config.path)
+        except ConfigRefused as refused:
+            _tell(refused.findings)
+            self.standing.config_broken = True
+        else:
+            _tell(self.config.warnings)
+            self._config_seen = self.config.digest
+            self.standing.config_broken = False
+        self._count("config", broken=self.standing.config_broken)
+        return True
+
+    def _read_approvals(self) -> bool:
+        path = self._approvals_path(self.config)
+        if path == self._path and _digest(path) == self._approvals_seen:
+            return False
+        approvals = _approvals(path)
+        self._path, self._approvals_seen = path, approvals.digest
+        _tell(approvals.warnings)
+        if approvals.readable:
+            self.approvals = approvals
+            self.standing.approvals_readable = True
+        self.standing.approvals_broken = not approvals.readable
+        self._count("approvals", broken=not approvals.readable)
+        return True
+
+    def _count(self, file: str, *, broken: bool) -> None:
+        self._metrics.edited(file, taken_over=not broken)
+        self._metrics.stands(file, broken=broken)
+        if broken:
+            _logger.error("the edit of the %s is not taken over: what was said before still holds", file)
+        else:
+            _logger.info("the edit of the %s is taken over", file)
+
+    def _approvals_path(self, config: Config) -> Path | None:
+        return self.given or config.approvals
+
+    def _concerns(self, _: Change, path: str) -> bool:
+        """Say whether a change in a watched directory is one of a file; the log may well be written there."""
+        files = [each for each in (self.config.path, self._path) if each]
+        return Path(path).name in {name for each in files for name in (each.name, each.resolve().name)}
+
+    def _directories(self) -> tuple[Path, ...]:
+        """Return where the files and what links lead to lie: an atomic edit puts a new file in the place of the old."""
+        files = [path for path in (self.config.path, self._path) if path]
+        places = {each.parent.absolute() for path in files for each in (path, path.resolve())}
+        return tuple(sorted(place for place in places if place.is_dir()))
+
+
+def _approvals(path: Path | None) -> Approvals:
+    return load_approvals(path) if path else NO_APPROVALS
+
+
+def _digest(path: Path | None) -> str:
+    """Return which state a file is in; empty for one that cannot be read."""
+    try:
+        return document.digest(document.read_bytes(path)) if path else ""
+    except document.Refused:
+        return ""
+
+
+def _tell(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        _logger.warning("%s", finding)
