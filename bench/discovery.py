@@ -22,9 +22,12 @@ from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadli
 from callability.gateway.decisions import Decisions
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
+from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.search import SearchDocument, ToolIndex
-from callability.gateway.upstream import Upstream
+from callability.gateway.standing import Standing
+from callability.gateway.upstream import Upstream, UpstreamTool
+from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import Policy, load
 from callability.policy.shipped import shipped_policy
 from callability.service.in_process import InProcessStub
@@ -34,9 +37,9 @@ from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING
 
 PART = "discovery"
 
-_QUERIES = {1_000: 50, 10_000: 6}
-"""Queries in a round for each number of tools."""
-_ENOUGH_FOR_P99 = 50
+_TOOLS = (1_000, 10_000)
+_QUERIES = 50
+"""Queries in a round."""
 _SUBJECTS = {"search": "ToolIndex.search", "open": "retrieve_tools", "all": "retrieve_tools, include_disabled"}
 
 
@@ -44,8 +47,9 @@ _SUBJECTS = {"search": "ToolIndex.search", "open": "retrieve_tools", "all": "ret
 class _Connected:
     """An upstream that has listed its tools: as much of `Upstream` as discovery looks at, without a process."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[UpstreamTool, ...]
     state: str = "connected"
+    settled: bool = True
 
 
 def rows(rounds: Rounds) -> list[Row]:
@@ -53,11 +57,11 @@ def rows(rounds: Rounds) -> list[Row]:
     policy = load(shipped_policy())
     with asyncio.Runner() as runner:
         subjects: dict[str, Callable[[], Figures]] = {}
-        for tools in _QUERIES:
+        for tools in _TOOLS:
             asked = _subjects(policy, tools)
-            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, tools) for name, ask in asked.items()}
+            subjects |= {f"{tools} {name}": partial(_timed, runner, ask) for name, ask in asked.items()}
         measured = rounds.interleaved(PART, subjects)
-    return [row for tools in _QUERIES for row in _rows(tools, measured)]
+    return [row for tools in _TOOLS for row in _rows(tools, measured)]
 
 
 def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]]]:
@@ -70,9 +74,10 @@ def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaita
         for server, found in listed.items()
         for tool in found
     )
-    upstreams = {name: cast(Upstream, _Connected(found)) for name, found in listed.items()}
+    upstreams = {name: cast(Upstream, _Connected(tuple(map(upstream_tool, found)))) for name, found in listed.items()}
     inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
-    gateway = Gateway(inventory, Decisions(InProcessStub(policy), inventory), phrases(Path("mcp_config.json"), None))
+    decisions = Decisions(InProcessStub(policy), inventory)
+    gateway = Gateway(inventory, decisions, phrases(Path("mcp_config.json"), None), Standing(), Metrics())
 
     async def search(query: str) -> object:
         return index.search(query, 15)
@@ -126,10 +131,10 @@ def _listed(tool: AskedTool) -> Tool:
     )
 
 
-def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], tools: int) -> Figures:
+def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]]) -> Figures:
     async def asked() -> list[float]:
         taken = []
-        for verb, noun in islice(product(VERBS, OBJECTS), _QUERIES[tools]):
+        for verb, noun in islice(product(VERBS, OBJECTS), _QUERIES):
             begun = perf_counter()
             await ask(f"{verb} the {noun}")
             taken.append(1e3 * (perf_counter() - begun))
@@ -140,7 +145,7 @@ def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], tool
 
 
 def _rows(tools: int, measured: Mapping[str, Series]) -> Iterator[Row]:
-    for figure in ("p50", "p99") if _QUERIES[tools] >= _ENOUGH_FOR_P99 else ("p50",):
+    for figure in ("p50", "p99"):
         for subject, name in _SUBJECTS.items():
             against = None if subject == "search" else measured[f"{tools} search"][figure]
             what = f"{tools:,} tools, {name}, {figure}"

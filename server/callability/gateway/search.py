@@ -13,8 +13,13 @@ MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32
 """Different words of a query that are searched for; what follows them is left aside."""
 
-_BOOSTS = {"name": 4.0, "server": 2.0, "title": 2.0, "description": 1.0, "parameters": 0.5}
+_FIELDS = ("name", "server", "title", "description", "parameters")
+_IN_NAME = 2.0
+# Each is far above what one word adds: a whole name comes first, then names with all words of the query, or what these
+# begin, then parameters that are named as such, and then whatever words are found.
 _WHOLE_NAME = 100.0
+_ALL_IN_NAME = 50.0
+_WHOLE_PARAMETER = 10.0
 # Constant, and given to whole words too: a word that begins a name never outweighs one that is in it.
 _BEGINNING = 0.5
 _SHORTEST_BEGINNING = 2
@@ -84,15 +89,21 @@ class ToolIndex:
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
         asked = tuple(dict.fromkeys(words(query)))
         wanted = telling(asked)
-        fields = tuple(_BOOSTS) if wanted else ("name", "server")
+        fields = _FIELDS if wanted else ("name", "server")
         wanted = (wanted or asked)[:MAX_QUERY_WORDS]
-        for name in _names(query):
-            yield tantivy.Query.const_score_query(self._term("whole_name", name), _WHOLE_NAME)
+        for meant in _names(query):
+            yield tantivy.Query.const_score_query(self._term("whole_name", meant), _WHOLE_NAME)
+            yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
         for stem in dict.fromkeys(_STEMMER.analyze(" ".join(wanted))):
-            for field in fields:
-                yield tantivy.Query.boost_query(self._term(field, stem), _BOOSTS[field])
-        for word in wanted:
-            yield tantivy.Query.const_score_query(self._term("beginnings", word), _BEGINNING)
+            name, *others = (self._term(field, stem) for field in fields)
+            # The best field and not their sum: a tool with two words of the query comes before one that repeats one.
+            yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
+        begun = [self._term("beginnings", word) for word in wanted]
+        for beginning in begun:
+            yield tantivy.Query.const_score_query(beginning, _BEGINNING)
+        if begun:
+            all_begun = tantivy.Query.boolean_query([(tantivy.Occur.Must, beginning) for beginning in begun])
+            yield tantivy.Query.const_score_query(all_begun, _ALL_IN_NAME)
 
     def _term(self, field: str, value: str) -> tantivy.Query:
         return tantivy.Query.term_query(self._schema, field, value, index_option="freq")
@@ -100,9 +111,9 @@ class ToolIndex:
 
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
-    for field in _BOOSTS:
+    for field in _FIELDS:
         builder.add_text_field(field, tokenizer_name="stems", index_option="freq")
-    for field in ("whole_name", "beginnings"):
+    for field in ("whole_name", "whole_parameter", "beginnings"):
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="basic")
     builder.add_unsigned_field("place", fast=True)
     return builder.build()
@@ -129,6 +140,7 @@ def _entry(place: int, document: SearchDocument) -> tantivy.Document:
         "description": words(document.description),
         "parameters": words(" ".join(document.parameters)),
         "whole_name": ("".join(name), "".join(server + name)),
+        "whole_parameter": tuple("".join(words(parameter)) for parameter in document.parameters),
         "beginnings": _beginnings(name + server),
     }
     entry = tantivy.Document()

@@ -1,0 +1,1 @@
+"""What the conformance suites of MCP are run against."""

@@ -1,0 +1,63 @@
+"""Search over the tools of real servers, judged by what a person would call a right answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp import Client
+from ruamel.yaml import YAML
+
+from gateways import connected, retrieve, write_config
+from real_servers import node_servers, node_wanted, pypi_servers
+
+JUDGED: Mapping[str, Mapping[str, list[str]]] = YAML(typ="safe").load(Path(__file__).parent / "judged_queries.yaml")
+"""The right answers to each query, by kind of query."""
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """How often, of a number of queries, a right answer came first, and how often one was shown."""
+
+    queries: int
+    first: float
+    shown: float
+
+    def __str__(self) -> str:
+        return f"{self.queries} queries, hit@1 {self.first:.2f}, hit@{SHOWN} {self.shown:.2f}"
+
+
+def _hits(judged: Sequence[tuple[list[str], list[str]]]) -> Hits:
+    first = sum(bool({*found[:1]} & {*right}) for found, right in judged)
+    shown = sum(bool({*found} & {*right}) for found, right in judged)
+    return Hits(len(judged), first / len(judged), shown / len(judged))
+
+
+async def _found(client: Client, query: str) -> list[str]:
+    answer = await retrieve(client, query, limit=SHOWN)
+    return [tool["name"] for tool in answer["tools"]]
+
+
+@node_wanted
+def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path) -> None:
+    """By its name, or a part of that, it comes first; in other words it mostly does, and is shown."""
+    config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 60})
+
+    async def story() -> dict[str, list[tuple[list[str], list[str]]]]:
+        async with connected("http", config) as client:
+            return {
+                kind: [(await _found(client, query), right) for query, right in queries.items()]
+                for kind, queries in JUDGED.items()
+            }
+
+    judged = asyncio.run(story())
+    by_kind = {kind: _hits(of_kind) for kind, of_kind in judged.items()}
+    whole = _hits([one for of_kind in judged.values() for one in of_kind])
+    print(*(f"{kind}: {hits}" for kind, hits in [*by_kind.items(), ("in all", whole)]), sep="\n")
+    assert by_kind["exact name"].first == 1
+    assert by_kind["part of a name"].first >= 0.9
+    assert whole.first >= 0.8
+    assert whole.shown >= 0.92
