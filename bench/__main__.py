@@ -35,6 +35,7 @@ class Part(StrEnum):
     CHECK_TOOL = "check-tool"
     CHECK_TOOLS = "check-tools"
     DISCOVERY = "discovery"
+    SCOPE = "scope"
 
 
 def bench(

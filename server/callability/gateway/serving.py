@@ -73,9 +73,9 @@ async def _serve_http(
         timeout_graceful_shutdown=GRACE,
     )
     server = uvicorn.Server(config)
-    listening = _listening(host, int(port), address)
-    started(f"http://{address.rpartition(':')[0]}:{listening.getsockname()[1]}/mcp")
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    listener = listening(host, int(port), address)
+    started(f"http://{address.rpartition(':')[0]}:{listener.getsockname()[1]}/mcp")
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
@@ -83,9 +83,22 @@ async def _serve_http(
     await serving
 
 
-def _listening(host: str, port: int, address: str) -> socket.socket:
+def listening(host: str, port: int, address: str) -> socket.socket:
+    """Return a socket that listens on a host and a port, 0 for a free one; `address` names them in errors.
+
+    It names its protocol: where it does not, asyncio leaves Nagle's algorithm on, and every answer waits for 40 ms.
+
+    Raises:
+        AddressRefused: it cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
     except OSError as error:
+        listener.close()
         reason = (error.strerror or "error").lower()
         raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
+    return listener

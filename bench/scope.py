@@ -1,0 +1,114 @@
+"""Whether the time of an answer tells an agent that there is a server out of its scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter
+from typing import Any, cast
+
+from mcp_types import Tool
+
+from bench.report import Row
+from bench.rounds import Figures, Rounds
+from callability.document import Node
+from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
+from callability.gateway.decisions import Decisions
+from callability.gateway.gateway import Gateway
+from callability.gateway.inventory import Inventory
+from callability.gateway.metrics import Metrics
+from callability.gateway.phrases import phrases
+from callability.gateway.standing import Standing
+from callability.gateway.upstream import Upstream, UpstreamTool
+from callability.gateway.upstream.tool import upstream_tool
+from callability.policy.loading import load
+from callability.policy.shipped import shipped_policy
+from callability.service.in_process import InProcessStub
+
+PART = "scope"
+
+_IN_SCOPE, _OUT_OF_SCOPE = 10, 10
+_TOOLS_OF_A_SERVER = 50
+_QUESTIONS = 60
+_ASKED: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "call_tool": ("call_tool", lambda server: {"name": f"{server}:read_{server}_7"}),
+    "upstream_servers": ("upstream_servers", lambda server: {"operation": "get", "name": server}),
+    "retrieve_tools": ("retrieve_tools", lambda server: {"query": server, "include_disabled": True}),
+}
+_OUT, _NOWHERE = "out of scope", "does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """An upstream that has listed its tools: as much of `Upstream` as is looked at here, without a process."""
+
+    tools: tuple[UpstreamTool, ...]
+    state: str = "connected"
+    settled: bool = True
+    failure: str | None = None
+
+
+def rows(rounds: Rounds) -> list[Row]:
+    """Measure the same questions about servers that are out of scope and about servers that do not exist."""
+    gateway = _gateway()
+    with asyncio.Runner() as runner:
+        measured = rounds.interleaved(
+            PART, {name: partial(_timed, runner, gateway, *asked) for name, asked in _ASKED.items()}
+        )
+    found = []
+    for name in _ASKED:
+        for figure in ("p50", "p90"):
+            there, nowhere = (measured[name][f"{which} {figure}"] for which in (_OUT, _NOWHERE))
+            found.append(Row(PART, f"{name}, a server that {_NOWHERE}, {figure}", "µs", nowhere))
+            found.append(Row(PART, f"{name}, a server that is {_OUT}, {figure}", "µs", there, against=nowhere))
+    return found
+
+
+def _gateway() -> Gateway:
+    """Return the gateway of an agent that sees half of the servers; what exists and what does not is named alike."""
+    names = [_name("seen", number) for number in range(_IN_SCOPE)]
+    hidden = [_name("real", number) for number in range(_OUT_OF_SCOPE)]
+    servers = {name: ServerConfig(command="true") for name in (*names, *hidden)}
+    agents = {"agent": AgentConfig(servers=tuple(names))}
+    config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
+    upstreams = {name: cast(Upstream, _Connected(_tools(name))) for name in servers}
+    inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
+    decisions = Decisions(InProcessStub(load(shipped_policy())), inventory, agent="agent")
+    return Gateway(inventory, decisions, phrases(config.path, None), Standing(), Metrics())
+
+
+def _name(word: str, number: int) -> str:
+    return f"{word}{number:03}"
+
+
+def _tools(server: str) -> tuple[UpstreamTool, ...]:
+    schema = {"type": "object"}
+    return tuple(
+        upstream_tool(Tool(name=f"read_{server}_{number}", description=f"Reads from {server}.", input_schema=schema))
+        for number in range(_TOOLS_OF_A_SERVER)
+    )
+
+
+def _timed(runner: asyncio.Runner, gateway: Gateway, tool: str, arguments: Callable[[str], dict[str, Any]]) -> Figures:
+    """Ask about the two in turn: what disturbs one disturbs the other."""
+
+    async def asked() -> dict[str, list[float]]:
+        taken: dict[str, list[float]] = {_OUT: [], _NOWHERE: []}
+        for number in range(_QUESTIONS):
+            words = ((_OUT, "real"), (_NOWHERE, "none"))
+            for which, word in words if number % 2 else reversed(words):
+                question = arguments(_name(word, number % _OUT_OF_SCOPE))
+                begun = perf_counter()
+                await gateway.answer(tool, question)
+                taken[which].append(1e6 * (perf_counter() - begun))
+        return taken
+
+    figures: dict[str, float] = {}
+    for which, values in runner.run(asked()).items():
+        percentiles = quantiles(values, n=100, method="inclusive")
+        figures |= {f"{which} p50": percentiles[49], f"{which} p90": percentiles[89]}
+    return figures

@@ -1,0 +1,69 @@
+"""The config file as a JSON Schema (2020-12), for editors: it refuses what the gateway refuses, as far as one can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from callability.gateway.config.model import ConfigFile, ServerConfig
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_STDIO_OR_HTTP = [
+    {
+        "title": "A server on standard input and output",
+        "required": ["command"],
+        "properties": {"url": False, "headers": False, "type": {"const": "stdio"}},
+    },
+    {
+        "title": "A server on HTTP",
+        "required": ["url"],
+        "properties": {
+            "command": False,
+            "args": False,
+            "env": False,
+            "cwd": False,
+            "type": {"enum": ["http", "streamable-http"]},
+        },
+    },
+]
+_NOT_BOTH_LISTS = {"required": ["enabled_tools", "disabled_tools"]}
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the schema of a config file.
+
+    No schema can tell whether two parts of a file agree, how many bytes a text takes, or whether a host can be one:
+    these are the gateway's alone to check.
+    """
+    schema = ConfigFile.model_json_schema(schema_generator=_Generator)
+    server = schema["$defs"][ServerConfig.__name__]
+    server["properties"]["enabled_tools"]["minItems"] = 1
+    server["oneOf"] = _STDIO_OR_HTTP
+    server["not"] = _NOT_BOTH_LISTS
+    return {"$schema": DIALECT, **schema, "title": "The config of a callability gateway"}
+
+
+class _Generator(GenerateJsonSchema):
+    """Writes what is checked: null is no value of a key, which may be left out instead, and names have patterns."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        written = super().default_schema(schema)
+        return {key: value for key, value in written.items() if key != "default" or value is not None}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
+        """Say what names match: as `patternProperties` a name that does not would be taken, and its value too."""
+        written = super().dict_schema(schema)
+        for pattern, values in written.pop("patternProperties", {}).items():
+            names = {**written.get("propertyNames", {}), "pattern": pattern}
+            written |= {"additionalProperties": values, "propertyNames": names}
+        return written
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leave out titles that say a key again."""
+        return False

@@ -1,0 +1,131 @@
+"""Gateways over upstreams without a process behind them, for laws about thousands of answers.
+
+The upstreams here have what a gateway reads of one; the real ones are tested in `test_upstream.py` and behind every
+real gateway.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from mcp_types import CallToolResult, TextContent, Tool
+
+from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
+from callability.gateway.decisions import Decisions
+from callability.gateway.gateway import Gateway
+from callability.gateway.inventory import Inventory
+from callability.gateway.metrics import Metrics
+from callability.gateway.phrases import phrases
+from callability.gateway.standing import Standing
+from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.failure import NOT_SENT
+from callability.gateway.upstream.tool import upstream_tool
+from judging import stub_of
+
+Tools = tuple[Mapping[str, Any], ...]
+"""Tools as an upstream lists them, in MCP's JSON."""
+_GONE = Failure("exited with code 7")
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What is behind a server's entry: its tools, how its connection stands, and how it answers a call.
+
+    `says` is the message of its refusal of every call; without one it carries them out.
+    """
+
+    tools: Tools
+    state: Literal["connected", "failed", "closed"] = "connected"
+    says: str = ""
+
+
+class StandIn:
+    """An upstream that is connected, or cannot be, and lists what its shelf has, or had when it was connected."""
+
+    settled = True
+
+    def __init__(self, name: str, shelf: Shelf, *, names_only: bool) -> None:
+        tools = [
+            upstream_tool(Tool.model_validate({"inputSchema": {"type": "object"}, **each})) for each in shelf.tools
+        ]
+        self.name = name
+        self.state = shelf.state
+        self.failure = str(UpstreamError(name, _GONE)) if shelf.state == "failed" else None
+        self.tools = tuple(tool.without_text() if names_only else tool for tool in tools)
+        self.called: list[str] = []
+        self._says = shelf.says
+
+    async def connected(self) -> None:
+        """Fail where there is no connection.
+
+        Raises:
+            UpstreamError: there is none.
+        """
+        if self.state == "failed":
+            raise UpstreamError(self.name, _GONE, NOT_SENT)
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None, **_: object) -> CallToolResult:
+        """Note the call, and say that it was carried out.
+
+        Raises:
+            UpstreamRefusal: the shelf says something else.
+        """
+        self.called.append(tool)
+        if self._says:
+            raise UpstreamRefusal(self.name, -32000, self._says)
+        return CallToolResult(content=[TextContent(text=f"{self.name} did {tool} with {json.dumps(arguments)}")])
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A gateway for one agent or for everybody, and the upstreams behind it."""
+
+    gateway: Gateway
+    upstreams: Mapping[str, StandIn]
+
+    async def answers(self, questions: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+        """Return the whole result of each call of the gateway's tools, as JSON."""
+        return [(await self.gateway.answer(tool, arguments)).model_dump_json() for tool, arguments in questions]
+
+
+def scene(
+    directory: Path,
+    servers: Mapping[str, Mapping[str, Any]],
+    shelves: Mapping[str, Shelf],
+    approvals: Mapping[str, Any] | None = None,
+    *,
+    visible: Iterable[str] | None = None,
+) -> Scene:
+    """Return a gateway over the entries of servers and what is behind them, read from files as always.
+
+    Args:
+        directory: where the files are written; what words say of them names it.
+        servers: for each server the keys of its entry, its command apart.
+        shelves: what is behind each server.
+        approvals: what the approvals file says, where there is one.
+        visible: the servers of the agent that asks; left out, whoever asks sees every server.
+    """
+    config_path, approvals_path = directory / "mcp_config.json", directory / "approvals.json"
+    agents = {} if visible is None else {"agent": {"servers": list(visible)}}
+    entries = {name: {"command": "none", **entry} for name, entry in servers.items()}
+    config_path.write_text(json.dumps({"mcpServers": entries, "agents": agents}))
+    if approvals is not None:
+        approvals_path.write_text(json.dumps(approvals))
+    config = load_config(config_path)
+    closed = {name: replace(shelf, state="closed") for name, shelf in shelves.items()}
+    upstreams = {
+        name: StandIn(name, (shelves if server.enabled else closed)[name], names_only=server.quarantined)
+        for name, server in config.servers.items()
+    }
+    records = NO_APPROVALS if approvals is None else load_approvals(approvals_path)
+    inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
+    if visible is not None:
+        inventory = inventory.scoped(config.agents["agent"].servers)
+    decisions = Decisions(stub_of(), inventory, agent="" if visible is None else "agent")
+    words = phrases(config_path, None if approvals is None else approvals_path)
+    standing = Standing(approvals_readable=records.readable)
+    return Scene(Gateway(inventory, decisions, words, standing, Metrics()), upstreams)

@@ -1,0 +1,62 @@
+"""`docs/requirements.md`: each requirement has its tests, and each test that claims one stands beside it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+REQUIRED = (
+    *(f"FR-{number:03}" for number in range(1, 15)),
+    *(f"SC-{number:03}" for number in range(1, 7)),
+    *(f"fault {number}" for number in range(1, 10)),
+)
+
+
+def _rows() -> dict[str, set[str]]:
+    """Return the tests of each requirement in the table."""
+    rows = {}
+    for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\| ((?:FR|SC)-\d{3}|fault \d) \| .+ \| (.+) \|$", line):
+            assert match[1] not in rows
+            rows[match[1]] = set(re.findall(r"`(test_\w+\.py::test_\w+)`", match[2]))
+    return rows
+
+
+def _claims() -> Iterator[tuple[str, str]]:
+    """Yield each requirement that the docstring of a test names, with the test."""
+    for path in sorted(TESTS.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                for found in re.findall(r"\b(?:FR|SC)-\d{3}\b|\b[Ff]ault \d\b", ast.get_docstring(node) or ""):
+                    yield found.replace("Fault", "fault"), f"{path.name}::{node.name}"
+
+
+def test_every_requirement_is_in_the_table_with_a_test() -> None:
+    """In order, and nothing else is."""
+    rows = _rows()
+    assert tuple(rows) == REQUIRED
+    assert [name for name, tests in rows.items() if not tests] == []
+
+
+def test_every_test_that_claims_a_requirement_stands_beside_it() -> None:
+    """A claim is an id in the docstring of a test."""
+    rows, claims = _rows(), tuple(_claims())
+    assert len(claims) > 30
+    missing = [(name, test) for name, test in claims if test not in rows.get(name, ())]
+    assert missing == []
+
+
+def test_every_test_in_the_table_is_one_that_runs() -> None:
+    """It is collected as it is named there."""
+    named = set().union(*_rows().values())
+    files = sorted({f"tests/{test.partition('::')[0]}" for test in named})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    collected = {re.sub(r"\[.*", "", line.removeprefix("tests/")) for line in done.stdout.splitlines()}
+    assert named - collected == set(), done.stdout[-2000:]

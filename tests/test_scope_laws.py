@@ -1,0 +1,146 @@
+"""For an agent a server outside its scope does not exist (FR-007), whatever the config says and whatever is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stand_ins import Scene, Shelf, Tools, scene
+
+SERVERS = ("files", "files2", "git", "mail", "a.b")
+TOOLS = ("read_file", "write_file", "delete_file", "read_mail", "log", "Log", "file")
+TEXTS = ("Reads a file.", "Writes a mail to the git log.", "Deletes whatever is read.", "")
+WORDS = ("read", "file", "fi", "mail", "log", "delete", "git", "a", "the", "nothing", *SERVERS, *TOOLS)
+
+_names = st.sampled_from(TOOLS)
+_tools = st.lists(st.tuples(_names, st.sampled_from(TEXTS)), max_size=5, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: tuple({"name": name, **({"description": text} if text else {})} for name, text in pairs)
+)
+_shelves = st.builds(
+    Shelf, _tools, state=st.sampled_from(["connected", "connected", "failed"]), says=st.sampled_from(["", "", "no"])
+)
+_lists = st.fixed_dictionaries({"enabled_tools": st.lists(_names, min_size=1, max_size=3)}) | st.fixed_dictionaries(
+    {}, optional={"disabled_tools": st.lists(_names, max_size=3)}
+)
+_switches = st.fixed_dictionaries(
+    {},
+    optional={
+        "enabled": st.sampled_from([True, True, False]),
+        "quarantined": st.sampled_from([False, False, True]),
+        "trust": st.sampled_from(["auto", "manual"]),
+    },
+)
+_entries = st.builds(lambda lists, switches: {**lists, **switches}, _lists, _switches)
+_records = st.fixed_dictionaries(
+    {},
+    optional={
+        "disabled": st.sampled_from([True, False, "no"]),
+        "status": st.sampled_from(["approved", "pending", "changed", "what"]),
+        "sha256": st.just("0" * 64),
+    },
+)
+_approvals = st.none() | st.dictionaries(
+    st.sampled_from(SERVERS), st.dictionaries(_names, _records, max_size=3) | st.none(), max_size=4
+)
+_worlds = st.dictionaries(st.sampled_from(SERVERS), st.tuples(_entries, _shelves), min_size=1)
+_queries = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join) | st.text(max_size=8)
+_servers = st.sampled_from((*SERVERS, "file", "gti", ""))
+_questions = st.one_of(
+    st.tuples(
+        st.just("retrieve_tools"),
+        st.fixed_dictionaries(
+            {"query": _queries},
+            optional={"limit": st.sampled_from([1, 2, 5, 100, 0]), "include_disabled": st.booleans()},
+        ),
+    ),
+    st.tuples(
+        st.just("call_tool"),
+        st.builds(
+            lambda server, tool: {"name": f"{server}:{tool}", "arguments": {"x": 1}},
+            _servers,
+            st.sampled_from((*TOOLS, "raed_file", "")),
+        ),
+    ),
+    st.tuples(
+        st.just("upstream_servers"),
+        st.builds(lambda name: {"operation": "get", "name": name}, _servers)
+        | st.sampled_from([{}, {"operation": "list"}]),
+    ),
+)
+World = Mapping[str, tuple[Mapping[str, Any], Shelf]]
+
+
+def _scene(
+    directory: str, world: World, approvals: Mapping[str, Any] | None, *, visible: tuple[str, ...] | None = None
+) -> Scene:
+    entries = {name: entry for name, (entry, _) in world.items()}
+    shelves = {name: shelf for name, (_, shelf) in world.items()}
+    return scene(Path(directory), entries, shelves, approvals, visible=visible)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    world=_worlds,
+    approvals=_approvals,
+    scope=st.sets(st.sampled_from(SERVERS)),
+    questions=st.lists(_questions, min_size=1, max_size=6),
+)
+def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_its_scope(
+    world: World,
+    approvals: Mapping[str, Any] | None,
+    scope: set[str],
+    questions: list[tuple[str, dict[str, Any]]],
+) -> None:
+    """To the byte: tools, locks, notices, counts, remediation, near names, refusals and failures (FR-007)."""
+    visible = tuple(name for name in world if name in scope)
+    with TemporaryDirectory() as directory:
+        scoped = _scene(directory, world, approvals, visible=visible)
+        asked = asyncio.run(scoped.answers(questions))
+        alone = _scene(directory, {name: world[name] for name in visible}, approvals)
+        assert asked == asyncio.run(alone.answers(questions))
+    assert all(not upstream.called for name, upstream in scoped.upstreams.items() if name not in visible)
+
+
+@settings(deadline=None)
+@given(world=_worlds, name=_names, limit=st.integers(1, 100), flag=st.booleans())
+def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name: str, limit: int, flag: bool) -> None:
+    """Not even a notice, and a call of whatever there is is a call of what does not exist (FR-007)."""
+    questions: list[tuple[str, dict[str, Any]]] = [
+        ("retrieve_tools", {"query": name, "limit": limit, "include_disabled": flag}),
+        ("upstream_servers", {}),
+        *(("call_tool", {"name": f"{server}:{name}"}) for server in world),
+    ]
+    with TemporaryDirectory() as directory:
+        found, servers, *calls = asyncio.run(_scene(directory, world, None, visible=()).answers(questions))
+    assert '"structured_content":{"tools":[],"total":0}' in found
+    assert '"structured_content":{"servers":[]}' in servers
+    assert all("there is no tool" in call and "Near to it" not in call for call in calls)
+
+
+def test_what_an_agent_sees_is_what_is_in_its_scope(tmp_path: Path) -> None:
+    """The laws above are not about empty answers: what is in scope is found, called and counted (FR-007)."""
+    tools: Tools = ({"name": "read_file", "description": "Reads a file."},)
+    entries: dict[str, dict[str, Any]] = {"files": {}, "git": {}, "mail": {"quarantined": True}}
+    all_of_it = scene(tmp_path, entries, dict.fromkeys(entries, Shelf(tools)), visible=("git", "mail"))
+    found, called, unknown, listed = asyncio.run(
+        all_of_it.answers(
+            [
+                ("retrieve_tools", {"query": "read file", "include_disabled": True}),
+                ("call_tool", {"name": "git:read_file"}),
+                ("call_tool", {"name": "files:read_file"}),
+                ("upstream_servers", {}),
+            ]
+        )
+    )
+    assert "git:read_file" in found
+    assert "mail:read_file" in found
+    assert "git did read_file" in called
+    assert 'there is no tool \\"files:read_file\\". Near to it: \\"git:read_file\\"' in unknown
+    assert '"server_quarantined":1' in listed
+    assert "files:" not in found + called + listed
