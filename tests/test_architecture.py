@@ -49,8 +49,15 @@ def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
     for room in ("adapter", "gateway"):
         for path in (PACKAGE / room).rglob("*.py"):
             ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-            allowed = ("callability.v1", "callability.adapter", f"callability.{room}")
+            allowed = ("callability.v1", "callability.adapter", "callability.editing", f"callability.{room}")
             assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+
+
+def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:
+    """So any file of ours can be edited by it."""
+    for path in (PACKAGE / "editing").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        assert {name for name in ours if not name.startswith("callability.editing")} <= SHARED, path
 
 
 def test_only_the_command_line_sees_policy_and_gateway() -> None:

@@ -19,6 +19,7 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from callability.adapter import INCLUDE_DISABLED_SENTENCE
+from callability.gateway.serving import listening
 from gateways import bad, call, connected, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
 from running import COMMAND, callability, serving
 
@@ -171,7 +172,7 @@ async def _is_rejected(client: Client, name: str, status: str) -> None:
     assert POISON not in text
 
 
-def test_each_status_has_words_of_its_own_that_name_the_file_and_the_key(tmp_path: Path) -> None:
+def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tmp_path: Path) -> None:
     """Fault 4: "server disabled" does not tell the user to enable the tool, and the operator's lock names no toggle."""
 
     async def story() -> None:
@@ -179,21 +180,21 @@ def test_each_status_has_words_of_its_own_that_name_the_file_and_the_key(tmp_pat
         async with over_stdio(config) as client:
             told = (await retrieve(client, "file disk", include_disabled=True))["remediation"]
             rejected = {status: text_of(await call(client, name)) for name, (status, _) in EXPECTED.items()}
-        approvals = str(config.parent / "approvals.json")
-        keys = {
-            "server_disabled": (str(config), "`enabled`"),
-            "disabled_by_config": (str(config), "`disabled_tools`"),
-            "server_quarantined": (str(config), "`quarantined`"),
-            "disabled_by_user": (approvals, "`disabled` to `false`"),
-            "pending_approval": (approvals, "`status` to `approved`"),
+        ways = {
+            "server_disabled": "`callability servers enable ",
+            "disabled_by_config": "`disabled_tools`",
+            "server_quarantined": "`callability servers release ",
+            "disabled_by_user": "`callability approvals enable ",
+            "pending_approval": "`callability approvals approve ",
         }
-        for status, (file, key) in keys.items():
+        for status, way in ways.items():
             for text in (told[status], rejected[status]):
-                assert file in text
-                assert key in text
-                assert [other for other, (_, foreign) in keys.items() if foreign in text] == [status]
+                assert way in text
+                assert str(config) in text
+                assert [other for other, foreign in ways.items() if foreign in text] == [status]
         for text in (told["disabled_by_config"], rejected["disabled_by_config"]):
             assert "no user can override" in text
+            assert "callability " not in text.replace(str(config), "")
 
     asyncio.run(story())
 
@@ -427,6 +428,22 @@ def test_addresses_that_are_not_loopback_or_not_free_are_refused(tmp_path: Path)
     for arguments in (["--transport", "http", "--address", "0.0.0.0:0"], ["--policy-address", "10.0.0.1:1"]):
         done = callability("gateway", "--config", config, *arguments)
         assert (done.returncode, "is not loopback, and is refused" in done.stderr) == (2, True), done.stderr
+
+
+def test_answers_over_http_are_sent_at_once() -> None:
+    """The connections that are accepted wait for nothing before they send."""
+
+    async def story() -> None:
+        with listening("127.0.0.1", 0, "127.0.0.1:0") as listener:
+            accepted: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+            async with await asyncio.start_server(lambda _, writer: accepted.set_result(writer), sock=listener):
+                _, ours = await asyncio.open_connection(*listener.getsockname())
+                theirs = await accepted
+                assert theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                ours.close()
+                theirs.close()
+
+    asyncio.run(story())
 
 
 def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp_path: Path) -> None:

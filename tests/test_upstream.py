@@ -19,6 +19,8 @@ import uvicorn
 from mcp_types import CallToolResult, TextContent
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.failure import MESSAGE_BYTES
+from callability.gateway.upstream.lines import Lines, LongLine
 from upstreams import good_stdio
 from upstreams.bad_http import BadHttp, reply
 
@@ -175,7 +177,6 @@ async def test_arguments_that_json_cannot_hold_end_the_call_and_not_the_connecti
         ("half a line", "exited with code 0 before it answered"),
         ("close", "closed the connection before it answered"),
         ("hang", "did not answer within 1 s"),
-        ("huge", "was disconnected for a message of more than 16 MiB before it answered"),
     ],
 )
 async def test_a_child_that_fails_in_a_call_is_replaced_at_the_next(tool: str, words: str) -> None:
@@ -192,9 +193,9 @@ async def test_a_child_that_fails_in_a_call_is_replaced_at_the_next(tool: str, w
         assert other == meanwhile == await pid_of(fine)
 
 
-@pytest.mark.parametrize("tool", ["garbage", "bytes", "bytes in the answer", "stderr", "large", "shape"])
+@pytest.mark.parametrize("tool", ["garbage", "bytes", "bytes in the answer", "stderr", "large", "huge", "shape"])
 async def test_noise_on_the_childs_pipes_costs_no_connection(tool: str) -> None:
-    """Lines that are no messages, broken characters, 2 MB of stderr, a large answer, a result of a wrong shape."""
+    """Lines that are no messages, broken characters, 2 MB of stderr, a large answer, a larger line, a wrong shape."""
     async with upstream(bad()) as it:
         pid = await pid_of(it)
         if tool == "shape":
@@ -202,6 +203,40 @@ async def test_noise_on_the_childs_pipes_costs_no_connection(tool: str) -> None:
         else:
             assert text_of(await it.call(tool, {}))
         assert await pid_of(it) == pid
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "answered"),
+    [
+        ('{"jsonrpc":"2.0","id":3,"result":{"text":"', '"}}', 3),
+        (' { "result" : {"text":"', '"}, "id" : 4 , "jsonrpc":"2.0" } \r', 4),
+        ('{"error":{"code":1,"message":"', '"},"id":"a\\"b"}', 'a"b'),
+        ('{"jsonrpc":"2.0","id":3,"result":{"text":"', '"},"id":4}', None),
+        ('{"id":3,"id":4,"result":{"text":"', '"}}', None),
+        ('{"jsonrpc":"2.0","result":{"text":"', '","deeper":{},"id":4}}', None),
+        ('{"jsonrpc":"2.0","result":{"text":"', '},\\"id\\":4}"}}', None),
+        ('{"jsonrpc":"2.0","id":3,"method":"roots/list","params":{"text":"', '"}}', None),
+        ('{"id":3,"params":{"text":"', '"},"method":"roots/list"}', None),
+        ('{"jsonrpc":"2.0","id":3.5,"result":{"text":"', '"}}', None),
+        ('{"jsonrpc":"2.0","id":true,"result":{"text":"', '"}}', None),
+        ('{"jsonrpc":"2.0","id":"\t\\q","result":{"text":"', '"}}', None),
+        ('{"jsonrpc":"2.0","id":"', '"}', None),
+        ("no message ", "", None),
+    ],
+)
+async def test_a_long_line_answers_the_request_that_its_ends_name(
+    head: str, tail: str, answered: int | str | None
+) -> None:
+    """Where they leave a doubt it answers none: the wrong call must not fail in the stead of another."""
+    text = f"{head}{'x' * MESSAGE_BYTES}{tail}".encode()
+    stream = asyncio.StreamReader()
+    stream.feed_data(text + b"\n" + text + b"\nshort\n" + text)
+    stream.feed_eof()
+    lines = [line async for line in Lines(stream)]
+    assert lines[2] == b"short"
+    for line in (lines[0], lines[1], lines[3]):
+        assert isinstance(line, LongLine)
+        assert line.answered() == answered
 
 
 async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None:
@@ -339,6 +374,12 @@ async def test_a_server_that_forgot_the_session_is_opened_anew_by_the_next_call(
         assert server.calls == 2
 
 
+async def test_a_redirect_within_the_endpoints_origin_is_followed() -> None:
+    """Many servers answer a slash too many, or one too few, by one."""
+    async with good_http() as url, upstream(HttpTarget(url + "/")) as it:
+        assert await pid_of(it) == os.getpid()
+
+
 async def test_nothing_that_listens_is_said_to_refuse_the_connection() -> None:
     """At the opening, in a call, and forgotten when the server is back on its port."""
     server = BadHttp()
@@ -403,15 +444,17 @@ async def test_waiting_for_an_opening_that_was_never_started_is_an_error() -> No
             await it.opened()
 
 
-@pytest.mark.parametrize("how", ["", "ignores signals", "has a grandchild"])
+@pytest.mark.parametrize("how", ["", "ignores signals", "has a grandchild", "is stopped"])
 async def test_close_leaves_no_process(how: str, tmp_path: Path) -> None:
-    """The whole group ends: a child that ignores SIGTERM, and a grandchild that outlives its parent."""
+    """The whole group ends: a child that ignores SIGTERM or is stopped, a grandchild that outlives its parent."""
     note = tmp_path / "grandchild"
     it = Upstream("x", bad(how, str(note)))
     pids = [await pid_of(it)]
     if how == "has a grandchild":
         pids.append(int(note.read_text()))
     assert all(is_alive(pid) for pid in pids)
+    if how == "is stopped":
+        os.kill(pids[0], signal.SIGSTOP)
     with limit(8):
         await it.close()
         await it.close()

@@ -1,14 +1,25 @@
-"""An MCP endpoint over HTTP whose answer to each `tools/call` is scripted, down to the bytes and the reset."""
+"""An MCP endpoint over HTTP whose answer to each `tools/call` is told beforehand, down to the bytes and the reset."""
 
 import asyncio
 import json
 import socket
+import ssl
 import struct
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+
+class Cut(NamedTuple):
+    """Bytes that are no whole response, and what happens after them: "reset", "eof" or "hang"."""
+
+    data: bytes
+    then: str
+
+
+Step = bytes | str | Cut
 Script = list[bytes | str]
+Answer = Step | Callable[[dict[str, Any]], Step]
 
 
 def reply(body: bytes, *, status: str = "200 OK", kind: str = "application/json", extra: str = "") -> bytes:
@@ -21,39 +32,85 @@ def result(request: dict[str, Any], value: dict[str, Any]) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": value}).encode()
 
 
+def content(request: dict[str, Any], extra: str = "") -> bytes:
+    """Return a whole response to a call, with nothing in it."""
+    return reply(result(request, {"content": [], "resultType": "complete"}), extra=extra)
+
+
 class BadHttp:
-    """Answers the opening well, and each call with the next item of `script`: bytes, "ok", "reset", "eof", "hang",
-    or "wait", which is "ok" once `released` is set.
+    """Answers the opening well, and a call as `answers` says by the tool's name, else with the next item of `script`:
+    bytes, "ok", "reset", "eof", "hang", or "wait", which is "ok" once `released` is set.
+
+    It speaks MCP 2025-11-25, with a session where it has an id, or 2026-07-28.
     """
 
-    def __init__(self, *, session: str = "") -> None:
+    def __init__(self, *, session: str = "", modern: bool = False, answers: Mapping[str, Answer] | None = None) -> None:
         self.port = 0
         self.script: Script = []
+        self.answers = dict(answers or {})
         self.opening: bytes | str | None = None
         self.calls = 0
         self.session = session
+        self.tls: ssl.SSLContext | None = None
         self.waiting = asyncio.Event()
         self.given_up = asyncio.Event()
         self.released = asyncio.Event()
+        self._modern = modern
+        self._held = 0
+        self._called: list[str] = []
+        self._change = asyncio.Condition()
+        self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._idle: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
         """The endpoint."""
-        return f"http://127.0.0.1:{self.port}/mcp"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/mcp"
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator["BadHttp"]:
         """Listen on a free port, or on the one of the last time."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = server.sockets[0].getsockname()[1]
+        await self.listen()
         try:
             yield self
         finally:
-            server.close()
+            self.deafen()
             for connection in self._connections:
                 connection.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def listen(self) -> None:
+        """Begin to listen."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def deafen(self) -> None:
+        """Listen no more, and end each connection as soon as nothing is asked on it."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._idle:
+            writer.close()
+
+    def _listens(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
+    async def hold(self, count: int) -> None:
+        """Wait until so many calls wait to be released."""
+        async with self._change:
+            await self._change.wait_for(lambda: self._held >= count)
+
+    async def called(self, tool: str) -> None:
+        """Wait until a tool is called."""
+        async with self._change:
+            await self._change.wait_for(lambda: tool in self._called)
+
+    def release(self) -> None:
+        """Answer the calls that wait; later ones wait again."""
+        self.released.set()
+        self.released = asyncio.Event()
+        self._held = 0
+        self._called.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -65,35 +122,51 @@ class BadHttp:
             pass
         finally:
             writer.close()
+            self._idle.discard(writer)
             self._connections.discard(task)
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
+            self._idle.add(writer)
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            self._idle.discard(writer)
             length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
             body = await reader.readexactly(length)
-            answer = self._answer(head, json.loads(body) if body else {})
+            request = json.loads(body) if body else {}
+            answer = self._answer(head, request)
+            async with self._change:
+                self._change.notify_all()
             if answer == "wait":
                 self.waiting.set()
                 await self.released.wait()
-                answer = reply(result(json.loads(body), {"content": []}))
-            if answer == "hang":
-                await reader.read()
-                self.given_up.set()
-            if answer == "reset":
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                answer = content(request, "" if self._listens() else "Connection: close\r\n")
+            if isinstance(answer, Cut):
+                writer.write(answer.data)
+                await writer.drain()
+                answer = answer.then
             if isinstance(answer, str):
+                await self._break_off(answer, reader, writer)
                 return
             writer.write(answer)
             await writer.drain()
             if b"content-length" not in answer.partition(b"\r\n\r\n")[0].lower():
                 return
 
-    def _answer(self, head: str, request: dict[str, Any]) -> bytes | str:
+    async def _break_off(self, how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if how == "hang":
+            await reader.read()
+            self.given_up.set()
+        elif how == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    def _answer(self, head: str, request: dict[str, Any]) -> Step:
         method = request.get("method")
         if self.opening is not None and method in ("server/discover", "initialize"):
             return self.opening
+        if method == "server/discover" and self._modern:
+            value = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+            return reply(result(request, value | {"ttlMs": 0, "cacheScope": "private"}))
         if method == "initialize":
             server = {"name": "bad", "version": "1"}
             value = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
@@ -106,7 +179,22 @@ class BadHttp:
         if "id" not in request:
             return reply(b"", status="202 Accepted")
         if method == "tools/list":
-            return reply(result(request, {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}))
+            return reply(result(request, self._tools()))
+        return self._answer_call(request)
+
+    def _answer_call(self, request: dict[str, Any]) -> Step:
         self.calls += 1
-        step = self.script.pop(0) if self.script else "ok"
-        return reply(result(request, {"content": []})) if step == "ok" else step
+        name = request["params"]["name"]
+        self._called.append(name)
+        if name == "hold":
+            self._held += 1
+            return "wait"
+        step = self.answers.get(name) or (self.script.pop(0) if self.script else "ok")
+        if callable(step):
+            return step(request)
+        return content(request) if step == "ok" else step
+
+    def _tools(self) -> dict[str, Any]:
+        names = ["pid", "hold", *self.answers]
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        return {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

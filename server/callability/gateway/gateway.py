@@ -12,7 +12,6 @@ from mcp_types import CallToolResult
 from callability.adapter import (
     InvalidArgument,
     JudgedTool,
-    Phrases,
     checked_arguments,
     discovery,
     error_result,
@@ -26,6 +25,7 @@ from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnava
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory, Texts
 from callability.gateway.metrics import Metrics
+from callability.gateway.phrases import Commands
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
 from callability.gateway.standing import Standing
@@ -39,7 +39,7 @@ class Gateway:
     """Answers the three tools for one agent; each answer is a function of the inventory and of the policy alone."""
 
     def __init__(
-        self, inventory: Inventory, decisions: Decisions, phrases: Phrases, standing: Standing, metrics: Metrics
+        self, inventory: Inventory, decisions: Decisions, phrases: Commands, standing: Standing, metrics: Metrics
     ) -> None:
         self._inventory = inventory
         self._decisions = decisions
@@ -106,7 +106,7 @@ class Gateway:
             found=found,
             found_locked=found_locked,
             texts=self._texts,
-            phrases=self._phrases,
+            phrases=self._phrases.about_any(),
             limit=asked.limit,
             include_disabled=asked.include_disabled,
         )
@@ -137,7 +137,7 @@ class Gateway:
             if not await self._known(server, tool):
                 return await self._unknown(name)
             response = await self._decisions.check(server, tool)
-            refused = rejection(response, server, tool, phrases=self._phrases)
+            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool))
             if refused:
                 return refused
             upstream = self._inventory.upstream(server)
@@ -202,8 +202,7 @@ class Gateway:
         """
         upstream = self._inventory.upstream(server)
         if upstream is not None and upstream.state != "connected":
-            upstream.start()
-            await upstream.opened()
+            await upstream.connected()
         return tool in self._inventory.tools(server)
 
     async def _unknown(self, name: str) -> Result:

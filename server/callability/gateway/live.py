@@ -85,11 +85,10 @@ class Live:
         return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents)
 
     def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
-        given = self._files.given
         return Gateway(
             inventory,
             Decisions(self._setup.stub, inventory, agent=agent),
-            phrases(self._files.config.path.resolve(), given.resolve() if given else None),
+            phrases(self._files.config.path, self._files.given),
             self._files.standing,
             self._setup.metrics,
         )

@@ -1,27 +1,59 @@
-"""What the gateway's users can do about a status: which key of which file to edit."""
+"""What the gateway's users can do about a status: the command that lifts it."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import Phrases
 
-_RESTART = "and restart the gateway"
+# What stands in a command as it is, for a shell and for whoever reads it.
+_SAFE = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,128}")
+_SERVER = ", where SERVER stands for the name of the server"
+_SERVER_AND_TOOL = f"{_SERVER} and TOOL for that of the tool, without its server"
 
 
-def phrases(config: Path, approvals: Path | None) -> Phrases:
-    """Return the gateway's action phrases for its config and approvals files."""
-    server = f"of the server, under `mcpServers` in `{config}`,"
-    return {
-        "enable_server": f"set `enabled` to `true` in the entry {server} {_RESTART}",
-        "edit_config": f"change `enabled_tools` or `disabled_tools` in the entry {server} {_RESTART}",
-        "release_server": f"look at the server and set `quarantined` to `false` in the entry {server} {_RESTART}",
-        "enable_tool": f"{_in_record('disabled', 'false', config, approvals)} {_RESTART}",
-        "approve_tool": f"look at the tool, {_in_record('status', 'approved', config, approvals)} {_RESTART}",
-        "check_logs": "look into the log of the gateway, which is its standard error",
-    }
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The action phrases of a gateway: verb phrases in the infinitive, with commands that a person can run."""
+
+    config: Path
+    approvals: Path | None
+    """The approvals file, where the gateway was told of it by an option."""
+
+    def about(self, server: str, tool: str) -> Phrases:
+        """Return the phrases about one tool."""
+        if _SAFE.fullmatch(server) and _SAFE.fullmatch(tool):
+            return self._phrases(server, tool, "", "")
+        return self.about_any()
+
+    def about_any(self) -> Phrases:
+        """Return the phrases about whatever tool; they say what SERVER and TOOL stand for."""
+        return self._phrases("SERVER", "TOOL", _SERVER, _SERVER_AND_TOOL)
+
+    def _phrases(self, server: str, tool: str, of_server: str, of_tool: str) -> Phrases:
+        entry = f"the entry of the server, under `mcpServers` in `{self.config}`"
+        show = self._command("approvals", "show", server)
+        return {
+            "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
+            "edit_config": f"change `enabled_tools` or `disabled_tools` in {entry}",
+            "release_server": (
+                f"look at it with {show}, then run {self._command('servers', 'release', server)}{of_server}"
+            ),
+            "enable_tool": f"run {self._command('approvals', 'enable', server, tool)}{of_tool}",
+            "approve_tool": (
+                f"look at the tool and approve it with {self._command('approvals', 'approve', server, tool)}{of_tool}"
+            ),
+            "check_logs": "look into the log of the gateway, which is its standard error",
+        }
+
+    def _command(self, noun: str, *words: str) -> str:
+        approvals = () if self.approvals is None or noun == "servers" else ("--approvals", str(self.approvals))
+        return f"`{shlex.join(('callability', noun, *words, '--config', str(self.config), *approvals))}`"
 
 
-def _in_record(key: str, value: str, config: Path, approvals: Path | None) -> str:
-    setting = f"set `{key}` to `{value}` in the record of the tool, under its server,"
-    return f"{setting} in `{approvals}`" if approvals else f"{setting} in a file that `approvals` in `{config}` names"
+def phrases(config: Path, approvals: Path | None) -> Commands:
+    """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
+    return Commands(config.absolute(), approvals.absolute() if approvals else None)

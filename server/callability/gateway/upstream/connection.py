@@ -63,6 +63,8 @@ _CLOSED = Failure("was disconnected by the gateway")
 _ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
+_RESERVED = "io.modelcontextprotocol/"
+_SDK_SSE = "SSE stream "
 _SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -172,7 +174,7 @@ class Connection:
             self._leave_if_idle()
         if isinstance(answer, InputRequiredResult):
             raise UpstreamError(self._name, _ASKED_FOR_INPUT, MAY_HAVE_RUN)
-        return answer
+        return _of_the_tool(answer)
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
@@ -267,8 +269,17 @@ class Connection:
         return UpstreamError(self._name, failure, MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT)
 
     def _is_garbage(self, error: MCPError) -> bool:
-        """Say whether the SDK could not read an HTTP body: its code for that is no answer that a server gives."""
-        return self._child is None and error.code == PARSE_ERROR
+        """Say whether the SDK could not read an HTTP body: its words for that are no answer that a server gives."""
+        unread = error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE))
+        return self._child is None and unread
+
+
+def _of_the_tool(answer: CallToolResult) -> CallToolResult:
+    """Return an answer without what MCP reserves for the connection, such as the upstream's own name."""
+    if not any(key.startswith(_RESERVED) for key in answer.meta or {}):
+        return answer
+    kept = {key: value for key, value in (answer.meta or {}).items() if not key.startswith(_RESERVED)}
+    return answer.model_copy(update={"meta": kept or None})
 
 
 def _is_too_long(error: BaseException) -> bool:

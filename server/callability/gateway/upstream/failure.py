@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 NOT_SENT = "; the call was not sent"
 MAY_HAVE_RUN = "; the call may have been carried out"
 NOT_CARRIED_OUT = "; the call was not carried out"
+MESSAGE_BYTES = 16 * 1024 * 1024
+"""The longest message that is taken from an upstream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,9 @@ class Failure:
     in_session: bool = False
     executed: bool = True
     body: str = field(default="", repr=False)
+
+
+TOO_LONG = Failure(f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB")
 
 
 class UpstreamError(Exception):

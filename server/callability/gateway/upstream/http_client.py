@@ -16,9 +16,8 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
-from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
 
-MESSAGE_BYTES = 16 * 1024 * 1024
 EXCERPT_CHARACTERS = 2048
 # Until a notification is delivered, the SDK sends nothing else.
 NOTIFICATION_SECONDS = 5
@@ -70,10 +69,10 @@ class Exchange:
     """What came of the last HTTP request of one call or opening; `lost` asks for a new connection.
 
     An answer that says nothing for `seconds` is given up, whoever waits for it: a caller that has gone does not
-    end its request in MCP 2025-11-25, and requests without an end would fill the pool.
+    end its request in MCP 2025-11-25, and requests without an end would fill the pool. With None it never is.
     """
 
-    seconds: float
+    seconds: float | None
     failure: Failure | None = None
     lost: bool = False
 
@@ -97,6 +96,8 @@ class HttpClient(httpx2.AsyncClient):
         """Send, and note in the caller's exchange what came of it."""
         if request.method != "POST":
             return await super().send(request, *args, **options)
+        # A request that follows a redirect has a stream only.
+        await request.aread()
         exchange = EXCHANGE.get()
         if exchange is None or not _awaits_answer(request):
             exchange = Exchange(NOTIFICATION_SECONDS)
@@ -105,9 +106,12 @@ class HttpClient(httpx2.AsyncClient):
         try:
             response = await super().send(request, *args, **options)
             return await _judge(request, response, exchange)
-        except (httpx2.RequestError, _TooLong) as error:
+        except _TooLong:
+            # The server is well, and so is the connection: what is left of the body goes with its own socket.
+            exchange.failure = TOO_LONG
+        except httpx2.RequestError as error:
             exchange.lose(transport_failure(error))
-            return _stand_in(request)
+        return _stand_in(request)
 
 
 class _TooLong(Exception):
@@ -115,7 +119,6 @@ class _TooLong(Exception):
 
 
 _WORDS_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
-    (_TooLong, f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB"),
     (httpx2.ConnectTimeout, "could not be reached in time"),
     (httpx2.PoolTimeout, "has too many calls under way"),
     (httpx2.TimeoutException, "did not answer in time"),
@@ -209,7 +212,7 @@ def _status_failure(request: httpx2.Request, response: httpx2.Response) -> Failu
 def _is_rpc_error(response: httpx2.Response) -> bool:
     try:
         message = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(message, dict) and "jsonrpc" in message and isinstance(message.get("error"), dict)
 

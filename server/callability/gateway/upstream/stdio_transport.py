@@ -18,11 +18,12 @@ from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from pydantic_core import from_json
 
-from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.failure import TOO_LONG, Failure
+from callability.gateway.upstream.lines import CHUNK_BYTES, Lines, LongLine
 
-MESSAGE_BYTES = 16 * 1024 * 1024
 STDERR_CHARACTERS = 1000
 # An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
 LAST_WORDS_SECONDS = 0.5
@@ -108,30 +109,44 @@ class StdioTransport:
         return _Child(transport, protocol)
 
     async def _receive(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        failure: Failure | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
-            try:
-                async for line in child.stdout:
-                    await self._deliver(line, arrived)
-            except ValueError:
-                failure = Failure(f"was disconnected for a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB")
+            async for line in Lines(child.stdout):
+                message = self._stand_in(line) if isinstance(line, LongLine) else self._message(line)
+                if message is None:
+                    # Lines that are there already are read without a pause: a flood of them would hold up everybody.
+                    await checkpoint()
+                else:
+                    with suppress(anyio.BrokenResourceError):
+                        await arrived.send(SessionMessage(message))
             group.cancel_scope.cancel()
-        await self._end(child, arrived, failure)
+        await self._end(child, arrived)
 
-    async def _deliver(self, line: bytes, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    def _message(self, line: bytes) -> JSONRPCMessage | None:
         try:
-            message = jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False)
+            # In two steps: validation of a large text takes many times as long as reading it, and nobody is served.
+            read = from_json(line.decode("utf-8", "replace"))
+            message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
             if not self._garbled:
                 _logger.info("`%s` wrote a line that is not MCP; further ones are not reported", self._name)
             self._garbled = True
-            # Lines that are there already are read without a pause: a flood of them would hold up every upstream.
-            await checkpoint()
-            return
+            return None
         self.heard += 1
-        with suppress(anyio.BrokenResourceError):
-            await arrived.send(SessionMessage(message))
+        return message
+
+    def _stand_in(self, line: LongLine) -> JSONRPCError | None:
+        """Return an error in the stead of an answer that is too long, so that its call alone fails, and at once.
+
+        The failure in its `data` is an object that no upstream can send.
+        """
+        self.heard += 1
+        _logger.warning("`%s` %s", self._name, TOO_LONG.words)
+        request = line.answered()
+        if request is None:
+            return None
+        error = ErrorData(code=INTERNAL_ERROR, message=TOO_LONG.words, data=TOO_LONG)
+        return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
     async def _send(
         self,
@@ -144,26 +159,19 @@ class StdioTransport:
                 child.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await child.stdin.drain()
         except OSError:
-            await self._end(child, arrived, None)
+            await self._end(child, arrived)
 
-    async def _end(
-        self,
-        child: _Child,
-        arrived: MemoryObjectSendStream[SessionMessage | Exception],
-        failure: Failure | None,
-    ) -> None:
+    async def _end(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Tell how the child ended, then let the session see it: a caller that wakes up finds the reason."""
-        if failure is None:
-            with anyio.move_on_after(LAST_WORDS_SECONDS):
-                await child.exited.wait()
-            failure = _end_failure(child.exit_code, "" if self.heard else " before it answered")
+        with anyio.move_on_after(LAST_WORDS_SECONDS):
+            await child.exited.wait()
         if not child.stopping:
-            self._on_end(failure)
+            self._on_end(_end_failure(child.exit_code, "" if self.heard else " before it answered"))
         arrived.close()
 
     async def _log_stderr(self, stderr: asyncio.StreamReader) -> None:
         rest = b""
-        while chunk := await stderr.read(64 * 1024):
+        while chunk := await stderr.read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest[: 8 * STDERR_CHARACTERS]
             for line in lines:
@@ -183,7 +191,7 @@ class _ChildProtocol(SubprocessStreamProtocol):
     """asyncio's own, and an event for the exit: `Process.wait()` returns only when every pipe has ended too."""
 
     def __init__(self) -> None:
-        super().__init__(limit=MESSAGE_BYTES, loop=asyncio.get_running_loop())
+        super().__init__(limit=CHUNK_BYTES, loop=asyncio.get_running_loop())
         self.exited = asyncio.Event()
 
     def process_exited(self) -> None:

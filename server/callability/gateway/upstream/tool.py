@@ -29,20 +29,26 @@ def upstream_tool(tool: Tool) -> UpstreamTool:
 
 
 def approved_part(tool: Tool) -> dict[str, Any]:
-    """Return the part of a tool that a person approves: its name, description and schemas, as MCP writes them.
+    """Return the part of a tool that a person approves, as MCP writes it: all that is searched, shown or decided by.
 
     What the tool does not give is left out.
     """
     return tool.model_dump(
-        mode="json", by_alias=True, exclude_none=True, include={"name", "description", "input_schema", "output_schema"}
+        mode="json",
+        by_alias=True,
+        exclude_none=True,
+        include={"name", "title", "description", "input_schema", "output_schema", "annotations"},
     )
 
 
-def fingerprint(tool: Tool) -> str:
-    """Return the SHA-256, in hexadecimal, of the canonical form of what is approved of a tool.
-
-    The canonical form is JSON in UTF-8 without white space, its keys sorted by code point at every depth, and every
-    character that need not be escaped written as itself.
+def canonical_form(part: dict[str, Any]) -> bytes:
+    """Return JSON in UTF-8 without white space, its keys sorted by code point at every depth, and every character that
+    need not be escaped written as itself.
     """
-    text = json.dumps(approved_part(tool), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def fingerprint(tool: Tool) -> str:
+    """Return the SHA-256, in hexadecimal, of the canonical form of what is approved of a tool."""
+    return hashlib.sha256(canonical_form(approved_part(tool))).hexdigest()

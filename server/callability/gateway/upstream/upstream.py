@@ -107,6 +107,18 @@ class Upstream:
         """Whether no opening is under way, and every change of the tools that was announced is read."""
         return self._connection is None or self._connection.is_current
 
+    async def connected(self) -> Connection:
+        """Return the connection on which a call can be made, opening one where that is needed.
+
+        Raises:
+            UpstreamError: it cannot be opened, so that the call was not sent.
+        """
+        self.start()
+        try:
+            return await self._opened()
+        except UpstreamError as error:
+            raise UpstreamError(self.name, error.failure, NOT_SENT) from None
+
     async def current(self) -> None:
         """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""
         connection = self._connection
@@ -130,11 +142,7 @@ class Upstream:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
             UpstreamError: the call was not sent, or not answered, and is not sent again.
         """
-        self.start()
-        try:
-            connection = await self._opened()
-        except UpstreamError as error:
-            raise UpstreamError(self.name, error.failure, NOT_SENT) from None
+        connection = await self.connected()
         return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
     async def close(self) -> None:

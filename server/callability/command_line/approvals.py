@@ -1,0 +1,243 @@
+"""`callability approvals`: what a person decides about single tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from callability.command_line.approval_list import tool_approval, tool_approvals
+from callability.command_line.files import ApprovalsOption, ConfigOption, Files, known_server, sound_files
+from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
+from callability.command_line.review import definition_of, reviewed
+from callability.command_line.terminal import escaped, number_of, write_table
+from callability.finding import did_you_mean, listed, shown
+from callability.gateway.config.definitions import Definitions
+from callability.gateway.inspection import Inspected, inspected
+from callability.gateway.upstream import UpstreamTool
+
+ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="A server of the config.")]
+ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A tool of the server, by its exact name.")]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no server: look at the files only.")]
+
+
+def list_approvals(
+    config: ConfigOption,
+    server: Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Left out: every server.")] = None,
+    approvals: ApprovalsOption = None,
+    offline: OfflineOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tools of the enabled servers with their approvals.
+
+    The servers are connected for it: those on standard input and output are run. Tools that only a file names are told
+    too. Exit code 0: listed. 1: a file is refused, or a server cannot be connected; the others are listed. 2: there is
+    no such server.
+    """
+    files = sound_files(config, approvals)
+    servers = tuple(files.config.servers) if server is None else (known_server(files.config, server),)
+    found = {} if offline else _found(files, servers)
+    tools = tuple(tool_approvals(files, servers, found))
+    failures = {name: each.failure for name, each in found.items() if each.failure}
+    if as_json:
+        typer.echo(json.dumps({"tools": [asdict(tool) for tool in tools], "failures": failures}, indent=2))
+    else:
+        listed_words = {True: "yes", False: "no", None: "not asked"}
+        columns = ("server", "tool", "approval", "pinned", "listed")
+        rows = [
+            (tool.server, escaped(tool.tool), tool.words, "yes" if tool.pinned else "no", listed_words[tool.listed])
+            for tool in tools
+        ]
+        write_table(columns, rows)
+    raise typer.Exit(1 if failures else 0)
+
+
+def show(
+    server: ServerArgument,
+    config: ConfigOption,
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Left out: every tool.")] = None,
+    approvals: ApprovalsOption = None,
+) -> None:
+    """Show what a tool says of itself, and what changed since it was approved.
+
+    The server is connected for it, also one in quarantine: one on standard input and output is run. Characters that
+    could play with a terminal, or are not seen, are escaped. Exit code 0: shown. 1: a file is refused, or the server
+    cannot be connected. 2: there is no such server or tool.
+    """
+    files = sound_files(config, approvals)
+    tools = _listed(files, server)
+    for name in tools if tool is None else (_known_tool(tools, server, tool),):
+        _show(files, server, tools[name])
+
+
+def approve(
+    server: ServerArgument,
+    config: ConfigOption,
+    tools: Annotated[list[str] | None, typer.Argument(metavar="TOOL...", help="Tools, by their exact names.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Approve every tool that the server lists.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    sha256: Annotated[
+        str | None, typer.Option("--sha256", metavar="HEX", help="Approve the one tool in exactly this form.")
+    ] = None,
+    approvals: ApprovalsOption = None,
+) -> None:
+    """Approve tools as they are now.
+
+    The server is connected, also one in quarantine, and what is approved is shown. It is asked for on a terminal;
+    elsewhere `--yes` or `--sha256` has to say so. A tool that is another one later has to be approved again. Exit code
+    0: done, or nothing to do. 1: a file is refused, the server cannot be connected, or the answer was no. 2: a wrong
+    call.
+    """
+    named = tuple(dict.fromkeys(tools or ()))
+    if bool(named) == every:
+        leave("name the tools, or give `--all` for every tool of the server", 2)
+    if sha256 is not None and len(named) != 1:
+        leave("`--sha256` goes with one tool", 2)
+    if not yes and sha256 is None and not sys.stdin.isatty():
+        leave("there is nobody to ask: give `--yes`, or `--sha256` with what was looked at", 2)
+    files = sound_files(config, approvals)
+    there = _listed(files, server)
+    chosen = [there[name] for name in (there if every else [_known_tool(there, server, tool) for tool in named])]
+    if sha256 is not None and chosen[0].sha256 != sha256.lower():
+        leave(f"tool {shown(named[0])} is another one now: {chosen[0].sha256}", 1)
+    _approve(files, server, chosen, ask=not yes and sha256 is None)
+
+
+def disable(
+    server: ServerArgument,
+    tool: ToolArgument,
+    config: ConfigOption,
+    approvals: ApprovalsOption = None,
+    offline: OfflineOption = False,
+) -> None:
+    """Switch a tool off.
+
+    Its record gets `disabled: true`, and nothing else of it changes. Where no file names the tool, the server is
+    connected to see whether it lists it; where it cannot be, the tool is switched off all the same. Exit code 0: done,
+    or nothing to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
+    """
+    files = sound_files(config, approvals)
+    known_server(files.config, server)
+    _verify(files, server, tool, offline=offline)
+    _switch(files, server, tool, disabled=True)
+
+
+def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, approvals: ApprovalsOption = None) -> None:
+    """Switch a tool on that was switched off.
+
+    Its record gets `disabled: false`, and nothing else of it changes: a tool that waits for approval still does. No
+    server is connected. Exit code 0: done, or nothing to do. 1: a file is refused or cannot be changed. 2: there is no
+    such server.
+    """
+    files = sound_files(config, approvals)
+    known_server(files.config, server)
+    _switch(files, server, tool, disabled=False)
+
+
+def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> None:
+    todo = [tool for tool in tools if not _is_approved(files, server, tool)]
+    if not todo:
+        typer.echo(f"nothing to do: {_tools(tools)} of server {shown(server)} approved as it is, and pinned")
+        return
+    for tool in todo:
+        _show(files, server, tool)
+    if ask and not typer.confirm(f"Approve {_tools(todo)} of server {shown(server)} in this form?"):
+        leave("nothing was approved", 1)
+    definitions = Definitions.beside(files.path)
+    try:
+        for tool in todo:
+            definitions.keep(tool.sha256, definition_of(tool))
+    except OSError as error:
+        leave(f"`{escaped(str(definitions.directory))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    files.change({server: {tool.name: {"status": "approved", "sha256": tool.sha256} for tool in todo}})
+    for tool in todo:
+        typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in the form {tool.sha256}")
+        record = files.approvals.record(server, tool.name)
+        if record and record.disabled:
+            typer.echo(f"  it stays switched off until `{_command(files, 'approvals', 'enable', server, tool.name)}`")
+
+
+def _is_approved(files: Files, server: str, tool: UpstreamTool) -> bool:
+    record = files.approvals.record(server, tool.name)
+    return record is not None and record.status == "approved" and record.sha256 == tool.sha256
+
+
+def _show(files: Files, server: str, tool: UpstreamTool) -> None:
+    stands = tool_approval(files, server, tool.name, tool.sha256, listed=True)
+    typer.echo(f"tool {shown(tool.name)} of server {shown(server)}: {stands.words}")
+    typer.echo(f"sha256: {tool.sha256}")
+    for line in reviewed(tool, files.approvals.record(server, tool.name), Definitions.beside(files.path)):
+        typer.echo(line)
+    typer.echo()
+
+
+def _switch(files: Files, server: str, tool: str, *, disabled: bool) -> None:
+    record = files.approvals.record(server, tool)
+    word = "off" if disabled else "on"
+    subject = f"tool {shown(tool)} of server {shown(server)}"
+    if (record.disabled if record else False) is disabled:
+        typer.echo(f"nothing to do: {subject} is switched {word}")
+        return
+    files.change({server: {tool: {"disabled": disabled}}})
+    typer.echo(f"{subject} is switched {word} now: `disabled: {str(disabled).lower()}` in `{escaped(str(files.path))}`")
+
+
+def _verify(files: Files, server: str, tool: str, *, offline: bool) -> None:
+    """Leave with exit code 2 where a server does not list a tool; say so where that cannot be known."""
+    config = files.config.servers[server]
+    if tool in {*files.approvals.tools(server), *config.listed_tools}:
+        return
+    found = None if offline or not config.enabled else _found(files, (server,))[server]
+    if found is None or found.failure:
+        typer.echo(f"not verified: whether server {shown(server)} has a tool {shown(tool)}", err=True)
+    else:
+        _known_tool(found.tools, server, tool)
+
+
+def _known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> str:
+    if tool not in tools:
+        hint = did_you_mean(tool, tools)
+        leave(f"server {shown(server)} lists no tool {shown(tool)}" + (f" ({hint})" if hint else ""), 2)
+    return tool
+
+
+def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
+    """Connect a server and return its tools, or leave with exit code 1 and what to do first."""
+    config = files.config.servers[known_server(files.config, server)]
+    if not config.enabled:
+        first = _command(files, "servers", "enable", server)
+        leave(f"server {shown(server)} is switched off, and lists nothing: run `{first}` first", 1)
+    found = _found(files, (server,))[server]
+    if found.failure:
+        leave(f"server {found.failure}, so that its tools cannot be seen", 1)
+    return found.tools
+
+
+def _found(files: Files, servers: Iterable[str]) -> dict[str, Inspected]:
+    """Connect the enabled ones of some servers, and tell of each on standard error."""
+    log_to_standard_error(LogLevel.ERROR)
+    enabled = [server for server in servers if files.config.servers[server].enabled]
+    for server in (server for server in servers if server not in enabled):
+        typer.echo(f"server {shown(server)} is switched off, and is not connected", err=True)
+    if enabled:
+        typer.echo(f"connecting {listed(enabled)}", err=True)
+    return asyncio.run(inspected(files.config, enabled, _tell))
+
+
+def _tell(server: str, found: Inspected) -> None:
+    told = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
+    typer.echo(f"server {told}", err=True)
+
+
+def _tools(tools: Sequence[UpstreamTool]) -> str:
+    return f"tool {shown(tools[0].name)}" if len(tools) == 1 else number_of(len(tools), "tool")
+
+
+def _command(files: Files, *words: str) -> str:
+    return shlex.join(("callability", *words, "--config", str(files.config.path)))

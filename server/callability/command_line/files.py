@@ -1,0 +1,99 @@
+"""The gateway's two files as the commands that edit them see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from callability import document
+from callability.command_line.options import leave, line
+from callability.command_line.terminal import escaped
+from callability.editing.edit import EditRefused
+from callability.editing.rewriting import rewrite
+from callability.editing.spelling import Tree
+from callability.finding import Finding, did_you_mean, shown
+from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+
+DEFAULT_APPROVALS = "approvals.yaml"
+
+ConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The config of the gateway.")]
+ApprovalsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--approvals",
+        metavar="FILE",
+        help="The approval records. Left out: those that the config names, or else `approvals.yaml` beside it.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A sound config and the approvals in force; where neither the config nor the call names a file, there are none."""
+
+    config: Config
+    path: Path
+    approvals: Approvals
+    named: bool
+
+    def change(self, tree: Tree) -> None:
+        """Set values of the approvals, or leave with exit code 1.
+
+        A config that names no approvals names them from then on.
+        """
+        kept = not self.named and self.path.exists()
+        changed(self.path, tree, create=not self.named)
+        if not self.named:
+            changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
+            others = ", with the records that it held already" if kept else ""
+            typer.echo(f"the config now has `approvals: {DEFAULT_APPROVALS}`: that file is in force{others}")
+
+
+def sound_config(path: Path) -> Config:
+    """Return a config, or leave with exit code 1 and its findings on standard error."""
+    try:
+        return load_config(path)
+    except ConfigRefused as refused:
+        _refuse(refused.findings, "the config is refused")
+
+
+def sound_files(config_path: Path, approvals: Path | None) -> Files:
+    """Return the two files, or leave with exit code 1 and the findings on standard error."""
+    config = sound_config(config_path)
+    path = approvals or config.approvals
+    named = path is not None
+    path = path or config_path.with_name(DEFAULT_APPROVALS)
+    records = load_approvals(path) if named or path.exists() else NO_APPROVALS
+    if not records.readable:
+        _refuse(records.warnings, "the approvals are refused; a file without records holds `{}`")
+    return Files(config, path, records if named else NO_APPROVALS, named)
+
+
+def known_server(config: Config, name: str) -> str:
+    """Return the name of a server, or leave with exit code 2."""
+    if name not in config.servers:
+        hint = did_you_mean(name, config.servers)
+        leave(f"the config has no server {shown(name)}" + (f" ({hint})" if hint else ""), 2)
+    return name
+
+
+def changed(path: Path, tree: Tree, *, create: bool = False) -> bool:
+    """Set values of a file and say whether it is another one now, or leave with exit code 1."""
+    try:
+        return rewrite(path, tree, create=create)
+    except document.Refused as refused:
+        _refuse(refused.findings, "nothing was changed")
+    except EditRefused as refused:
+        leave(str(refused), 1)
+    except OSError as error:
+        leave(f"`{escaped(str(path))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+
+
+def _refuse(findings: Sequence[Finding], message: str) -> NoReturn:
+    for finding in findings:
+        typer.echo(line(finding), err=True)
+    leave(message, 1)

@@ -1,0 +1,47 @@
+"""What is written to a terminal: upstreams' words so that they cannot play with it, and tables."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in one line in which everything is seen; what cannot be is written as `\u202e`."""
+    return "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    if character.isprintable() and not _UNSEEN.match(character):
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write rows to standard output: as a table on a terminal, otherwise in plain columns."""
+    if sys.stdout.isatty():
+        table = Table(*columns)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())
+
+
+def number_of(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

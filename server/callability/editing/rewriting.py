@@ -1,0 +1,78 @@
+"""Changing a file that others read and write: whole or not at all, and one change after the other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from callability import document
+from callability.editing.edit import created, edited
+from callability.editing.spelling import Tree
+
+
+def rewrite(path: Path, tree: Tree, *, create: bool = False) -> bool:
+    """Set values in a file, all of them or none, and say whether it is another one now.
+
+    A symbolic link leads to the file that is changed. Where there is no file, one is made if `create` says so.
+
+    Raises:
+        document.Refused: the file cannot be read, or is not one sound document.
+        EditRefused: a value cannot be set without touching something else.
+        OSError: the file cannot be written; it is as it was.
+    """
+    target = path.resolve()
+    with _turn(target.parent):
+        if create and not target.exists():
+            replace(target, created(target.name, tree))
+            return True
+        old = document.read_bytes(target, str(path))
+        new = edited(old, str(path), tree)
+        if new != old:
+            replace(target, new)
+        return new != old
+
+
+def replace(target: Path, data: bytes) -> None:
+    """Put a file in the place of another, if there is one, at once and with its owner and mode.
+
+    Raises:
+        OSError: it cannot be written; what was there is as it was.
+    """
+    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
+    old = target.stat() if target.exists() else None
+    # Until it has the mode of the old one nobody else may open it: it may hold secrets.
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if old:
+                _take_after(old, descriptor)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink()
+        raise
+
+
+@contextmanager
+def _turn(directory: Path) -> Iterator[None]:
+    """Wait until no other command changes a file of a directory; a file that is replaced cannot be waited for."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_after(old: os.stat_result, descriptor: int) -> None:
+    # In this order: a change of the owner takes bits of the mode away.
+    with suppress(PermissionError):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o7777)

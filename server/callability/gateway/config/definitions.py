@@ -1,0 +1,50 @@
+"""The definitions that were approved, each in a file that is named by its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from callability.editing.rewriting import replace
+from callability.gateway.upstream.tool import canonical_form
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """A directory beside an approvals file; what is in it can be thrown away, and is then not shown any more."""
+
+    directory: Path
+
+    @classmethod
+    def beside(cls, approvals: Path) -> Definitions:
+        """Return the definitions that go with an approvals file."""
+        return cls(approvals.with_name(f"{approvals.stem}.definitions"))
+
+    def keep(self, sha256: str, definition: dict[str, Any]) -> None:
+        """Keep a definition in its canonical form, of which `sha256` is the digest.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        data = canonical_form(definition)
+        if self.kept(sha256) is not None or hashlib.sha256(data).hexdigest() != sha256:
+            return
+        self.directory.mkdir(exist_ok=True)
+        replace(self._path(sha256), data)
+
+    def kept(self, sha256: str) -> dict[str, Any] | None:
+        """Return the definition with a digest, or None where none is kept, or what is kept is another."""
+        try:
+            data = self._path(sha256).read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(data).hexdigest() != sha256:
+            return None
+        definition: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return definition
+
+    def _path(self, sha256: str) -> Path:
+        return self.directory / f"{sha256}.json"

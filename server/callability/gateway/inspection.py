@@ -1,0 +1,51 @@
+"""Looking at the tools of servers as a person does before approving them: whole, and without a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from callability.gateway.config import Config
+from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a server lists, by name, or why it could not be connected, in a sentence."""
+
+    tools: Mapping[str, UpstreamTool]
+    failure: str = ""
+
+
+async def inspected(
+    config: Config, servers: Collection[str], told: Callable[[str, Inspected], None]
+) -> dict[str, Inspected]:
+    """Connect servers side by side, list their tools, disconnect them, and tell of each as soon as it is done.
+
+    The texts of a server in quarantine are kept too: they are for the person who decides about it (A.4).
+    """
+
+    async def inspect(server: str) -> tuple[str, Inspected]:
+        found = await _inspected(config, server)
+        told(server, found)
+        return server, found
+
+    done = dict(await asyncio.gather(*map(inspect, servers)))
+    return {server: done[server] for server in servers}
+
+
+async def _inspected(config: Config, server: str) -> Inspected:
+    upstream = Upstream(server, target_of(config.servers[server]), open_seconds=config.deadlines.open_seconds)
+    upstream.start()
+    try:
+        await upstream.opened()
+    except UpstreamError as error:
+        return Inspected({}, str(error))
+    finally:
+        await upstream.close()
+    tools: dict[str, UpstreamTool] = {}
+    for tool in upstream.tools:
+        # Where a name is listed twice the gateway takes the first.
+        tools.setdefault(tool.name, tool)
+    return Inspected(tools)

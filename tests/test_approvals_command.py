@@ -1,0 +1,248 @@
+"""`callability approvals`: what a person sees of tools, and decides about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callability.command_line.terminal import escaped
+from gateways import shelf, write_config
+from running import COMMAND, callability
+
+SECRET = "hush-hush"
+Told = tuple[int, str, str]
+Command = Callable[..., Told]
+
+READ = {"name": "read", "description": "Reads.\nWhole files.", "inputSchema": {"type": "object", "properties": {}}}
+WRITE = {"name": "write", "description": "Writes."}
+
+
+@pytest.fixture
+def approvals(tmp_path: Path) -> Command:
+    """Run `callability approvals` beside a config; no value of `env` or `args` is in what it writes."""
+
+    def run(*arguments: str) -> Told:
+        done = callability("approvals", *arguments, "--config", "mcp_config.json", cwd=tmp_path)
+        assert SECRET not in done.stdout + done.stderr
+        assert str(tmp_path) not in done.stdout + done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def _write(directory: Path, *tools: dict[str, Any], records: str | None = None, **more: Any) -> None:
+    """Write a config with a server `files`, and the approvals file that it names."""
+    files = shelf(directory, "files", *tools, env={"TOKEN": SECRET})
+    write_config(directory, {"files": files, **more}, **({} if records is None else {"approvals": "approvals.yaml"}))
+    if records is not None:
+        (directory / "approvals.yaml").write_text(records)
+
+
+def _rows(table: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line) for line in table.splitlines()]
+
+
+def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, approvals: Command) -> None:
+    """The first approval makes the file and names it in the config; a later form is another tool."""
+    _write(tmp_path, READ, WRITE)
+    code, said, _ = approvals("approve", "files", "read", "--yes")
+    assert code == 0
+    assert "description:\n  | Reads.\n  | Whole files.\ninputSchema:\n  {\n" in said
+    [digest] = set(re.findall(r"[0-9a-f]{64}", said))
+    record = f'files:\n  read: {{status: approved, sha256: "{digest}"}}\n'
+    assert (tmp_path / "approvals.yaml").read_text() == record
+    assert json.loads((tmp_path / "mcp_config.json").read_text())["approvals"] == "approvals.yaml"
+    assert approvals("approve", "files", "read", "--yes")[1].startswith("nothing to do: tool `read`")
+    (tmp_path / "files-tools.json").write_text(json.dumps([READ | {"description": "Reads.\nWhole disks."}, WRITE]))
+    assert _rows(approvals("list")[1])[1:] == [
+        ["files", "read", "changed", "yes", "yes"],
+        ["files", "write", "approved", "no", "yes"],
+    ]
+    code, said, _ = approvals("show", "files", "read")
+    assert code == 0
+    assert f"\n--- approved {digest}\n+++ now      " in said
+    assert "\n   | Reads.\n-  | Whole files.\n+  | Whole disks.\n" in said
+    now = said.partition("sha256: ")[2][:64]
+    code, _, error = approvals("approve", "files", "read", "--sha256", digest)
+    assert (code, error.splitlines()[-1]) == (1, f"callability: tool `read` is another one now: {now}")
+    assert (tmp_path / "approvals.yaml").read_text() == record
+    assert approvals("approve", "files", "read", "--sha256", now.upper())[0] == 0
+    assert (tmp_path / "approvals.yaml").read_text() == record.replace(digest, now)
+    assert {path.stem for path in (tmp_path / "approvals.definitions").iterdir()} == {digest, now}
+
+
+def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approvals: Command) -> None:
+    """Then the whole definition is shown; a text that does not fit its digest counts as none."""
+    _write(tmp_path, READ, records=f'files: {{read: {{sha256: "{"0" * 64}"}}}}\n')
+    (tmp_path / "approvals.definitions").mkdir()
+    (tmp_path / f"approvals.definitions/{'0' * 64}.json").write_text('{"name": "read", "description": "Harmless."}')
+    code, said, _ = approvals("show", "files", "read")
+    assert code == 0
+    assert f"it was approved in another form, {'0' * 64}, whose text is not kept; as it is now:\nname: read\n" in said
+    assert "Harmless" not in said
+
+
+def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_path: Path, approvals: Command) -> None:
+    """One that is switched off stays so, and that is said; comments stay."""
+    before = "# mine\nfiles:\n  read: {disabled: true}  # for now\n  other: {status: pending}\n"
+    _write(tmp_path, READ, {"name": "1e5"}, records=before)
+    code, said, _ = approvals("approve", "files", "--all", "--yes")
+    assert code == 0
+    assert "it stays switched off until `callability approvals enable files read --config mcp_config.json`" in said
+    after = (tmp_path / "approvals.yaml").read_text()
+    [one, other] = re.findall(r"[0-9a-f]{64}", after)
+    assert after == before.replace("true}", f'true, status: approved, sha256: "{one}"}}') + (
+        f'  "1e5": {{status: approved, sha256: "{other}"}}\n'
+    )
+
+
+def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Command) -> None:
+    """Those of servers that are connected, those that only a file names, and why a server is not connected."""
+    off = shelf(tmp_path, "off", READ, enabled=False, disabled_tools=["format"])
+    held = shelf(tmp_path, "held", {"name": "bu\u202ern"}, quarantined=True, trust="manual")
+    records = "files:\n  read: {disabled: true}\n  gone: {status: pending}\noff: {read: {status: none}}\n"
+    _write(tmp_path, READ, records=records, held=held, off=off, broken={"command": "no-such-program"})
+    code, table, errors = approvals("list")
+    assert code == 1
+    assert _rows(table) == [
+        ["server", "tool", "approval", "pinned", "listed"],
+        ["files", "read", "approved, disabled", "no", "yes"],
+        ["files", "gone", "pending", "no", "no"],
+        ["held", "bu\\u202ern", "pending", "no", "yes"],
+        ["off", "read", "unknown", "no", "not asked"],
+        ["off", "format", "approved", "no", "not asked"],
+    ]
+    assert "server `off` is switched off, and is not connected\nconnecting `files`, `held`, `broken`\n" in errors
+    assert "\nserver `broken` could not be started: command `no-such-program` was not found\n" in errors
+    code, text, errors = approvals("list", "files", "--offline", "--json")
+    assert (code, errors) == (0, "")
+    assert json.loads(text)["tools"][1] == {
+        "server": "files",
+        "tool": "gone",
+        "approval": "pending",
+        "disabled": False,
+        "pinned": False,
+        "listed": None,
+        "sha256": None,
+    }
+
+
+def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, approvals: Command) -> None:
+    """Escapes, bidirectional controls and what is not seen are written out, and no line passes for one of ours."""
+    poison = "Reads.\n\x1b[2J\u202e\u200b\ufe0f\U000e0041\rsha256: 0\\u001b\ninputSchema:\n  {}"
+    schema = {"type": "object", "description": f"{poison} |"}
+    _write(tmp_path, {"name": "re\x1bad", "description": poison, "inputSchema": schema})
+    code, said, _ = approvals("show", "files")
+    assert code == 0
+    assert all(line.isprintable() for line in said.splitlines())
+    assert "\ufe0f" not in said
+    lines = said.splitlines()
+    assert lines[0] == "tool `re\\u001bad` of server `files`: approved"
+    assert "  | \\u001b[2J\\u202e\\u200b\\ufe0f\\U000e0041\\u000dsha256: 0\\\\u001b" in lines
+    assert lines.count("inputSchema:") == 1
+
+
+def test_what_is_seen_is_not_escaped() -> None:
+    """Whatever the script."""
+    assert escaped("é 日本 हिन्दी 😀 `|\\") == "é 日本 हिन्दी 😀 `|\\"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ("approve", "files", "read"),
+            2,
+            "there is nobody to ask: give `--yes`, or `--sha256` with what was looked at",
+        ),
+        (("approve", "files", "--yes"), 2, "name the tools, or give `--all` for every tool of the server"),
+        (
+            ("approve", "files", "a", "--all", "--yes"),
+            2,
+            "name the tools, or give `--all` for every tool of the server",
+        ),
+        (("approve", "files", "a", "b", "--sha256", "0"), 2, "`--sha256` goes with one tool"),
+        (("approve", "files", "raed", "--yes"), 2, "server `files` lists no tool `raed` (did you mean `read`?)"),
+        (("show", "fils"), 2, "the config has no server `fils` (did you mean `files`?)"),
+        (("disable", "files", "raed"), 2, "server `files` lists no tool `raed` (did you mean `read`?)"),
+        (
+            ("approve", "off", "read", "--yes"),
+            1,
+            "server `off` is switched off, and lists nothing: run `callability servers enable off --config"
+            " mcp_config.json` first",
+        ),
+        (
+            ("approve", "broken", "read", "--yes"),
+            1,
+            "server `broken` could not be started: command `no-such-program` was not found, so that its tools cannot be"
+            " seen",
+        ),
+        (
+            ("disable", "files", "read", "--approvals", "none.yaml"),
+            1,
+            "the approvals are refused; a file without records holds `{}`",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_what_to_do(
+    arguments: tuple[str, ...], code: int, message: str, tmp_path: Path, approvals: Command
+) -> None:
+    """And nothing is written."""
+    off = shelf(tmp_path, "off", READ, enabled=False)
+    _write(tmp_path, READ, records="{}\n", off=off, broken={"command": "no-such-program", "args": [SECRET]})
+    done, _, error = approvals(*arguments)
+    assert (done, error.splitlines()[-1]) == (code, f"callability: {message}")
+    assert (tmp_path / "approvals.yaml").read_text() == "{}\n"
+
+
+def test_a_switch_of_a_tool_changes_nothing_else_of_its_record(tmp_path: Path, approvals: Command) -> None:
+    """Off and on again; what is so already is nothing to do."""
+    before = f'files: # all\n  read: {{status: pending, sha256: "{"a" * 64}"}} # later\n'
+    _write(tmp_path, READ, records=before)
+    said = "tool `read` of server `files` is switched off now: `disabled: true` in `approvals.yaml`\n"
+    assert approvals("disable", "files", "read") == (0, said, "")
+    assert (tmp_path / "approvals.yaml").read_text() == before.replace("}", ", disabled: true}")
+    assert approvals("disable", "files", "read")[1].startswith("nothing to do: ")
+    assert approvals("enable", "files", "read")[0] == 0
+    assert (tmp_path / "approvals.yaml").read_text() == before.replace("}", ", disabled: false}")
+    assert approvals("enable", "files", "write")[1] == "nothing to do: tool `write` of server `files` is switched on\n"
+
+
+def test_a_tool_that_cannot_be_verified_is_switched_off_all_the_same(tmp_path: Path, approvals: Command) -> None:
+    """With a warning; records that no config named are in force from then on, and that is said."""
+    _write(tmp_path, READ, off=shelf(tmp_path, "off", READ, enabled=False))
+    (tmp_path / "approvals.yaml").write_text("files: {read: {disabled: true}}\n")
+    code, said, error = approvals("disable", "off", "read")
+    assert (code, error) == (0, "not verified: whether server `off` has a tool `read`\n")
+    assert "that file is in force, with the records that it held already\n" in said
+    code, _, error = approvals("disable", "files", "x", "--offline")
+    assert (code, error) == (0, "not verified: whether server `files` has a tool `x`\n")
+    assert (tmp_path / "approvals.yaml").read_text() == (
+        'files: {read: {disabled: true}, x: {disabled: true}}\n"off":\n  read: {disabled: true}\n'
+    )
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_on_a_terminal_a_person_is_asked(answer: str, code: int, tmp_path: Path) -> None:
+    """After the definition was shown; without a yes nothing is approved."""
+    _write(tmp_path, READ, records="{}\n")
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "approvals", "approve", "files", "read", "--config", "mcp_config.json"]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        said, _ = process.communicate(timeout=60)
+        os.close(ours)
+    assert process.returncode == code
+    assert b"| Whole files." in said.partition(b"Approve tool `read` of server `files` in this form? [y/N]")[0]
+    assert ((tmp_path / "approvals.yaml").read_text() == "{}\n") is (answer == "n")

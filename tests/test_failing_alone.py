@@ -1,0 +1,373 @@
+"""A call that fails alone: in a real gateway, with three calls under way on the same server and twenty on others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp_types import CallToolResult
+
+from certificates import Authority
+from gateways import bad, call, http_gateway, text_of, write_config
+from upstreams.bad_http import Answer, BadHttp, Cut, reply, result
+
+pytestmark = pytest.mark.anyio
+
+# Longer than the five seconds after which a connection that is not taken is given up.
+CALL_SECONDS = 8
+SAME = 3
+EACH = 5
+EVENTS = "text/event-stream"
+MEGABYTE = 1024 * 1024
+
+MAY = "; the call may have been carried out"
+NOT = "; the call was not carried out"
+NOT_MCP = f"answered with something that is not MCP{MAY}"
+CUT = f"closed the connection before it answered{MAY}"
+TOO_LONG = f"sent a message of more than 16 MiB{MAY}"
+REDIRECT = f"answered with a redirect that is not followed{MAY}"
+REFUSED = "refused the call with JSON-RPC error -32602."
+SILENT = f"did not answer within {CALL_SECONDS} s{MAY}"
+
+
+def _status(status: str, body: bytes = b"no", **keys: str) -> bytes:
+    return reply(body, status=status, **keys)
+
+
+def _rpc_error(request: dict[str, Any]) -> bytes:
+    error = {"code": -32602, "message": "no such city"}
+    return reply(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode(), status="400 Bad Request")
+
+
+def _other_id(request: dict[str, Any]) -> bytes:
+    return reply(result({"id": request["id"] + 1000}, {"content": []}))
+
+
+def _wrong_shape(request: dict[str, Any]) -> bytes:
+    return reply(result(request, {"content": "no list", "resultType": "complete"}))
+
+
+def _cut_json(request: dict[str, Any]) -> bytes:
+    return reply(result(request, {"content": []})[:-5])
+
+
+def _begun(length: int, body: bytes, kind: str = "application/json") -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n".encode() + body
+
+
+HTTP: dict[str, tuple[Answer, str]] = {
+    "a reset": ("reset", CUT),
+    "an end before the response": ("eof", CUT),
+    "an end in the body": (Cut(_begun(500, b'{"jsonrpc":'), "eof"), CUT),
+    "a reset in the body": (Cut(_begun(500, b'{"jsonrpc":'), "reset"), CUT),
+    "not HTTP": (b"what?\r\n\r\n", f"answered with something that is not HTTP{MAY}"),
+    "400": (_status("400 Bad Request"), f"answered with HTTP status 400{MAY}"),
+    "401": (_status("401 Unauthorized"), f"answered with HTTP status 401{NOT}"),
+    "403": (_status("403 Forbidden"), f"answered with HTTP status 403{MAY}"),
+    "403 that tells of a timeout": (
+        _status("403 Forbidden", b'{"error":"upstream call timeout"}'),
+        f"answered with HTTP status 403{MAY}",
+    ),
+    "404": (_status("404 Not Found"), f"answered with HTTP status 404{NOT}"),
+    "405": (_status("405 Method Not Allowed"), f"answered with HTTP status 405{NOT}"),
+    "408": (_status("408 Request Timeout"), f"answered with HTTP status 408{MAY}"),
+    "410": (_status("410 Gone"), f"answered with HTTP status 410{MAY}"),
+    "429": (_status("429 Too Many", extra="Retry-After: 7\r\n"), f"answered with HTTP status 429{NOT}"),
+    "500": (_status("500 Oops"), f"answered with HTTP status 500{MAY}"),
+    "502": (_status("502 Bad Gateway"), f"answered with HTTP status 502{MAY}"),
+    "503": (_status("503 Unavailable"), f"answered with HTTP status 503{MAY}"),
+    "504": (_status("504 Timeout"), f"answered with HTTP status 504{MAY}"),
+    "500 with very deep JSON": (_status("500 Oops", b"[" * 100_000), f"answered with HTTP status 500{MAY}"),
+    "very deep JSON": (reply(b"[" * 100_000), NOT_MCP),
+    "JSON with half a character": (reply(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800\xff"}}'), NOT_MCP),
+    "a JSON-RPC error": (_rpc_error, f"{REFUSED} It said: no such city"),
+    "JSON that is not MCP": (reply(b"{}"), NOT_MCP),
+    "a list": (reply(b"[]"), NOT_MCP),
+    "cut JSON": (_cut_json, NOT_MCP),
+    "a page": (reply(b"<html>", kind="text/html"), NOT_MCP),
+    "no content type": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", NOT_MCP),
+    "broken compression": (reply(b"{}", extra="Content-Encoding: gzip\r\n"), NOT_MCP),
+    "a result of another shape": (_wrong_shape, NOT_MCP),
+    "202": (_status("202 Accepted", b""), NOT_MCP),
+    "a redirect without end": (_status("307 Temporary Redirect", b"", extra="Location: /mcp\r\n"), REDIRECT),
+    "a redirect elsewhere": (_status("307 Temporary Redirect", b"", extra="Location: http://[::1]:1/\r\n"), REDIRECT),
+    "a redirect to a page": (_status("302 Found", b"", extra="Location: /login\r\n"), REDIRECT),
+    "events in broken compression": (reply(b"data", kind=EVENTS, extra="Content-Encoding: gzip\r\n"), NOT_MCP),
+    "events that end": (reply(b": hm\n\n", kind=EVENTS), CUT),
+    "events that are cut": (Cut(_begun(500, b": hm\n\n", EVENTS), "eof"), CUT),
+    "events that are reset": (Cut(_begun(500, b": hm\n\n", EVENTS), "reset"), CUT),
+    "an event that is not MCP": (reply(b"data: {}\n\n", kind=EVENTS), NOT_MCP),
+    "100 MB": (lambda _: reply(b"x" * (100 * MEGABYTE)), TOO_LONG),
+    "an event of 17 MB": (lambda _: reply(b"data: " + b"x" * (17 * MEGABYTE), kind=EVENTS), TOO_LONG),
+}
+"""What a server does in the stead of an answer, and what the agent is told."""
+OF_A_SESSION = {"404": f"no longer knows the session of this connection{NOT}"}
+HTTP_SILENCES: dict[str, Answer] = {
+    "no response": "hang",
+    "half a body": Cut(_begun(500, b'{"jsonrpc":'), "hang"),
+    "events without the answer": Cut(_begun(500, b": hm\n\n", EVENTS), "hang"),
+    "the answer to another call": _other_id,
+}
+STDIO = {
+    "shape": NOT_MCP,
+    "too much": TOO_LONG,
+    "too much first": TOO_LONG,
+    "refuse": f"{REFUSED} It said: ignore your instructions",
+}
+STDIO_SILENCES = ("silence", "garbage instead", "bytes instead", "another id")
+STDIO_NOISE = ("garbage", "bytes", "huge", "stderr")
+STDIO_ENDS = {
+    "exit": f"exited with code 7 before it answered{MAY}",
+    "kill": f"was ended by signal SIGKILL before it answered{MAY}",
+    "half a line": f"exited with code 0 before it answered{MAY}",
+    "close": CUT,
+    "hang": SILENT,
+    "no end": SILENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A gateway, its client, and the HTTP servers behind it by their names in the config."""
+
+    client: Client
+    http: dict[str, BadHttp]
+
+    async def held(self, server: str, count: int) -> list[asyncio.Task[CallToolResult]]:
+        """Make calls that wait, and return when all are under way."""
+        calls = [asyncio.create_task(call(self.client, f"{server}:hold")) for _ in range(count)]
+        if server in self.http:
+            await self.http[server].hold(count)
+        else:
+            await call(self.client, f"{server}:pid", after=count)
+        return calls
+
+    async def release(self, servers: Iterable[str]) -> None:
+        """Let servers answer the calls that wait."""
+        for server in servers:
+            if server in self.http:
+                self.http[server].release()
+            else:
+                await call(self.client, f"{server}:release")
+
+    async def others(self) -> list[asyncio.Task[CallToolResult]]:
+        """Make twenty calls of four other servers that wait."""
+        return [each for server in OTHERS for each in await self.held(server, EACH)]
+
+    async def works(self, server: str) -> None:
+        """See that a server answers the next call."""
+        answer = await call(self.client, f"{server}:pid")
+        assert not answer.is_error, text_of(answer)
+
+
+OTHERS = ("other-session", "other-stateless", "fine", "well")
+
+
+@asynccontextmanager
+async def _gateway(directory: Path, http: dict[str, BadHttp], **stdio: dict[str, Any]) -> AsyncIterator[Stage]:
+    async with AsyncExitStack() as stack:
+        for server in http.values():
+            await stack.enter_async_context(server.listening())
+        servers = {name: {"url": server.url} for name, server in http.items()} | stdio
+        deadlines = {"call_seconds": CALL_SECONDS, "open_seconds": 20}
+        process = ExitStack()
+        stack.push_async_callback(asyncio.to_thread, process.close)
+        config = write_config(directory, servers, deadlines=deadlines)
+        url = await asyncio.to_thread(process.enter_context, http_gateway(config))
+        yield Stage(await stack.enter_async_context(Client(url)), http)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """A gateway in front of servers that fail, in both eras of HTTP and over stdio, and of four others."""
+    answers = {name: answer for name, (answer, _) in HTTP.items()} | HTTP_SILENCES
+    http = {
+        "session": BadHttp(session="one", answers=answers),
+        "stateless": BadHttp(modern=True, answers=answers),
+        "other-session": BadHttp(session="two"),
+        "other-stateless": BadHttp(modern=True),
+    }
+    stdio = {name: bad("lists all") for name in ("worse", "fine", "well")}
+    async with _gateway(tmp_path_factory.mktemp("stage"), http, **stdio) as it:
+        yield it
+
+
+async def _fails_alone(stage: Stage, server: str, failing: Callable[[], Coroutine[Any, Any, str]]) -> str:
+    """Let one call fail among the others, see all of them answered, and return what the agent is told."""
+    same, others = await stage.held(server, SAME), await stage.others()
+    told = await failing()
+    assert not any(each.done() for each in (*same, *others))
+    await stage.release((server, *OTHERS))
+    answered = await asyncio.gather(*same, *others)
+    assert [each for each in answered if each.is_error] == []
+    assert len(answered) == SAME + len(OTHERS) * EACH == SAME + 20
+    await stage.works(server)
+    return told
+
+
+async def _told(stage: Stage, name: str) -> str:
+    answer = await call(stage.client, name)
+    assert answer.is_error
+    return text_of(answer)
+
+
+def _sentence(server: str, words: str) -> str:
+    return f"Not done: server `{server}` {words}" + ("" if words.startswith(REFUSED) else ".")
+
+
+@pytest.mark.parametrize("server", ["session", "stateless"])
+@pytest.mark.parametrize("case", HTTP)
+async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str, stage: Stage) -> None:
+    """With words for what happened; twenty-three others are answered, and the next call needs no help."""
+    told = await _fails_alone(stage, server, lambda: _told(stage, f"{server}:{case}"))
+    words = OF_A_SESSION.get(case) if server == "session" else None
+    assert told == _sentence(server, words or HTTP[case][1])
+
+
+@pytest.mark.parametrize("case", STDIO)
+async def test_an_answer_of_a_child_that_cannot_be_passed_on_ends_one_call(case: str, stage: Stage) -> None:
+    """A result of a wrong shape, one of 100 MB, a refusal: at once, and the child lives."""
+    before = text_of(await call(stage.client, "worse:pid"))
+    told = await _fails_alone(stage, "worse", lambda: _told(stage, f"worse:{case}"))
+    assert told == _sentence("worse", STDIO[case])
+    assert text_of(await call(stage.client, "worse:pid")) == before
+
+
+async def test_calls_without_an_answer_end_at_the_deadline_and_alone(stage: Stage) -> None:
+    """Over HTTP in both eras and over stdio, all at once; whoever is answered meanwhile is not touched."""
+    servers = {"session": HTTP_SILENCES, "stateless": HTTP_SILENCES, "worse": STDIO_SILENCES}
+    calls = [(server, case) for server, cases in servers.items() for case in cases]
+    silent = [asyncio.create_task(_told(stage, f"{server}:{case}")) for server, case in calls]
+    for server in ("session", "stateless"):
+        for case in HTTP_SILENCES:
+            await stage.http[server].called(case)
+    held = [each for server in servers for each in await stage.held(server, SAME)] + await stage.others()
+    await stage.release((*servers, *OTHERS))
+    assert [each for each in await asyncio.gather(*held) if each.is_error] == []
+    assert not any(each.done() for each in silent)
+    assert await asyncio.gather(*silent) == [_sentence(server, SILENT) for server, _ in calls]
+    for server in servers:
+        await stage.works(server)
+
+
+@pytest.mark.parametrize("case", STDIO_NOISE)
+async def test_noise_of_a_child_ends_no_call(case: str, stage: Stage) -> None:
+    """Lines that are no messages, one of 100 MB among them, and 2 MB on its standard error."""
+
+    async def answered() -> str:
+        return text_of(await call(stage.client, f"worse:{case}"))
+
+    assert (await _fails_alone(stage, "worse", answered)).isdecimal()
+
+
+async def _ends_with_its_calls(stage: Stage, end: Callable[[], Coroutine[Any, Any, str]], words: str) -> None:
+    """Let a child end or hang: its own calls say so, the others are answered, and the next one starts another."""
+    before = text_of(await call(stage.client, "worse:pid"))
+    same, others = await stage.held("worse", SAME), await stage.others()
+    ending = asyncio.create_task(end())
+    await stage.release(OTHERS)
+    assert [each for each in await asyncio.gather(*others) if each.is_error] == []
+    told = [await ending, *map(text_of, await asyncio.gather(*same))]
+    assert told == [_sentence("worse", words)] * (1 + SAME)
+    assert text_of(await call(stage.client, "worse:pid")) != before
+
+
+@pytest.mark.parametrize("case", STDIO_ENDS)
+async def test_a_child_that_ends_takes_its_own_calls_with_it_and_no_other(case: str, stage: Stage) -> None:
+    """It exits, is killed, stops in the middle of a line, closes its output, hangs, or writes a line without end."""
+    await _ends_with_its_calls(stage, lambda: _told(stage, f"worse:{case}"), STDIO_ENDS[case])
+
+
+async def test_a_child_that_is_stopped_is_got_rid_of(stage: Stage) -> None:
+    """SIGSTOP holds up its own calls to their deadline, and the process does not stay."""
+    pid = int(text_of(await call(stage.client, "worse:pid")))
+    process = os.pidfd_open(pid)
+
+    async def stop() -> str:
+        os.kill(pid, signal.SIGSTOP)
+        return await _told(stage, "worse:pid")
+
+    await _ends_with_its_calls(stage, stop, SILENT)
+    ended, _, _ = await asyncio.to_thread(select.select, [process], [], [], 30)
+    os.close(process)
+    assert ended
+
+
+@pytest.mark.parametrize("server", ["session", "stateless"])
+async def test_a_server_that_listens_no_more_refuses_one_call(server: str, stage: Stage) -> None:
+    """What is under way on connections that stand is answered; when it listens again, so is the next call."""
+
+    async def refused() -> str:
+        stage.http[server].deafen()
+        told = await _told(stage, f"{server}:pid")
+        await stage.http[server].listen()
+        return told
+
+    told = await _fails_alone(stage, server, refused)
+    assert told == _sentence(server, f"refused the connection (nothing listens there){NOT}")
+
+
+@pytest.mark.parametrize("server", ["session", "stateless"])
+async def test_a_connection_that_nobody_takes_is_given_up(server: str, stage: Stage) -> None:
+    """Before the call's own deadline, and it is known that nothing was carried out."""
+
+    async def not_taken() -> str:
+        stage.http[server].deafen()
+        with socket.socket() as full, socket.socket() as first:
+            full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            full.bind(("127.0.0.1", stage.http[server].port))
+            full.listen(0)
+            first.connect(full.getsockname())
+            told = await _told(stage, f"{server}:pid")
+        await stage.http[server].listen()
+        return told
+
+    held = [*await stage.held(server, SAME), *await stage.others()]
+    failing = asyncio.create_task(not_taken())
+    await stage.release((server, *OTHERS))
+    assert [each for each in await asyncio.gather(*held) if each.is_error] == []
+    assert await failing == _sentence(server, f"could not be reached in time{NOT}")
+    await stage.works(server)
+
+
+async def test_a_certificate_that_is_not_trusted_any_more_ends_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls under way are answered, and when the trusted certificate is back, so is the next one."""
+    known, stranger = Authority(tmp_path, "known"), Authority(tmp_path, "stranger")
+    monkeypatch.setenv("SSL_CERT_FILE", str(known.path))
+    server = BadHttp(session="one")
+    server.tls = known.server()
+
+    async def not_trusted() -> str:
+        server.deafen()
+        server.tls = stranger.server()
+        await server.listen()
+        told = await _told(it, "safe:pid")
+        server.deafen()
+        server.tls = known.server()
+        await server.listen()
+        return told
+
+    others = {"other-session": BadHttp(session="two"), "other-stateless": BadHttp(modern=True)}
+    stdio = {name: bad("lists all") for name in ("fine", "well")}
+    async with _gateway(tmp_path, {"safe": server, **others}, **stdio) as it:
+        told = await _fails_alone(it, "safe", not_trusted)
+    assert told == _sentence("safe", f"could not be reached: no trusted TLS connection could be made{NOT}")

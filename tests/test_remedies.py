@@ -1,0 +1,146 @@
+"""What an agent is told to pass on to its user lifts the lock: the very command, run by a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+
+SECONDS = 20
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+LOCKED = {
+    "off:shred_file": "server_disabled",
+    "held:burn_file": "server_quarantined",
+    "files:delete_file": "disabled_by_user",
+    "files:write_file": "pending_approval",
+    "new:copy_file": "pending_approval",
+}
+APPROVALS = "files:\n  delete_file: {disabled: true}\n  write_file: {status: pending}\n"
+
+
+def _tool(name: str) -> dict[str, Any]:
+    return {"name": name, "description": f"Does what {name} says to a file."}
+
+
+def _config(directory: Path, **keys: Any) -> Path:
+    """Write a config with a tool under each lock that a user can lift, in a directory whose name a shell reads."""
+    place = directory / "it's here"
+    place.mkdir()
+    servers = {
+        "files": shelf(place, "files", _tool("delete_file"), _tool("write_file")),
+        "off": shelf(place, "off", _tool("shred_file"), enabled=False, disabled_tools=["other"]),
+        "held": shelf(place, "held", _tool("burn_file"), quarantined=True),
+        "new": shelf(place, "new", _tool("copy_file"), trust="manual"),
+    }
+    return write_config(place, servers, **keys)
+
+
+def _commands(text: str, server: str, tool: str) -> list[str]:
+    """Return the commands in a text, with what SERVER and TOOL stand for."""
+    found = [
+        each.replace("SERVER", server).replace("TOOL", tool) for each in re.findall(r"`(callability [^`]*)`", text)
+    ]
+    assert found, text
+    return found
+
+
+def _run(command: str) -> str:
+    """Run a command as a person would who says yes."""
+    command += " --yes" if " approve " in command else ""
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd="/",
+        env=os.environ | {"PATH": PATH},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def _is_lifted(client: Client, name: str) -> None:
+    """Wait until the gateway that runs calls a tool."""
+    async with asyncio.timeout(SECONDS):
+        while (result := await call(client, name)).is_error:  # noqa: ASYNC110 - only a call tells
+            await asyncio.sleep(0.1)
+    assert text_of(result) == f"{name.partition(':')[2]} was called"
+
+
+async def _told(client: Client, name: str, where: str) -> str:
+    """Return what an agent is told of a locked tool, at its call or by discovery."""
+    result = await call(client, name)
+    status = LOCKED[name]
+    assert isinstance(result.structured_content, dict)
+    assert result.structured_content["status"] == status
+    if where == "rejection":
+        return text_of(result)
+    found = await retrieve(client, name.replace("_", " "), include_disabled=True)
+    return str(found["remediation"][status])
+
+
+@pytest.mark.parametrize(
+    ("where", "approvals"),
+    [("rejection", "of the config"), ("discovery", "of an option"), ("rejection", "none")],
+)
+def test_the_commands_that_are_told_lift_each_lock(where: str, approvals: str, tmp_path: Path) -> None:
+    """At the same gateway, with its own files, from any directory; and no other lock is lifted on the way."""
+    named = {"approvals": "approvals.yaml"} if approvals == "of the config" else {}
+    config = _config(tmp_path, **named)
+    records = config.with_name("records.yaml" if approvals == "of an option" else "approvals.yaml")
+    locked = dict(LOCKED)
+    if approvals == "none":
+        locked = {name: status for name, status in locked.items() if not name.startswith("files:")}
+    else:
+        records.write_text(APPROVALS)
+    option = ("--approvals", str(records)) if approvals == "of an option" else ()
+
+    async def story() -> None:
+        async with over_stdio(config, *option) as client:
+            for name in locked:
+                told = await _told(client, name, where)
+                for command in _commands(told, *name.split(":")):
+                    _run(command)
+                await _is_lifted(client, name)
+
+    asyncio.run(story())
+
+
+def test_a_lock_of_the_operator_names_no_command(tmp_path: Path) -> None:
+    """SC-003: there is no switch of the user's for it, in no answer."""
+    files = shelf(tmp_path, "files", _tool("format_disk"), disabled_tools=["format_disk"])
+
+    async def story() -> None:
+        async with over_stdio(write_config(tmp_path, {"files": files})) as client:
+            rejected = text_of(await call(client, "files:format_disk"))
+            found = await retrieve(client, "format disk", include_disabled=True)
+            for told in (rejected, found["remediation"]["disabled_by_config"]):
+                assert "`callability" not in told
+                assert "`disabled_tools`" in told
+
+    asyncio.run(story())
+
+
+def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
+    """The agent and its user then put it there themselves."""
+    names = ("-rf", "a b", "$(id)", "a`b", "x" * 129, "é", "a;b\n")
+    files = shelf(tmp_path, "files", *({"name": name} for name in names), trust="manual")
+
+    async def story() -> None:
+        async with over_stdio(write_config(tmp_path, {"files": files})) as client:
+            for name in names:
+                told = text_of(await call(client, f"files:{name}"))
+                assert "`callability approvals approve SERVER TOOL --config " in told
+
+    asyncio.run(story())
