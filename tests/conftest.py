@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -25,3 +25,23 @@ def channel(address: str) -> Iterator[grpc.Channel]:
     """A channel to the server."""
     with grpc.insecure_channel(address) as opened:
         yield opened
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Tell a figure that a test measured, to be printed below the results, whichever process ran the test."""
+    return lambda figure: record_property("figure", figure)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures."""
+    told = [
+        (report.nodeid, str(figure))
+        for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+        for key, figure in report.user_properties
+        if key == "figure"
+    ]
+    if told:
+        terminalreporter.section("figures")
+        for name, figure in sorted(told):
+            terminalreporter.write_line(f"{name.partition('::')[2]}: {figure}")

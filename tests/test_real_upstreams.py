@@ -106,7 +106,9 @@ def _branches(directory: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_thousand_calls_are_answered_by_the_right_servers(transport: str, tmp_path: Path) -> None:
+def test_a_thousand_calls_are_answered_by_the_right_servers(
+    transport: str, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     """None is lost, none is answered by another server or for another call, and each was carried out."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
@@ -118,7 +120,7 @@ def test_a_thousand_calls_are_answered_by_the_right_servers(transport: str, tmp_
             begun = time.monotonic()
             outcomes = await _outcomes(client, calls[revision])
             took = time.monotonic() - begun
-        print(f"{transport}, {revision}: {CALLS} calls to {len(servers)} servers, {AT_A_TIME} at a time, {took:.1f} s")
+        tell(f"{transport}, {revision}: {CALLS} calls to {len(servers)} servers, {AT_A_TIME} at a time, {took:.1f} s")
         return outcomes
 
     with _agent(transport, config) as agent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ async def _found(client: Client, query: str) -> list[str]:
 
 
 @node_wanted
-def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path) -> None:
+def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, tell: Callable[[str], None]) -> None:
     """By its name, or a part of that, it comes first; in other words it mostly does, and is shown."""
     config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 60})
 
@@ -56,7 +56,8 @@ def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path) -> No
     judged = asyncio.run(story())
     by_kind = {kind: _hits(of_kind) for kind, of_kind in judged.items()}
     whole = _hits([one for of_kind in judged.values() for one in of_kind])
-    print(*(f"{kind}: {hits}" for kind, hits in [*by_kind.items(), ("in all", whole)]), sep="\n")
+    for kind, hits in [*by_kind.items(), ("in all", whole)]:
+        tell(f"{kind}: {hits}")
     assert by_kind["exact name"].first == 1
     assert by_kind["part of a name"].first >= 0.9
     assert whole.first >= 0.8
