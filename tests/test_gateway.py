@@ -354,13 +354,13 @@ def test_a_server_without_locks_gains_no_byte(tmp_path: Path) -> None:
 
 
 def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
-    """Spec A.2; without an approvals file the words say how to begin one."""
+    """Spec A.2; without an approvals file the words name the command that begins one."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS, trust="manual")})
     with http_gateway(config) as url, _asking(url) as ask:
         found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
         assert found is not None
         assert [entry["status"] for entry in found["disabled"]] == ["pending_approval"] * 3
-        assert "in a file that `approvals` in " in found["remediation"]["pending_approval"]
+        assert "`callability approvals approve SERVER TOOL --config " in found["remediation"]["pending_approval"]
 
 
 @pytest.mark.parametrize(
