@@ -77,7 +77,7 @@ def _gateway() -> Gateway:
     config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
     upstreams = {name: cast(Upstream, _Connected(_tools(name))) for name in servers}
     inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
-    decisions = Decisions(InProcessStub(load(shipped_policy())), inventory, agent="agent")
+    decisions = Decisions(InProcessStub(load(shipped_policy())), agent="agent")
     return Gateway(inventory, decisions, phrases(config.path, None), Standing(), Metrics())
 
 

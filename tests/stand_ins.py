@@ -125,7 +125,7 @@ def scene(
     inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
     if visible is not None:
         inventory = inventory.scoped(config.agents["agent"].servers)
-    decisions = Decisions(stub_of(), inventory, agent="" if visible is None else "agent")
+    decisions = Decisions(stub_of(), agent="" if visible is None else "agent")
     words = phrases(config_path, None if approvals is None else approvals_path)
     standing = Standing(approvals_readable=records.readable)
     return Scene(Gateway(inventory, decisions, words, standing, Metrics()), upstreams)

@@ -101,7 +101,7 @@ def test_the_text_of_a_locked_tool_is_the_text_of_its_callable_entry() -> None:
 
 
 def test_a_description_that_is_withheld_is_absent_and_not_empty() -> None:
-    """FR-003, and whatever the status is."""
+    """FR-003 and fault 8, and whatever the status is."""
     servers: Servers = {
         "held": ({"enabled": True, "quarantined": True}, {"reset": FREE}),
         "git": (OPEN, {"reset": PENDING, "denied_reset": DENIED | {"approval": PENDING["approval"]}}),
@@ -372,7 +372,7 @@ def test_a_status_that_this_version_does_not_know_is_held_back(number: int) -> N
 
 
 def test_counts_stand_in_their_order_and_only_above_zero() -> None:
-    """FR-010; `callable` always."""
+    """FR-010 and fault 3; `callable` always."""
     locked = {"e": UNREAD, "d": PENDING, "c": SWITCHED_OFF, "b": DENIED, "a": PENDING, "f": REFUSED}
     counts = tool_counts(judgement_of({"git": (OPEN, locked)}))["git"]
     assert json.dumps(counts) == json.dumps(
@@ -402,7 +402,7 @@ def test_a_limit_from_1_to_100_is_taken(limit: object, number: int) -> None:
     "limit", [0, -1, 101, 1.5, float("inf"), float("-inf"), float("nan"), 10**30, 10**400, True, None, "15", [], {}]
 )
 def test_a_limit_out_of_range_is_an_error_that_says_the_range(limit: object) -> None:
-    """Zero, negative, larger, not a number."""
+    """Zero, negative, larger, not a number (fault 7)."""
     with pytest.raises(InvalidArgument, match="`limit` must be a whole number from 1 to 100"):
         checked_limit(limit)
 

@@ -87,7 +87,7 @@ def test_without_the_flag_the_answer_is_as_if_locked_tools_did_not_exist(
 @given(inventory=_inventories, query=_queries, limit=_limits)
 @settings(deadline=None)
 def test_the_flag_adds_the_locked_tools_and_changes_nothing_else(inventory: Servers, query: str, limit: int) -> None:
-    """FR-005, FR-006, FR-009 and SC-004 at once; the notice has the number of what the flag would find."""
+    """FR-005, FR-006, FR-009, SC-004 and SC-006 at once; the notice has the number of what the flag would find."""
     judgement = judgement_of(inventory)
     without = _searched(judgement, query, limit)
     found = _searched(judgement, query, limit, include_disabled=True)

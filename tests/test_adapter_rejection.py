@@ -165,7 +165,7 @@ def test_no_words_of_a_config_lock_send_the_user_to_a_switch(phrases: Mapping[st
 
 
 def test_discovery_and_the_call_path_say_the_same_of_every_combination() -> None:
-    """Whatever the facts: the status that is listed is the status that is refused, and the counts agree."""
+    """The status that is listed is the one that is refused, and the counts agree (FR-011, fault 5)."""
     combinations = matrix()
     request = request_of({f"s{number}": (server, {"t": tool}) for number, (server, tool) in enumerate(combinations)})
     response = answered(request)

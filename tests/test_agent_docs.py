@@ -10,6 +10,7 @@ from callability.gateway.upstream.failure import MAY_HAVE_RUN, NOT_CARRIED_OUT, 
 from callability.vocabulary import ToolStatus
 
 PAGE = (Path(__file__).parents[1] / "docs/agents.md").read_text(encoding="utf-8")
+FAILING = PAGE.split("### When the call fails")[1].split("\n#")[0]
 
 
 def test_every_answer_on_the_page_is_what_a_gateway_answers() -> None:
@@ -27,6 +28,22 @@ def test_every_status_is_on_the_page_with_who_lifts_it_and_whether_to_try_again(
 
 def test_what_became_of_a_call_is_told_in_the_words_of_the_page() -> None:
     """The endings of the sentences about an upstream that fails, and no others."""
-    section = PAGE.split("### When the call fails")[1].split("\n#")[0]
-    endings = re.findall(r"^\| `(the call .+?)` \|", section, re.MULTILINE)
+    endings = re.findall(r"^\| `(the call .+?)` \|", FAILING, re.MULTILINE)
     assert {f"; {ending}" for ending in endings} == {NOT_SENT, NOT_CARRIED_OUT, MAY_HAVE_RUN}
+
+
+def test_only_the_error_of_a_server_itself_has_none_of_these_endings() -> None:
+    """Of one that cannot be connected it is said that the call was not sent."""
+    told = re.findall(r"^Not done: server `(\w+)` (.+)$", FAILING, re.MULTILINE)
+    bare = [what for _, what in told if not what.endswith((f"{NOT_SENT}.", f"{NOT_CARRIED_OUT}.", f"{MAY_HAVE_RUN}."))]
+    assert [what.partition(" -")[0] for what in bare] == ["refused the call with JSON-RPC error"]
+    assert [what.endswith(f"{NOT_SENT}.") for server, what in told if server == "gone"] == [True]
+
+
+def test_a_server_that_is_not_connected_may_have_what_is_not_found() -> None:
+    """The page leads from an empty answer to the states of the servers, and tells what each state is."""
+    finding, looking = (PAGE.split(heading)[1].split("\n## ")[0] for heading in ("\n## Finding", "\n## Looking"))
+    assert "look at `upstream_servers`" in finding.partition("you can say that there is no such tool")[0]
+    states = set(re.findall(r'"state": "(\w+)"', looking))
+    assert states == {"connected", "disabled", "failed"}
+    assert all(f"`{state}`" in looking for state in states)

@@ -96,7 +96,7 @@ async def _over_http(url: str, agent: str | None, seed: int) -> list[str]:
 
 
 def test_every_answer_is_to_the_byte_that_of_a_gateway_without_what_is_out_of_scope(tmp_path: Path) -> None:
-    """For scopes that are drawn, and questions about everything, over HTTP by token."""
+    """For scopes that are drawn, and questions about everything, over HTTP by token (FR-007, fault 9)."""
     chance = Random(7)
     scopes = {f"agent-{number}": tuple(sorted(chance.sample(SERVERS, number))) for number in (0, 1, 3, 5)}
     with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
@@ -107,7 +107,7 @@ def test_every_answer_is_to_the_byte_that_of_a_gateway_without_what_is_out_of_sc
 
 
 def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
-    """To the byte too; without a name every server is there."""
+    """To the byte too; without a name every server is there (FR-007)."""
 
     async def answers(config: Path, *arguments: str) -> list[str]:
         async with over_stdio(config, *arguments) as client:

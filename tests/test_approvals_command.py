@@ -6,14 +6,19 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import Tool
 
+from callability.command_line.review import reviewed
 from callability.command_line.terminal import escaped
+from callability.gateway.config.definitions import Definitions
+from callability.gateway.upstream.tool import approved_part, upstream_tool
 from gateways import shelf, write_config
 from running import COMMAND, callability
 
@@ -96,7 +101,10 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
     _write(tmp_path, READ, {"name": "1e5"}, records=before)
     code, said, _ = approvals("approve", "files", "--all", "--yes")
     assert code == 0
-    assert "it stays switched off until `callability approvals enable files read --config mcp_config.json`" in said
+    told = (
+        "it stays switched off; to switch it on, run `callability approvals enable files read --config mcp_config.json`"
+    )
+    assert told in said
     after = (tmp_path / "approvals.yaml").read_text()
     [one, other] = re.findall(r"[0-9a-f]{64}", after)
     assert after == before.replace("true}", f'true, status: approved, sha256: "{one}"}}') + (
@@ -105,7 +113,7 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
 
 
 def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Command) -> None:
-    """Those of servers that are connected, those that only a file names, and why a server is not connected."""
+    """Those that wait first, those that only a file names too, what the config denies, and why a server has none."""
     off = shelf(tmp_path, "off", READ, enabled=False, disabled_tools=["format"])
     held = shelf(tmp_path, "held", {"name": "bu\u202ern"}, quarantined=True, trust="manual")
     records = "files:\n  read: {disabled: true}\n  gone: {status: pending}\noff: {read: {status: none}}\n"
@@ -114,25 +122,115 @@ def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Co
     assert code == 1
     assert _rows(table) == [
         ["server", "tool", "approval", "pinned", "listed"],
-        ["files", "read", "approved, disabled", "no", "yes"],
         ["files", "gone", "pending", "no", "no"],
         ["held", "bu\\u202ern", "pending", "no", "yes"],
+        ["files", "read", "approved, disabled", "no", "yes"],
         ["off", "read", "unknown", "no", "not asked"],
-        ["off", "format", "approved", "no", "not asked"],
+        ["off", "format", "approved, denied by config", "no", "not asked"],
     ]
     assert "server `off` is switched off, and is not connected\nconnecting `files`, `held`, `broken`\n" in errors
     assert "\nserver `broken` could not be started: command `no-such-program` was not found\n" in errors
     code, text, errors = approvals("list", "files", "--offline", "--json")
     assert (code, errors) == (0, "")
-    assert json.loads(text)["tools"][1] == {
+    assert json.loads(text)["tools"][0] == {
         "server": "files",
         "tool": "gone",
         "approval": "pending",
         "disabled": False,
+        "config_denied": False,
         "pinned": False,
         "listed": None,
         "sha256": None,
     }
+
+
+def test_what_waits_for_a_person_can_be_listed_alone(tmp_path: Path, approvals: Command) -> None:
+    """Pending or changed, also where the config denies it; that nothing waits is said, and is no failure."""
+    new = shelf(tmp_path, "new", {"name": "copy"}, {"name": "send"}, trust="manual", enabled_tools=["copy"])
+    _write(tmp_path, READ, WRITE, records=f'files: {{read: {{sha256: "{"0" * 64}"}}}}\n', new=new)
+    code, table, _ = approvals("list", "--waiting")
+    assert code == 0
+    assert _rows(table)[1:] == [
+        ["files", "read", "changed", "yes", "yes"],
+        ["new", "copy", "pending", "no", "yes"],
+        ["new", "send", "pending, denied by config", "no", "yes"],
+    ]
+    assert approvals("approve", "files", "--all", "--yes")[0] == 0
+    code, said, _ = approvals("list", "files", "--waiting")
+    assert (code, said) == (0, "no tool that is known waits for a review\n")
+    code, text, _ = approvals("list", "files", "--waiting", "--json")
+    assert (code, json.loads(text)) == (0, {"tools": [], "failures": {}})
+
+
+WHOLE = {
+    "name": "read",
+    "title": "Read",
+    "description": "Reads.",
+    "inputSchema": {"type": "object"},
+    "outputSchema": {"type": "object"},
+    "annotations": {"title": "Reading", "readOnlyHint": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "reed"),
+        ("title", "Delete"),
+        ("description", "Reads all."),
+        ("inputSchema", {"type": "object", "required": ["path"]}),
+        ("outputSchema", {"type": "object", "required": ["text"]}),
+        ("annotations", {"title": "Deleting", "readOnlyHint": True}),
+        ("annotations", {"title": "Reading", "readOnlyHint": False}),
+    ],
+)
+def test_whatever_is_pinned_is_shown(key: str, value: Any, tmp_path: Path) -> None:
+    """A change of any part of it changes what a person sees, and so does its absence."""
+    definitions = Definitions(tmp_path)
+
+    def seen(definition: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(reviewed(upstream_tool(Tool.model_validate(definition)), None, definitions))
+
+    assert key in approved_part(Tool.model_validate(WHOLE))
+    now, other = seen(WHOLE), seen(WHOLE | {key: value})
+    assert f"{key}:" in {line.partition(" ")[0] for line in now}
+    assert now != other
+
+
+def test_every_key_that_is_pinned_is_shown(tmp_path: Path) -> None:
+    """As a heading of its own, with a title that is not the one of the annotations."""
+    tool = Tool.model_validate(WHOLE)
+    lines = tuple(reviewed(upstream_tool(tool), None, Definitions(tmp_path)))
+    assert {line.partition(":")[0] for line in lines if line[0] not in " {}"} == approved_part(tool).keys()
+    assert {"  | Read", '    "title": "Reading"'} <= set(lines)
+
+
+@pytest.mark.parametrize("tool", ["-x", "$(id)\x1b[2J"])
+def test_a_command_that_is_printed_has_the_files_of_the_one_before(tool: str, tmp_path: Path) -> None:
+    """A shell runs it as it is, also where names begin with a hyphen; a name that is odd is not in it."""
+    write_config(tmp_path, {"-s": shelf(tmp_path, "-s", {"name": tool})})
+    records = tmp_path / "my records.yaml"
+    records.write_text(json.dumps({"-s": {tool: {"disabled": True}}}))
+    files = ("--config", "mcp_config.json", "--approvals", records.name)
+    done = callability("approvals", "approve", "--yes", *files, "--", "-s", tool, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(line.isprintable() for line in done.stdout.splitlines())
+    [command] = re.findall(r"run `callability (.*)`", done.stdout)
+    name = tool if tool == "-x" else "TOOL"
+    assert shlex.split(command) == ["approvals", "enable", *files, "--", "-s", name]
+    arguments = [tool if word == "TOOL" else word for word in shlex.split(command)]
+    assert callability(*arguments, cwd=tmp_path).returncode == 0
+    assert '"disabled": false' in records.read_text()
+
+
+def test_an_approvals_file_that_is_named_must_be_there(tmp_path: Path, approvals: Command) -> None:
+    """By an option as by the config; it is an error, and no warning."""
+    _write(tmp_path, READ, records="{}\n")
+    (tmp_path / "approvals.yaml").unlink()
+    refused = "callability: the approvals are refused; a file without records holds `{}`\n"
+    missing = "cannot be read: no such file or directory [unreadable-file]\n"
+    assert approvals("list") == (1, "", f"approvals.yaml: {missing}{refused}")
+    assert approvals("list", "--approvals", "none.yaml") == (1, "", f"none.yaml: {missing}{refused}")
 
 
 def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, approvals: Command) -> None:

@@ -83,7 +83,7 @@ def test_every_key_is_on_the_page() -> None:
     }
     for heading, model in models.items():
         keys = [field.alias or name for name, field in model.model_fields.items()]
-        assert re.findall(r"^\| `(\w+)` \|", sections[heading], re.MULTILINE) == keys
+        assert re.findall(r"^\| `([\w$]+)` \|", sections[heading], re.MULTILINE) == keys
     keys = [field.name for field in fields(ApprovalRecord)]
     assert re.findall(r"^\| `(\w+)` \|", sections["The approvals file"], re.MULTILINE) == keys
 
@@ -115,6 +115,7 @@ def test_the_schema_is_one() -> None:
     [
         WHOLE,
         "mcpServers: {}",
+        '{"$schema": "mcp_config.schema.json", "mcpServers": {}}',
         "mcpServers: {a: {command: x}}\ndeadlines: {}\nagents: {}",
         AGENTS + f"  one: {{token_sha256: {DIGEST}, servers: [git]}}\n  two: {{servers: []}}\n",
         "mcpServers: {a: {command: x, disabled_tools: [], env: {}, type: stdio}, b: {url: 'HTTPS://h:1?x'}}",
@@ -172,6 +173,7 @@ NEARLY_SOUND = st.fixed_dictionaries(
         "deadlines": st.dictionaries(st.sampled_from(["call_seconds", "open_seconds", "x"]), SECONDS, max_size=2),
         "agents": st.dictionaries(NAMES, AGENT, max_size=2),
         "approvals": TEXTS,
+        "$schema": TEXTS | st.sampled_from([None, 1]),
     },
 )
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from callability.command_line.options import line
-from callability.finding import Severity
+from callability.finding import Severity, line
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.tabulation import Engine
 from conftest import POLICY

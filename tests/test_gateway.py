@@ -126,7 +126,7 @@ def test_the_opt_in_is_in_the_schema_and_the_description_on_every_transport(tran
 
 @TRANSPORTS
 def test_each_lock_is_found_rejected_and_counted(transport: str, tmp_path: Path) -> None:
-    """Every locked tool is shown with the flag, is rejected with its own words, and is counted once."""
+    """Shown, rejected in its own words, counted once (FR-001, FR-008, FR-010, fault 1, fault 3, fault 5)."""
 
     async def story() -> None:
         async with connected(transport, _locked(tmp_path)) as client:
@@ -173,7 +173,7 @@ async def _is_rejected(client: Client, name: str, status: str) -> None:
 
 
 def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tmp_path: Path) -> None:
-    """Fault 4: "server disabled" does not tell the user to enable the tool, and the operator's lock names no toggle."""
+    """Fault 4, SC-003: "server disabled" tells nobody to enable the tool, the operator's lock names no toggle."""
 
     async def story() -> None:
         config = _locked(tmp_path)
@@ -201,7 +201,7 @@ def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tm
 
 @TRANSPORTS
 def test_without_the_flag_every_byte_is_as_if_locked_tools_did_not_exist(transport: str, tmp_path: Path) -> None:
-    """FR-002, over more than 100 queries and limits: content, structured content, isError and `_meta`."""
+    """FR-002 and SC-001, over more than 100 queries and limits: content, structured content, isError and `_meta`."""
     nouns = ("file", "files", "disk", "folder", "word", "words", "zebra", "list", "read", "count", "delete", "move")
     verbs = ("", "read", "list the", "count", "delete", "write a", "move", "copy", "shred", "burn", "please find my")
     queries = [f"{verb} {noun}".strip() for verb in verbs for noun in nouns]
@@ -246,7 +246,7 @@ def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str
 
 
 def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
-    """Spec A.3: whatever is asked, on every surface."""
+    """Spec A.3 and fault 6: whatever is asked, on every surface."""
     names = [*EXPECTED, "held:nothing", "files:nothing"]
     with _asking(locked) as ask:
         answers = [ask("call_tool", name=name) for name in names]
@@ -327,7 +327,7 @@ def test_entries_have_what_the_upstream_gives_and_nothing_else(locked: str) -> N
 def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(
     tool: str, arguments: dict[str, Any], text: str, locked: str
 ) -> None:
-    """In a result that the model can see, and short whatever was sent."""
+    """In a result that the model can see, and short whatever was sent (fault 7)."""
     with _asking(locked) as ask:
         result = ask(tool, **arguments)
     assert result.is_error
@@ -360,7 +360,8 @@ def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
         found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
         assert found is not None
         assert [entry["status"] for entry in found["disabled"]] == ["pending_approval"] * 3
-        assert "`callability approvals approve SERVER TOOL --config " in found["remediation"]["pending_approval"]
+        command = f"`callability approvals approve --config {config} -- SERVER TOOL`"
+        assert command in found["remediation"]["pending_approval"]
 
 
 @pytest.mark.parametrize(

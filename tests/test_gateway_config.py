@@ -165,7 +165,10 @@ FAULTY = {
     ),
     "a key of the deadlines": (
         "mcpServers: {}\ndeadlines: {call: 3}",
-        ["2:13: unknown key `call` in `deadlines` (one of `call_seconds`, `open_seconds`, `refresh_seconds`)"],
+        [
+            "2:13: unknown key `call` in `deadlines`"
+            " (one of `call_seconds`, `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
+        ],
     ),
     "a word with a line break": (
         'mcpServers: {}\n"a\\nb`c": 1',

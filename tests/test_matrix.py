@@ -56,12 +56,12 @@ def _as_expected(verdict: Any, expected: Mapping[str, Any]) -> bool:
 
 
 def test_the_matrix_has_every_combination_of_the_facts() -> None:
-    """378 combinations, twice for `caller.refuses` (spec A.2), each matched by one row."""
+    """378 combinations, twice for `caller.refuses` (A.2, FR-004), each matched by one row."""
     assert len(_matrix()) == 756
 
 
 def test_every_combination_is_answered_on_the_wire_as_the_list_says(channel: grpc.Channel) -> None:
-    """One call for each combination, and one call for all of them."""
+    """One call for each combination, and one call for all of them (FR-004)."""
     stub = CallabilityServiceStub(channel)
     cases = _matrix()
     assert [case for case in cases if not _as_expected(stub.CheckTool(case[0]).verdict, case[1])] == []

@@ -24,7 +24,7 @@ from mcp_types import CallToolResult
 from gateways import bad, call, http_gateway, retrieve, text_of, write_config
 from running import COMMAND
 from upstreams import rich
-from upstreams.bad_http import Answer, BadHttp, reply
+from upstreams.bad_http import Answer, BadHttp, refusal, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -255,7 +255,7 @@ def _secretive(url: str) -> dict[str, Any]:
     secret = SECRETS
     url = url.replace("//", f"//user:{secret['user']}@") + f"?key={secret['query']}"
     return {
-        "child": bad("lists all", secret["args"], env={"TOKEN": secret["env"]}),
+        "child": bad("lists all", "--api-key", secret["args"], env={"TOKEN": secret["env"]}),
         "gone": {"command": "no-such-command-here", "args": [secret["command"]], "env": {"TOKEN": secret["env"]}},
         "http": {"url": url, "headers": {"Authorization": f"Bearer {secret['header']}"}},
         "refused": {"url": f"http://{secret['user']}@127.0.0.1:9/mcp?key={secret['query']}"},
@@ -264,9 +264,8 @@ def _secretive(url: str) -> dict[str, Any]:
 
 @TRANSPORTS
 async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: str, tmp_path: Path) -> None:
-    """At the most talkative level, whatever fails, and where servers write them on their standard error or answer them.
-
-    An answer that an upstream gives on purpose is its own, and is passed on.
+    """At the most talkative level, whatever fails, and where servers write them on their standard error or refuse calls
+    with them. A result that an upstream gives is its own, and is passed on.
     """
     echo = " ".join(SECRETS.values()).encode()
     steps: dict[str, Answer] = {
@@ -276,19 +275,22 @@ async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: 
         "elsewhere": reply(b"", status="307 Moved", extra=f"Location: http://[::1]:9/?key={SECRETS['query']}\r\n"),
         "no HTTP": echo + b"\r\n\r\n",
         "reset": "reset",
+        "refusal": lambda request: refusal(request, f"you sent {server.head}"),
     }
     server = BadHttp(session=SECRETS["header"], answers=steps)
     answers: list[CallToolResult] = []
     async with server.listening():
         config = write_config(tmp_path, _secretive(server.url), deadlines={"call_seconds": 10, "open_seconds": 20})
         async with _agent(transport, "auto", config, "--log-level", "debug") as agent:
-            names = [f"http:{step}" for step in steps] + ["child:secrets", "child:exit", "gone:x", "refused:x"]
+            names = [f"http:{step}" for step in steps] + ["gone:x", "refused:x"]
+            names += ["child:secrets", "child:refuse with secrets", "child:exit"]
             answers += [await call(agent, name) for name in names]
             answers.append(await agent.call_tool("retrieve_tools", {"query": "secrets", "include_disabled": True}))
             answers.append(await agent.call_tool("upstream_servers", {}))
     log = (tmp_path / "gateway.log").read_text()
     assert "`child` stderr: my token is ***" in log
     told = log + "".join(answer.model_dump_json() for answer in answers)
+    assert told.count("It said: ") == 2
     assert [place for place, secret in SECRETS.items() if secret in told] == []
 
 

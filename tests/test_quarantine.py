@@ -115,7 +115,7 @@ _questions = st.one_of(
 @settings(deadline=None, max_examples=25)
 @given(questions=st.lists(_questions, min_size=1, max_size=6))
 def test_what_is_held_back_changes_no_answer(hold: Hold, questions: list[tuple[str, dict[str, Any]]]) -> None:
-    """To the byte every answer is that of a gateway whose upstream says nothing, so that no query finds it either."""
+    """FR-003, fault 6: to the byte every answer is that of a gateway whose upstream says nothing."""
     with TemporaryDirectory() as directory:
         poisoned = _scene(directory, POISON, hold.keys, hold.records)
         answers = asyncio.run(poisoned.answers(questions))
@@ -141,7 +141,7 @@ def test_a_name_that_is_a_text_is_counted_and_not_named(hold: Hold, query: str, 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
 def test_a_hold_is_told_by_its_status_and_ends_when_somebody_has_looked(hold: Hold, tmp_path: Path) -> None:
-    """Before, the tool is named and no more; afterwards it is found by its words, is shown whole and can be called."""
+    """Before, the tool is named and no more (fault 8); afterwards it is found, is shown whole and can be called."""
     found = ("retrieve_tools", {"query": "burn file secret", "include_disabled": True})
     call = ("call_tool", {"name": "held:burn_file"})
     before = asyncio.run(_scene(tmp_path, POISON, hold.keys, hold.records).answers([found, call]))
@@ -163,7 +163,7 @@ def test_a_hold_is_told_by_its_status_and_ends_when_somebody_has_looked(hold: Ho
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_no_answer_of_a_real_gateway_holds_what_is_held_back(transport: str, tmp_path: Path) -> None:
-    """Over MCP, with a real server under each kind of hold; and all of it is there when each hold has ended."""
+    """Over MCP, a real server under each kind of hold (fault 6); and all of it is there when each hold has ended."""
     holds = {f"held{number}": hold for number, hold in enumerate(list(HOLDS.values())[:3])}
 
     async def answers(client: Client) -> list[str]:

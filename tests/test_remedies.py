@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -22,9 +23,18 @@ LOCKED = {
     "held:burn_file": "server_quarantined",
     "files:delete_file": "disabled_by_user",
     "files:write_file": "pending_approval",
+    "files:move_file": "pending_approval",
+    "files:-rf": "disabled_by_user",
     "new:copy_file": "pending_approval",
+    "-new:copy_file": "pending_approval",
 }
-APPROVALS = "files:\n  delete_file: {disabled: true}\n  write_file: {status: pending}\n"
+APPROVALS = f"""\
+files:
+  delete_file: {{disabled: true}}
+  write_file: {{status: pending}}
+  move_file: {{sha256: "{"0" * 64}"}}  # another form, so that it is a changed tool
+  "-rf": {{disabled: true}}
+"""
 
 
 def _tool(name: str) -> dict[str, Any]:
@@ -36,10 +46,11 @@ def _config(directory: Path, **keys: Any) -> Path:
     place = directory / "it's here"
     place.mkdir()
     servers = {
-        "files": shelf(place, "files", _tool("delete_file"), _tool("write_file")),
+        "files": shelf(place, "files", *map(_tool, ("delete_file", "write_file", "move_file", "-rf"))),
         "off": shelf(place, "off", _tool("shred_file"), enabled=False, disabled_tools=["other"]),
         "held": shelf(place, "held", _tool("burn_file"), quarantined=True),
         "new": shelf(place, "new", _tool("copy_file"), trust="manual"),
+        "-new": shelf(place, "-new", _tool("copy_file"), trust="manual"),
     }
     return write_config(place, servers, **keys)
 
@@ -55,7 +66,7 @@ def _commands(text: str, server: str, tool: str) -> list[str]:
 
 def _run(command: str) -> str:
     """Run a command as a person would who says yes."""
-    command += " --yes" if " approve " in command else ""
+    command = command.replace(" approve ", " approve --yes ")
     done = subprocess.run(
         ["sh", "-c", command],
         cwd="/",
@@ -117,9 +128,29 @@ def test_the_commands_that_are_told_lift_each_lock(where: str, approvals: str, t
     asyncio.run(story())
 
 
-def test_a_lock_of_the_operator_names_no_command(tmp_path: Path) -> None:
+def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_approved(tmp_path: Path) -> None:
+    """What a person approved is what the server lists now, also where the gateway has not heard of the change."""
+    files = shelf(tmp_path, "files", _tool("copy_file"), trust="manual")
+    config = write_config(tmp_path, {"files": files})
+
+    async def story() -> None:
+        async with over_stdio(config) as client:
+            told = text_of(await call(client, "files:copy_file"))
+            changed = {"name": "copy_file", "description": "Copies every file."}
+            (tmp_path / "files-tools.json").write_text(json.dumps([changed]))
+            for command in _commands(told, "files", "copy_file"):
+                _run(command)
+            await _is_lifted(client, "files:copy_file")
+            [found] = (await retrieve(client, "copy"))["tools"]
+            assert found["description"] == changed["description"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("lists", [{"disabled_tools": ["format_disk"]}, {"enabled_tools": ["read_file"]}], ids=str)
+def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path: Path) -> None:
     """SC-003: there is no switch of the user's for it, in no answer."""
-    files = shelf(tmp_path, "files", _tool("format_disk"), disabled_tools=["format_disk"])
+    files = shelf(tmp_path, "files", _tool("format_disk"), **lists)
 
     async def story() -> None:
         async with over_stdio(write_config(tmp_path, {"files": files})) as client:
@@ -127,20 +158,21 @@ def test_a_lock_of_the_operator_names_no_command(tmp_path: Path) -> None:
             found = await retrieve(client, "format disk", include_disabled=True)
             for told in (rejected, found["remediation"]["disabled_by_config"]):
                 assert "`callability" not in told
-                assert "`disabled_tools`" in told
+                assert "change `enabled_tools` or `disabled_tools` in the entry of the server" in told
 
     asyncio.run(story())
 
 
 def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
-    """The agent and its user then put it there themselves."""
-    names = ("-rf", "a b", "$(id)", "a`b", "x" * 129, "é", "a;b\n")
+    """The agent and its user then put it there themselves; that of its server stands there all the same."""
+    names = ("a b", "-a b", "$(id)", "a`b", "x" * 129, "é", "a;b\n")
     files = shelf(tmp_path, "files", *({"name": name} for name in names), trust="manual")
 
     async def story() -> None:
         async with over_stdio(write_config(tmp_path, {"files": files})) as client:
             for name in names:
                 told = text_of(await call(client, f"files:{name}"))
-                assert "`callability approvals approve SERVER TOOL --config " in told
+                assert re.search(r"`callability approvals approve --config \S+ -- files TOOL`", told)
+                assert ", where TOOL stands for the name of the tool, without its server." in told
 
     asyncio.run(story())

@@ -97,7 +97,7 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
     scope: set[str],
     questions: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    """To the byte: tools, locks, notices, counts, remediation, near names, refusals and failures (FR-007)."""
+    """To the byte: tools, locks, notices, counts, remediation, near names, refusals (FR-007, fault 9)."""
     visible = tuple(name for name in world if name in scope)
     with TemporaryDirectory() as directory:
         scoped = _scene(directory, world, approvals, visible=visible)

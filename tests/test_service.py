@@ -289,7 +289,7 @@ def test_a_unix_socket_is_served_and_not_taken_from_its_owner(tmp_path: Path) ->
 
 
 def test_the_answers_do_not_depend_on_the_process(tmp_path: Path) -> None:
-    """A policy that is a copy gives the same revision and the same bytes."""
+    """A policy that is a copy gives the same revision and the same bytes (FR-012)."""
     shutil.copytree(POLICY, tmp_path / "copy")
     request = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t", tool_facts=OPEN_TOOL)
     replies = set()

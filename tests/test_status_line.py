@@ -11,6 +11,8 @@ from pathlib import Path
 
 from mcp import Client
 
+from callability.command_line.status_line import status
+from callability.gateway.metrics import Metrics
 from gateways import retrieve, shelf, write_config
 from running import COMMAND
 
@@ -18,11 +20,11 @@ LOOKED_UP = {"name": "look_up", "description": "Looks something up."}
 
 
 def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_asked_for(tmp_path: Path) -> None:
-    """On a terminal only, and never as a part of the log."""
+    """On a terminal only, within the 80 columns of a narrow one, and never as a part of the log."""
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", LOOKED_UP), "off": {"command": "x", "enabled": False}})
     ours, theirs = pty.openpty()
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "200"}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     seen = ""
 
     async def ask(url: str) -> None:
@@ -35,7 +37,7 @@ def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_aske
         try:
             assert process.stdout is not None
             asyncio.run(ask(process.stdout.readline().removeprefix("listening on ").strip()))
-            wanted = "callability gateway: 1 of 2 servers connected, 1 disabled | include_disabled asked for 2 times"
+            wanted = "callability gateway | include_disabled asked for 2 times | 1 of 2"
             while wanted not in seen:
                 seen += os.read(ours, 65_536).decode()
         finally:
@@ -46,6 +48,15 @@ def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_aske
     assert any("callability.gateway.upstream: `it` is connected" in line for line in records), seen
     assert not any("include_disabled" in line for line in records)
     os.close(ours)
+
+
+def test_the_line_has_the_count_before_the_states() -> None:
+    """What a narrow terminal cuts off is the servers' states."""
+    metrics = Metrics()
+    metrics.follow(lambda: {"connected": 1, "disabled": 1, "failed": 2})
+    metrics.opted_in()
+    line = "callability gateway | include_disabled asked for once | 1 of 4 servers connected, 1 disabled, 2 failed"
+    assert status(metrics) == line
 
 
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:

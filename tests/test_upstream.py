@@ -462,7 +462,7 @@ async def test_close_leaves_no_process(how: str, tmp_path: Path) -> None:
 
 
 async def test_close_ends_calls_and_openings_that_are_under_way() -> None:
-    """Whoever waits is told that the gateway disconnected; a later call connects again."""
+    """Whoever waits is told that the gateway disconnected, and so is whoever comes later: it is closed for good."""
     async with upstream(bad()) as busy, upstream(bad("hangs"), "y") as opening:
         pid = await pid_of(busy)
         waiting = [asyncio.create_task(error_of(busy, "hang")), asyncio.create_task(error_of(opening))]
@@ -474,7 +474,7 @@ async def test_close_ends_calls_and_openings_that_are_under_way() -> None:
             "`y` was disconnected by the gateway; the call was not sent",
         ]
         assert not is_alive(pid)
-        assert await pid_of(busy) != pid
+        assert await error_of(busy) == "`x` was disconnected by the gateway; the call was not sent"
 
 
 async def test_a_caller_that_goes_away_disturbs_no_other() -> None:

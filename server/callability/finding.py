@@ -46,6 +46,13 @@ class Finding:
         return f"{line} ({self.hint})" if self.hint else line
 
 
+def line(finding: Finding) -> str:
+    """Write a finding in one line, with its code."""
+    warning = "warning: " if finding.severity is Severity.WARNING else ""
+    hint = f" ({finding.hint})" if finding.hint else ""
+    return f"{finding.place}: {warning}{finding.sentence}{hint} [{finding.code}]"
+
+
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings sorted by place, each of them once."""
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: (finding.place, finding.code, finding.sentence)))

@@ -37,6 +37,12 @@ def content(request: dict[str, Any], extra: str = "") -> bytes:
     return reply(result(request, {"content": [], "resultType": "complete"}), extra=extra)
 
 
+def refusal(request: dict[str, Any], message: str) -> bytes:
+    """Return a whole response that refuses a call."""
+    error = {"code": -32000, "message": message}
+    return reply(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}).encode())
+
+
 class BadHttp:
     """Answers the opening well, and a call as `answers` says by the tool's name, else with the next item of `script`:
     bytes, "ok", "reset", "eof", "hang", or "wait", which is "ok" once `released` is set.
@@ -50,6 +56,7 @@ class BadHttp:
         self.answers = dict(answers or {})
         self.opening: bytes | str | None = None
         self.calls = 0
+        self.head = ""
         self.session = session
         self.tls: ssl.SSLContext | None = None
         self.waiting = asyncio.Event()
@@ -128,7 +135,8 @@ class BadHttp:
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             self._idle.add(writer)
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            self.head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            head = self.head.lower()
             self._idle.discard(writer)
             length = int(head.partition("content-length: ")[2].partition("\r\n")[0] or 0)
             body = await reader.readexactly(length)

@@ -91,9 +91,15 @@ def release(request: dict[str, Any]) -> None:
 
 
 def tell_secrets() -> None:
-    """Say on both streams what should stay in the environment."""
-    sys.stderr.write(f"my token is {os.environ['TOKEN']}\n")
+    """Say on both streams what should stay in the environment, and on one what should stay in the arguments."""
+    sys.stderr.write(f"my token is {os.environ['TOKEN']}\n{sys.argv}\n{json.dumps(sys.argv)}\n")
     write(os.environ["TOKEN"].encode() + b"\n")
+
+
+def refuse_with_secrets(request: dict[str, Any]) -> None:
+    """Refuse a call with what should stay in the environment and the arguments, as it is and as JSON."""
+    known = [os.environ.get("TOKEN", ""), *sys.argv]
+    say(request, {"error": {"code": -32000, "message": f"{json.dumps(known)} {' '.join(known)}"}})
 
 
 def start_grandchild() -> None:
@@ -132,6 +138,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "hold": held.append,
     "release": release,
+    "refuse with secrets": refuse_with_secrets,
     "silence": lambda _: None,
     "garbage instead": lambda _: write(b"this is no message\n[1, 2]\n\n{}\n"),
     "bytes instead": lambda _: write(b"\xff\xfe\x00\n"),
@@ -169,6 +176,7 @@ def main() -> None:
     """Serve MCP 2025-11-25, as far as a gateway needs it."""
     how = sys.argv[1] if len(sys.argv) > 1 else ""
     AT_START.get(how, bool)()
+    listed = False
     for line in sys.stdin:
         request = json.loads(line)
         match request["method"]:
@@ -178,6 +186,11 @@ def main() -> None:
                 say(request, {"result": opening})
             case "tools/list" if how == "lists without end":
                 say(request, {"result": {"tools": [], "nextCursor": "again"}})
+            case "tools/list" if how.startswith("announces"):
+                if how == "announces without end" or not listed:
+                    say(request, {"result": {"tools": []}})
+                listed = True
+                write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             case "tools/list":
                 names = ["pid", *BEFORE_THE_ANSWER, *ANSWERS, *INSTEAD] if how == "lists all" else ["pid"]
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]

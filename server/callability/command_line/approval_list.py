@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from callability.command_line.files import Files
+from callability.command_line.terminal import escaped
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.inspection import Inspected
+
+COLUMNS = ("server", "tool", "approval", "pinned", "listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +21,28 @@ class ToolApproval:
     tool: str
     approval: str
     disabled: bool | None
+    config_denied: bool
     pinned: bool
     listed: bool | None
     sha256: str | None
 
     @property
+    def waits(self) -> bool:
+        """Whether a person's review is waited for."""
+        return self.approval in {"pending", "changed"}
+
+    @property
     def words(self) -> str:
-        """The approval in words."""
+        """The approval in words, and what else keeps the tool from being called."""
         switch = {True: ", disabled", False: "", None: ", disabled or not is unknown"}[self.disabled]
-        return f"{self.approval}{switch}"
+        denial = ", denied by config" if self.config_denied else ""
+        return f"{self.approval}{switch}{denial}"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The tool's row under `COLUMNS`."""
+        listed = {True: "yes", False: "no", None: "not asked"}[self.listed]
+        return self.server, escaped(self.tool), self.words, "yes" if self.pinned else "no", listed
 
 
 def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Inspected]) -> Iterator[ToolApproval]:
@@ -43,9 +59,16 @@ def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Ins
 
 def tool_approval(files: Files, server: str, tool: str, sha256: str | None, *, listed: bool | None) -> ToolApproval:
     """Return how a tool with a fingerprint stands; without a record, as its server's `trust` says (A.2)."""
-    record = files.approvals.record(server, tool)
+    config, record = files.config.servers[server], files.approvals.record(server, tool)
     if record is None:
-        trusted = files.config.servers[server].trust == "auto"
-        record = ApprovalRecord(disabled=False, status="approved" if trusted else "pending")
-    status = record.status_of(sha256) or "unknown"
-    return ToolApproval(server, tool, status, record.disabled, bool(record.sha256), listed, sha256)
+        record = ApprovalRecord(disabled=False, status="approved" if config.trust == "auto" else "pending")
+    return ToolApproval(
+        server=server,
+        tool=tool,
+        approval=record.status_of(sha256) or "unknown",
+        disabled=record.disabled,
+        config_denied=config.config_denies(tool),
+        pinned=bool(record.sha256),
+        listed=listed,
+        sha256=sha256,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.approval_list import tool_approval, tool_approvals
+from callability.command_line.approval_list import COLUMNS, tool_approval, tool_approvals
 from callability.command_line.files import ApprovalsOption, ConfigOption, Files, known_server, sound_files
 from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
 from callability.command_line.review import definition_of, reviewed
@@ -20,10 +19,12 @@ from callability.command_line.terminal import escaped, number_of, write_table
 from callability.finding import did_you_mean, listed, shown
 from callability.gateway.config.definitions import Definitions
 from callability.gateway.inspection import Inspected, inspected
+from callability.gateway.phrases import Commands
 from callability.gateway.upstream import UpstreamTool
 
 ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="A server of the config.")]
 ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A tool of the server, by its exact name.")]
+WaitingOption = Annotated[bool, typer.Option("--waiting", help="Only those that are pending or changed.")]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no server: look at the files only.")]
 
 
@@ -31,10 +32,11 @@ def list_approvals(
     config: ConfigOption,
     server: Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Left out: every server.")] = None,
     approvals: ApprovalsOption = None,
+    waiting: WaitingOption = False,
     offline: OfflineOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tools of the enabled servers with their approvals.
+    """List the tools of the enabled servers with their approvals, those first that wait for a review.
 
     The servers are connected for it: those on standard input and output are run. Tools that only a file names are told
     too. Exit code 0: listed. 1: a file is refused, or a server cannot be connected; the others are listed. 2: there is
@@ -43,18 +45,15 @@ def list_approvals(
     files = sound_files(config, approvals)
     servers = tuple(files.config.servers) if server is None else (known_server(files.config, server),)
     found = {} if offline else _found(files, servers)
-    tools = tuple(tool_approvals(files, servers, found))
+    tools = [tool for tool in tool_approvals(files, servers, found) if tool.waits or not waiting]
+    tools.sort(key=lambda tool: not tool.waits)
     failures = {name: each.failure for name, each in found.items() if each.failure}
     if as_json:
         typer.echo(json.dumps({"tools": [asdict(tool) for tool in tools], "failures": failures}, indent=2))
+    elif waiting and not tools:
+        typer.echo("no tool that is known waits for a review")
     else:
-        listed_words = {True: "yes", False: "no", None: "not asked"}
-        columns = ("server", "tool", "approval", "pinned", "listed")
-        rows = [
-            (tool.server, escaped(tool.tool), tool.words, "yes" if tool.pinned else "no", listed_words[tool.listed])
-            for tool in tools
-        ]
-        write_table(columns, rows)
+        write_table(COLUMNS, [tool.cells for tool in tools])
     raise typer.Exit(1 if failures else 0)
 
 
@@ -160,7 +159,8 @@ def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: b
         typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in the form {tool.sha256}")
         record = files.approvals.record(server, tool.name)
         if record and record.disabled:
-            typer.echo(f"  it stays switched off until `{_command(files, 'approvals', 'enable', server, tool.name)}`")
+            phrase = _commands(files).about(server, tool.name)["enable_tool"]
+            typer.echo(f"  it stays switched off; to switch it on, {phrase}")
 
 
 def _is_approved(files: Files, server: str, tool: UpstreamTool) -> bool:
@@ -211,8 +211,8 @@ def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
     """Connect a server and return its tools, or leave with exit code 1 and what to do first."""
     config = files.config.servers[known_server(files.config, server)]
     if not config.enabled:
-        first = _command(files, "servers", "enable", server)
-        leave(f"server {shown(server)} is switched off, and lists nothing: run `{first}` first", 1)
+        phrase = _commands(files).about(server)["enable_server"]
+        leave(f"server {shown(server)} is switched off, and lists nothing: {phrase} first", 1)
     found = _found(files, (server,))[server]
     if found.failure:
         leave(f"server {found.failure}, so that its tools cannot be seen", 1)
@@ -235,9 +235,9 @@ def _tell(server: str, found: Inspected) -> None:
     typer.echo(f"server {told}", err=True)
 
 
+def _commands(files: Files) -> Commands:
+    return Commands(files.config.path, files.given)
+
+
 def _tools(tools: Sequence[UpstreamTool]) -> str:
     return f"tool {shown(tools[0].name)}" if len(tools) == 1 else number_of(len(tools), "tool")
-
-
-def _command(files: Files, *words: str) -> str:
-    return shlex.join(("callability", *words, "--config", str(files.config.path)))

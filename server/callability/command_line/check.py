@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import JsonOption, line
-from callability.finding import Severity
+from callability.command_line.options import JsonOption
+from callability.finding import Severity, line
 from callability.policy.loading import Check, ProvedRuleSet, check_files, policy_files
 from callability.policy.shipped import shipped_policy
 from callability.policy.tabulation import Engine

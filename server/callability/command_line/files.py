@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from callability import document
-from callability.command_line.options import leave, line
+from callability.command_line.options import leave
 from callability.command_line.terminal import escaped
 from callability.editing.edit import EditRefused
 from callability.editing.rewriting import rewrite
 from callability.editing.spelling import Tree
-from callability.finding import Finding, did_you_mean, shown
+from callability.finding import Finding, Severity, did_you_mean, line, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 
 DEFAULT_APPROVALS = "approvals.yaml"
@@ -39,6 +39,8 @@ class Files:
     path: Path
     approvals: Approvals
     named: bool
+    given: Path | None
+    """The approvals file of the call, where it names one."""
 
     def change(self, tree: Tree) -> None:
         """Set values of the approvals, or leave with exit code 1.
@@ -69,8 +71,9 @@ def sound_files(config_path: Path, approvals: Path | None) -> Files:
     path = path or config_path.with_name(DEFAULT_APPROVALS)
     records = load_approvals(path) if named or path.exists() else NO_APPROVALS
     if not records.readable:
-        _refuse(records.warnings, "the approvals are refused; a file without records holds `{}`")
-    return Files(config, path, records if named else NO_APPROVALS, named)
+        errors = [replace(finding, severity=Severity.ERROR) for finding in records.warnings]
+        _refuse(errors, "the approvals are refused; a file without records holds `{}`")
+    return Files(config, path, records if named else NO_APPROVALS, named, approvals)
 
 
 def known_server(config: Config, name: str) -> str:

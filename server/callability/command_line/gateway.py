@@ -20,12 +20,11 @@ from callability.command_line.options import (
     LogLevelOption,
     PolicyOption,
     leave,
-    line,
     loaded,
     log_to_standard_error,
 )
 from callability.command_line.status_line import status_line
-from callability.finding import did_you_mean, shown
+from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
 from callability.gateway.live import Setup

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.finding import Finding, Severity
+from callability.finding import line
 from callability.policy.loading import Policy, PolicyRefused, load
 from callability.policy.shipped import shipped_policy
 
@@ -49,13 +49,6 @@ def loaded(directory: Path | None) -> Policy:
     for finding in policy.warnings:
         logging.getLogger(__name__).warning("%s", finding)
     return policy
-
-
-def line(finding: Finding) -> str:
-    """Write a finding in one line, with its code."""
-    warning = "warning: " if finding.severity is Severity.WARNING else ""
-    hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{finding.place}: {warning}{finding.sentence}{hint} [{finding.code}]"
 
 
 def leave(message: str, code: int) -> NoReturn:

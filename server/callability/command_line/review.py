@@ -12,7 +12,7 @@ from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.definitions import Definitions
 from callability.gateway.upstream.tool import UpstreamTool, approved_part
 
-_ORDER = ("name", "description", "inputSchema", "outputSchema")
+_FIRST = ("name", "title", "description")
 
 
 def reviewed(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Definitions) -> Iterator[str]:
@@ -43,10 +43,9 @@ def definition_of(tool: UpstreamTool) -> dict[str, Any]:
 
 
 def _lines(definition: Mapping[str, Any]) -> Iterator[str]:
-    for key in _ORDER:
-        match definition.get(key):
-            case None:
-                continue
+    rest = sorted(definition.keys() - {*_FIRST})
+    for key in (*(key for key in _FIRST if key in definition), *rest):
+        match definition[key]:
             case str(text) if key == "name":
                 yield f"name: {_text(text)}"
             case str(text):

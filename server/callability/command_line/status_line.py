@@ -47,4 +47,5 @@ def status(metrics: Metrics) -> str:
     asked = metrics.opted_in_calls
     times = "once" if asked == 1 else f"{asked} times"
     connected = f"{states.get('connected', 0)} of {sum(states.values())} servers connected{others}"
-    return f"callability gateway: {connected} | include_disabled asked for {times}"
+    # What is counted stands first: a narrow terminal cuts the end off.
+    return f"callability gateway | include_disabled asked for {times} | {connected}"

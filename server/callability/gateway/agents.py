@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Mapping
 
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -11,6 +12,8 @@ from mcp.server.auth.provider import AccessToken
 
 from callability.gateway.config import AgentConfig
 from callability.gateway.gateway import Gateway
+
+_logger = logging.getLogger(__name__)
 
 
 class Tokens:
@@ -39,13 +42,19 @@ class Gateways:
     """A gateway for each agent, and one for whoever is not told apart, which sees every server; edits replace them."""
 
     def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
+        self.guarded = False
+        """Whether tokens are asked for over HTTP."""
         self.replace(by_agent, nobody, tokens)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
         """Put others in the place of what is there, for the requests from now on.
 
-        `nobody` is for an agent that the config no longer has, and sees no server.
+        `nobody` is for an agent that the config no longer has, and sees no server. Where tokens are asked for they are
+        until the end: whoever takes the last one away wants nobody to come in.
         """
+        if self.guarded and not tokens:
+            _logger.warning("no agent has a token any more: every request is refused until the gateway starts again")
+        self.guarded = self.guarded or bool(tokens)
         self._by_agent, self._nobody, self.tokens = by_agent, nobody, tokens
 
     async def verify_token(self, token: str) -> AccessToken | None:

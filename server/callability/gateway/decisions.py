@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Protocol
 
 import grpc
 
 from callability.adapter import Judgement, judge, tool_counts
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory import KnownServer
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 
@@ -39,14 +39,13 @@ class PolicyUnavailable(Exception):
 
 
 class Decisions:
-    """The service's answers about the tools of an inventory."""
+    """The service's answers to an agent."""
 
-    def __init__(self, stub: CallabilityStub, inventory: Inventory, *, agent: str = "") -> None:
+    def __init__(self, stub: CallabilityStub, *, agent: str = "") -> None:
         self._stub = stub
-        self._inventory = inventory
         self._agent = facts_pb2.Agent(name=agent)
 
-    async def check(self, server: str, tool: str) -> pb.CheckToolResponse:
+    async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
         """Decide one tool; one that the service cannot be asked about is undetermined, as in a batch.
 
         Raises:
@@ -54,10 +53,10 @@ class Decisions:
         """
         request = pb.CheckToolRequest(
             agent=self._agent,
-            server=server,
-            server_facts=self._inventory.server_facts(server),
+            server=known.question.name,
+            server_facts=known.question.facts,
             tool=tool,
-            tool_facts=self._inventory.tool_facts(server, tool),
+            tool_facts=known.tool_facts(tool),
         )
         try:
             return await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
@@ -66,22 +65,23 @@ class Decisions:
                 return pb.CheckToolResponse()
             raise _unavailable(error) from error
 
-    async def judge(self, servers: Sequence[str]) -> Judgement:
+    async def judge(self, servers: Collection[KnownServer]) -> Judgement:
         """Decide every known tool of some servers.
 
         Raises:
             PolicyUnavailable: there is no answer.
         """
         answers = await self._answers(servers)
+        visible = [known.question.name for known in servers]
         try:
-            judgements = [judge(request, response, visible=servers) for request, response in answers]
+            judgements = [judge(request, response, visible=visible) for request, response in answers]
         except ValueError as error:
             _logger.exception("the answer of the policy service is not one to the question")
             raise PolicyUnavailable("the policy service gave an answer to another question") from error
         tools = tuple(tool for judgement in judgements for tool in judgement.tools)
         return Judgement(tools, {key: said for judgement in judgements for key, said in judgement.words.items()})
 
-    async def counts(self, servers: Sequence[str]) -> dict[str, dict[str, int]]:
+    async def counts(self, servers: Collection[KnownServer]) -> dict[str, dict[str, int]]:
         """Return the counts of those of some servers that have a tool that is not callable (FR-010).
 
         Raises:
@@ -89,7 +89,9 @@ class Decisions:
         """
         return tool_counts(await self.judge(servers))
 
-    async def _answers(self, servers: Sequence[str]) -> list[tuple[pb.CheckToolsRequest, pb.CheckToolsResponse]]:
+    async def _answers(
+        self, servers: Collection[KnownServer]
+    ) -> list[tuple[pb.CheckToolsRequest, pb.CheckToolsResponse]]:
         try:
             return [
                 (request, await self._stub.CheckTools(request, timeout=POLICY_SECONDS))
@@ -98,18 +100,18 @@ class Decisions:
         except grpc.aio.AioRpcError as error:
             raise _unavailable(error) from error
 
-    def _requests(self, servers: Sequence[str]) -> Iterator[pb.CheckToolsRequest]:
+    def _requests(self, servers: Collection[KnownServer]) -> Iterator[pb.CheckToolsRequest]:
         """Yield requests within the limits; the tools of a server may stand in several."""
         request, room = pb.CheckToolsRequest(agent=self._agent), _MAX_TOOLS
-        for server in servers:
-            question = self._inventory.question(server)
+        for known in servers:
+            question = known.question
             start, end = 0, len(question.tools)
             while start < end:
                 part = min(room, end - start)
                 whole = part == end
                 tools = question.tools[start : start + part]
                 request.servers.append(
-                    question if whole else pb.ServerTools(name=server, facts=question.facts, tools=tools)
+                    question if whole else pb.ServerTools(name=question.name, facts=question.facts, tools=tools)
                 )
                 start, room = start + part, room - part
                 if not room or len(request.servers) == _MAX_SERVERS:

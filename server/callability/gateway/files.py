@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from watchfiles import Change, awatch
+from watchfiles import awatch
 
 from callability import document
-from callability.finding import Finding
+from callability.finding import Finding, Severity, line
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.metrics import Metrics
 from callability.gateway.standing import Standing
@@ -29,16 +30,18 @@ class Files:
     """
 
     def __init__(self, config: Config, given: Path | None, metrics: Metrics) -> None:
-        self.config = config
-        self.given = given
+        # Absolute once and for all: the directory in which the gateway was started may go.
+        self.config = replace(config, path=config.path.absolute(), approvals=_absolute(config.approvals))
+        self.given = _absolute(given)
         self.standing = Standing()
         self._metrics = metrics
         self._config_seen = config.digest
-        self._path = self._approvals_path(config)
+        self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
         self._approvals_seen = self.approvals.digest
         self.standing.approvals_readable = self.approvals.readable
-        _tell(self.approvals.warnings)
+        metrics.stands("approvals", broken=not self.approvals.readable)
+        _tell(self.approvals.warnings, refusing=not self.approvals.readable)
 
     async def edits(self) -> AsyncIterator[None]:
         """Yield after every edit, taken over or not, for ever."""
@@ -55,12 +58,9 @@ class Files:
     async def _changes(self) -> AsyncIterator[None]:
         """Yield at changes in the directories of the files, until they lie elsewhere."""
         watched = self._directories()
+        # Without a filter: a link in the same directory may lead elsewhere, and a look costs little.
         changes = awatch(
-            *watched,
-            watch_filter=self._concerns,
-            recursive=False,
-            yield_on_timeout=True,
-            rust_timeout=LOOK_SECONDS * 1000,
+            *watched, watch_filter=None, recursive=False, yield_on_timeout=True, rust_timeout=LOOK_SECONDS * 1000
         )
         yield
         async for _ in changes:
@@ -81,10 +81,10 @@ class Files:
         try:
             self.config = load_config(self.config.path)
         except ConfigRefused as refused:
-            _tell(refused.findings)
+            _tell(refused.findings, refusing=True)
             self.standing.config_broken = True
         else:
-            _tell(self.config.warnings)
+            _tell(self.config.warnings, refusing=False)
             self._config_seen = self.config.digest
             self.standing.config_broken = False
         self._count("config", broken=self.standing.config_broken)
@@ -95,11 +95,12 @@ class Files:
         if path == self._path and _digest(path) == self._approvals_seen:
             return False
         approvals = _approvals(path)
-        self._path, self._approvals_seen = path, approvals.digest
-        _tell(approvals.warnings)
-        if approvals.readable:
+        # What was said before was said in the same file: of another there is no good state yet.
+        if approvals.readable or path != self._path:
             self.approvals = approvals
-            self.standing.approvals_readable = True
+            self.standing.approvals_readable = approvals.readable
+        self._path, self._approvals_seen = path, approvals.digest
+        _tell(approvals.warnings, refusing=not approvals.readable)
         self.standing.approvals_broken = not approvals.readable
         self._count("approvals", broken=not approvals.readable)
         return True
@@ -115,16 +116,15 @@ class Files:
     def _approvals_path(self, config: Config) -> Path | None:
         return self.given or config.approvals
 
-    def _concerns(self, _: Change, path: str) -> bool:
-        """Say whether a change in a watched directory is one of a file; the log may well be written there."""
-        files = [each for each in (self.config.path, self._path) if each]
-        return Path(path).name in {name for each in files for name in (each.name, each.resolve().name)}
-
     def _directories(self) -> tuple[Path, ...]:
         """Return where the files and what links lead to lie: an atomic edit puts a new file in the place of the old."""
         files = [path for path in (self.config.path, self._path) if path]
-        places = {each.parent.absolute() for path in files for each in (path, path.resolve())}
+        places = {each.parent for path in files for each in (path, path.resolve())}
         return tuple(sorted(place for place in places if place.is_dir()))
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path.absolute() if path else None
 
 
 def _approvals(path: Path | None) -> Approvals:
@@ -139,6 +139,9 @@ def _digest(path: Path | None) -> str:
         return ""
 
 
-def _tell(findings: Iterable[Finding]) -> None:
+def _tell(findings: Iterable[Finding], *, refusing: bool) -> None:
     for finding in findings:
-        _logger.warning("%s", finding)
+        if refusing:
+            _logger.error("%s", line(replace(finding, severity=Severity.ERROR)))
+        else:
+            _logger.warning("%s", line(finding))

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.upstream import Target, Upstream, UpstreamTool, target_of
 
+LONGEST_PAUSE = 600.0
+"""Seconds between two openings of a server that fails, at the most."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -26,6 +29,7 @@ class Fleet:
     def __init__(self) -> None:
         self._members: Mapping[str, tuple[_Wanted, Upstream]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._keepers: dict[Upstream, asyncio.Task[None]] = {}
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
@@ -47,14 +51,24 @@ class Fleet:
             upstream.wait_at_most(config.deadlines)
             if wanted.enabled and upstream.state == "closed":
                 upstream.start()
+                self._keep(upstream)
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
+        for keeper in self._keepers.values():
+            keeper.cancel()
         for _, upstream in self._members.values():
             self._close(upstream)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
+    def _keep(self, upstream: Upstream) -> None:
+        self._keepers[upstream] = asyncio.create_task(_kept_open(upstream), name=f"keeping {upstream.name}")
+
     def _close(self, upstream: Upstream) -> None:
+        keeper = self._keepers.pop(upstream, None)
+        if keeper is not None:
+            keeper.cancel()
+        upstream.disconnect()
         task = asyncio.create_task(upstream.close(), name=f"closing {upstream.name}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -69,6 +83,17 @@ class Fleet:
             tools = earlier[1].tools
         kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
         return wanted, Upstream(name, wanted.target, names_only=wanted.names_only, tools=kept)
+
+
+async def _kept_open(upstream: Upstream) -> None:
+    """Open an upstream again that failed: of one that never opened nobody finds a tool, and so nobody calls one."""
+    pause = upstream.reopen_seconds
+    while True:
+        await asyncio.sleep(pause)
+        if upstream.state == "failed":
+            upstream.start()
+            await upstream.current()
+        pause = min(2 * pause, LONGEST_PAUSE) if upstream.state == "failed" else upstream.reopen_seconds
 
 
 def _wanted(server: ServerConfig) -> _Wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
@@ -21,15 +22,24 @@ from callability.adapter import (
     unknown_tool,
 )
 from callability.gateway.arguments import text_of, undeclared
+from callability.gateway.call_log import logged
 from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
 from callability.gateway.indexes import Indexes
-from callability.gateway.inventory import Inventory, Texts
+from callability.gateway.inventory import Inventory, KnownServer, Texts
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import Commands
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
 from callability.gateway.standing import Standing
-from callability.gateway.upstream import UpstreamError, UpstreamRefusal
+from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
+
+LOOKS = 3
+"""How often a tool is judged anew because its server lists others meanwhile."""
+READ_SECONDS = 10.0
+"""How long a call waits until a change of the tools that its server announced is read."""
+SETTLE_SECONDS = 2.0
+"""How long discovery waits for the same."""
+_UNREAD = Failure("announced a change of its tools and does not list them")
 
 Result = dict[str, Any]
 """An MCP `CallToolResult` as JSON."""
@@ -39,14 +49,20 @@ class Gateway:
     """Answers the three tools for one agent; each answer is a function of the inventory and of the policy alone."""
 
     def __init__(
-        self, inventory: Inventory, decisions: Decisions, phrases: Commands, standing: Standing, metrics: Metrics
+        self,
+        inventory: Inventory,
+        decisions: Decisions,
+        phrases: Commands,
+        standing: Standing,
+        metrics: Metrics,
+        agent: str = "",
     ) -> None:
+        self._agent = agent
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
         self._standing = standing
         self._metrics = metrics
-        self._texts = Texts(inventory)
         self._indexes = Indexes()
 
     async def answer(
@@ -94,18 +110,20 @@ class Gateway:
         if asked.include_disabled:
             self._metrics.opted_in()
         await self._settled()
-        judgement = await self._decisions.judge(tuple(self._inventory.servers))
-        found = await self._found(judgement.callable, asked.query, asked.limit)
+        # From here on nothing is read that an upstream could have said after it was judged.
+        known = self._inventory.known_servers()
+        judgement = await self._decisions.judge(known.values())
+        found = await self._found(known, judgement.callable, asked.query, asked.limit)
         found_locked: tuple[str, ...] = ()
         if asked.include_disabled or not found:
-            searchable = [tool for tool in judgement.searchable if self._inventory.listed(tool.server, tool.tool)]
-            found_locked = await self._found(searchable, asked.query)
+            searchable = [tool for tool in judgement.searchable if known[tool.server].by_name.get(tool.tool)]
+            found_locked = await self._found(known, searchable, asked.query)
         answer = discovery(
             judgement,
             asked.query,
             found=found,
             found_locked=found_locked,
-            texts=self._texts,
+            texts=Texts(known),
             phrases=self._phrases.about_any(),
             limit=asked.limit,
             include_disabled=asked.include_disabled,
@@ -133,19 +151,24 @@ class Gateway:
         server, colon, tool = name.partition(":")
         if not colon or not tool or server not in self._inventory.servers:
             return await self._unknown(name)
+        return await logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
+
+    async def _called(
+        self,
+        server: str,
+        tool: str,
+        given: Mapping[str, Any] | None,
+        meta: Mapping[str, Any] | None,
+        progress: ProgressFnT | None,
+    ) -> Result | CallToolResult:
         try:
-            if not await self._known(server, tool):
-                return await self._unknown(name)
-            response = await self._decisions.check(server, tool)
-            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool))
-            if refused:
-                return refused
-            upstream = self._inventory.upstream(server)
-            if upstream is None:
-                return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
-            if upstream.state != "connected" and not await self._listed_now(server, tool):
-                return await self._unknown(name)
-            return await upstream.call(tool, given, meta=meta, progress=progress)
+            allowed = await self._allowed(server, tool)
+            if allowed is None:
+                return await self._unknown(f"{server}:{tool}")
+            if isinstance(allowed, dict):
+                return allowed
+            upstream, connection = allowed
+            return await upstream.call(tool, given, on=connection, meta=meta, progress=progress)
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
             return error_result(f"Not done: server {error}.{said}")
@@ -160,66 +183,92 @@ class Gateway:
         operation = text_of(arguments, "operation", default="list")
         if operation not in {"list", "get"}:
             raise InvalidArgument(f"`operation` must be `list` or `get`, and is `{operation[:128]}`")
-        servers = tuple(self._inventory.servers)
+        servers = self._inventory.known_servers()
         if operation == "get":
             name = text_of(arguments, "name")
             if name not in servers:
                 return unknown_server(name, servers)
-            servers = (name,)
+            servers = {name: servers[name]}
         elif arguments.get("name") is not None:
             raise InvalidArgument("`name` goes with the operation `get`")
         answer: dict[str, Any] = {}
         try:
-            counts = await self._decisions.counts(servers)
+            counts = await self._decisions.counts(servers.values())
         except PolicyUnavailable as error:
             counts, answer["policy"] = {}, f"{error}: there are no counts"
         entries = [server_entry(self._inventory, server, counts.get(server)) for server in servers]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
         return tool_result(listed | answer | self._standing.told())
 
-    async def _known(self, server: str, tool: str) -> bool:
-        """Say whether a tool exists; of a server that is not connected, and should be, only a connection tells.
+    async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
+        """Return where a tool may be called, its rejection, or None for a tool that does not exist.
 
-        A tool that has just changed is another one: what its server announced is read first.
+        The tool that is called is the one that was judged: what a connection lists that was opened meanwhile, and what
+        the server announced, is read and judged before.
 
         Raises:
             UpstreamError: the server is not connected and cannot be.
+            PolicyUnavailable: the service gave no answer.
         """
         upstream = self._inventory.upstream(server)
-        if upstream is not None and upstream.state == "connected" and not upstream.settled:
-            await upstream.current()
-        if tool in self._inventory.tools(server):
-            return True
-        if upstream is None:
-            return len(tool.encode()) <= MAX_NAME_BYTES
-        return await self._listed_now(server, tool)
+        if upstream is not None and tool not in self._inventory.known(server).by_name:
+            await self._read(upstream)
+        for _ in range(LOOKS):
+            known = self._inventory.known(server)
+            exists = len(tool.encode()) <= MAX_NAME_BYTES if upstream is None else tool in known.by_name
+            if not exists:
+                return None
+            response = await self._decisions.check(known, tool)
+            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool))
+            if refused:
+                return refused
+            if upstream is None:
+                return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
+            connection = await self._read(upstream)
+            if self._inventory.known(server) is known and known.connected:
+                return upstream, connection
+        return error_result(f"Not done: server `{server}` changes its tools again and again; the call was not sent.")
 
-    async def _listed_now(self, server: str, tool: str) -> bool:
-        """Connect, and say whether the server lists a tool: a name from the files or from earlier may be none of its.
+    async def _read(self, upstream: Upstream) -> Connection:
+        """Connect, and read what the server announced about its tools.
 
         Raises:
-            UpstreamError: the server cannot be connected.
+            UpstreamError: it cannot be connected, or does not list its tools in time.
         """
-        upstream = self._inventory.upstream(server)
-        if upstream is not None and upstream.state != "connected":
-            await upstream.connected()
-        return tool in self._inventory.tools(server)
+        connection = await upstream.connected()
+        if not upstream.settled:
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    await upstream.current()
+            except TimeoutError:
+                raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
+        return connection
 
     async def _unknown(self, name: str) -> Result:
-        judgement = await self._decisions.judge(tuple(self._inventory.servers))
+        judgement = await self._decisions.judge(self._inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))
 
     async def _settled(self) -> None:
-        """Wait for the servers that are still opening, or list their tools again because they changed."""
+        """Wait for the servers that are still opening, and a little for those that list their tools again."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
-        await asyncio.gather(*(upstream.current() for upstream in upstreams if upstream and not upstream.settled))
+        waiting = [_settling(upstream) for upstream in upstreams if upstream and not upstream.settled]
+        await asyncio.gather(*waiting)
 
-    async def _found(self, tools: Iterable[JudgedTool], query: str, limit: int | None = None) -> tuple[str, ...]:
+    async def _found(
+        self, known: Mapping[str, KnownServer], tools: Iterable[JudgedTool], query: str, limit: int | None = None
+    ) -> tuple[str, ...]:
         """Search some tools and nothing else; of a tool whose text is not known, its names."""
         documents = []
         for tool in tools:
-            listed = self._inventory.listed(tool.server, tool.tool)
+            listed = known[tool.server].by_name.get(tool.tool)
             shown = listed if listed and not tool.withhold_text else None
             documents.append(shown.document if shown else SearchDocument(tool.tool, tool.server))
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.qualified_name for hit in index.search(query, limit))
+
+
+async def _settling(upstream: Upstream) -> None:
+    # One that announces without end, or does not list what it announced, must not hold up everybody's discovery.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if upstream.state == "connecting" else SETTLE_SECONDS):
+            await upstream.current()

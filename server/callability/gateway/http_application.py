@@ -33,7 +33,7 @@ class HttpApplication:
         if scope["type"] == "lifespan":
             application = self._life
         else:
-            application = self._guarded if self._gateways.tokens else self._open
+            application = self._guarded if self._gateways.guarded else self._open
         await application(scope, receive, send)
 
     @asynccontextmanager

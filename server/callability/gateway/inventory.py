@@ -34,23 +34,39 @@ class ListedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a server's tools, as long as its upstream lists the same and stands, or does not."""
+class KnownServer:
+    """What is known of a server and its tools at one moment; a judgement and what is shown by it rest on the same one.
 
+    `by_name` has None for a tool of which no text is known, and `fingerprints` the tools that the upstream lists.
+    """
+
+    config: ServerConfig
+    records: Mapping[str, ApprovalRecord] | None
+    """The approval records of the server's tools; None where the approvals cannot be read."""
     tools: tuple[UpstreamTool, ...]
     connected: bool
     by_name: Mapping[str, ListedTool | None]
     fingerprints: Mapping[str, str]
     question: ServerTools
+    """The part of a request that asks about all the tools; it is not to be changed."""
+
+    def tool_facts(self, tool: str) -> facts_pb2.ToolFacts:
+        """Return the facts of a tool, known or not."""
+        return _tool_facts(self.config, self.records, tool, self.by_name.get(tool), self.fingerprints.get(tool))
 
 
 class Inventory:
-    """The servers of a config, with their approvals and upstreams; those of disabled servers are never started."""
+    """The servers of a config, with their approvals and upstreams; those of disabled servers are never started.
 
-    def __init__(self, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]) -> None:
+    What an `earlier` inventory knows of a server for which everything is as it was is taken over.
+    """
+
+    def __init__(
+        self, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream], earlier: Inventory | None = None
+    ) -> None:
         self._approvals = approvals
         self._upstreams = upstreams
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, KnownServer] = dict(earlier._known) if earlier else {}
         self.servers: Mapping[str, ServerConfig] = config.servers
         """The servers, in the order of the config."""
 
@@ -64,59 +80,49 @@ class Inventory:
         """Return the upstream of a server; None for one that is disabled."""
         return self._upstreams[server] if self.servers[server].enabled else None
 
-    def tools(self, server: str) -> Mapping[str, ListedTool | None]:
-        """Return the known tools of a server by name (A.4), None where no text of it is known.
+    def known(self, server: str) -> KnownServer:
+        """Return what is known of a server at this moment.
 
-        Of a connected server those that it lists; of any other those that it listed earlier, those with an approval
-        record, and those in its two lists.
+        Of a connected one these are the tools that it lists; of any other those that it listed earlier, those with an
+        approval record, and those in its two lists (A.4).
         """
-        return self._known_of(server).by_name
-
-    def listed(self, server: str, tool: str) -> ListedTool | None:
-        """Return a tool as its upstream listed it, or None where no text of it is known."""
-        return self._known_of(server).by_name.get(tool)
-
-    def question(self, server: str) -> ServerTools:
-        """Return the part of a request that asks about all known tools of a server; it is not to be changed."""
-        return self._known_of(server).question
-
-    def server_facts(self, server: str) -> facts_pb2.ServerFacts:
-        """Return the facts of a server."""
-        config = self.servers[server]
-        labels = facts_pb2.Labels(values=config.labels)
-        return facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
-
-    def tool_facts(self, server: str, tool: str) -> facts_pb2.ToolFacts:
-        """Return the facts of a tool, known or not."""
-        known = self._known_of(server)
-        return self._tool_facts(server, tool, known.by_name.get(tool), known.fingerprints.get(tool))
-
-    def _tool_facts(
-        self, server: str, tool: str, listed: ListedTool | None, fingerprint: str | None
-    ) -> facts_pb2.ToolFacts:
-        config = self.servers[server]
-        return facts_pb2.ToolFacts(
-            config_denied=config.config_denies(tool),
-            approval=self._approval(config, server, tool, fingerprint),
-            annotations=listed.annotations if listed else None,
-            labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
-        )
-
-    def _known_of(self, server: str) -> _Known:
-        upstream = self._upstreams[server]
+        upstream, config = self._upstreams[server], self.servers[server]
         tools, connected = upstream.tools, upstream.state == "connected"
+        records = self._approvals.records.get(server, {}) if self._approvals.readable else None
         known = self._known.get(server)
-        if known is None or known.tools is not tools or known.connected is not connected:
-            by_name = self._by_name(server, tools, connected=connected)
-            # Of a name that stands twice the first is the tool.
-            fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
-            asked = [
-                WireTool(name=name, facts=self._tool_facts(server, name, listed, fingerprints.get(name)))
-                for name, listed in by_name.items()
-            ]
-            question = ServerTools(name=server, facts=self.server_facts(server), tools=asked)
-            known = self._known[server] = _Known(tools, connected, by_name, fingerprints, question)
+        if known is None or (known.tools, known.connected, known.config, known.records) != (
+            tools,
+            connected,
+            config,
+            records,
+        ):
+            known = self._known[server] = self._made(server, config, records, tools, connected=connected)
         return known
+
+    def known_servers(self) -> dict[str, KnownServer]:
+        """Return what is known of every server at this moment."""
+        return {server: self.known(server) for server in self.servers}
+
+    def _made(
+        self,
+        server: str,
+        config: ServerConfig,
+        records: Mapping[str, ApprovalRecord] | None,
+        tools: tuple[UpstreamTool, ...],
+        *,
+        connected: bool,
+    ) -> KnownServer:
+        by_name = self._by_name(server, tools, connected=connected)
+        # Of a name that stands twice the first is the tool.
+        fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
+        asked = [
+            WireTool(name=name, facts=_tool_facts(config, records, name, listed, fingerprints.get(name)))
+            for name, listed in by_name.items()
+        ]
+        labels = facts_pb2.Labels(values=config.labels)
+        facts = facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
+        question = ServerTools(name=server, facts=facts, tools=asked)
+        return KnownServer(config, records, tools, connected, by_name, fingerprints, question)
 
     def _by_name(self, server: str, tools: Iterable[UpstreamTool], *, connected: bool) -> dict[str, ListedTool | None]:
         by_name: dict[str, ListedTool | None] = {}
@@ -127,41 +133,52 @@ class Inventory:
                 by_name.setdefault(name, None)
         return by_name
 
-    def _approval(
-        self, config: ServerConfig, server: str, tool: str, fingerprint: str | None
-    ) -> facts_pb2.Approval | None:
-        """No record counts as pending under `trust: manual` (A.2); None where nothing can be read."""
-        if not self._approvals.readable:
-            return None
-        record = self._approvals.record(server, tool)
-        if record is None:
-            if config.trust == "auto":
-                return facts_pb2.Approval()
-            record = ApprovalRecord(disabled=False, status="pending")
-        status = record.status_of(fingerprint)
-        wire = None if status is None else _STATUS[status]
-        return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
-
 
 class Texts(Mapping[str, ToolText]):
-    """What upstreams say of their tools, by `server:tool`."""
+    """What upstreams say of their tools, by `server:tool`, at the moment of a judgement."""
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+    def __init__(self, servers: Mapping[str, KnownServer]) -> None:
+        self._servers = servers
 
     def __getitem__(self, name: str) -> ToolText:
         server, _, tool = name.partition(":")
-        listed = self._inventory.listed(server, tool) if server in self._inventory.servers else None
+        listed = self._servers[server].by_name.get(tool) if server in self._servers else None
         if listed is None:
             raise KeyError(name)
         return listed.text
 
     def __iter__(self) -> Iterator[str]:
-        for server in self._inventory.servers:
-            yield from (f"{server}:{tool}" for tool, listed in self._inventory.tools(server).items() if listed)
+        for server, known in self._servers.items():
+            yield from (f"{server}:{tool}" for tool, listed in known.by_name.items() if listed)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _tool_facts(
+    config: ServerConfig,
+    records: Mapping[str, ApprovalRecord] | None,
+    tool: str,
+    listed: ListedTool | None,
+    fingerprint: str | None,
+) -> facts_pb2.ToolFacts:
+    return facts_pb2.ToolFacts(
+        config_denied=config.config_denies(tool),
+        approval=None if records is None else _approval(config, records.get(tool), fingerprint),
+        annotations=listed.annotations if listed else None,
+        labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
+    )
+
+
+def _approval(config: ServerConfig, record: ApprovalRecord | None, fingerprint: str | None) -> facts_pb2.Approval:
+    """No record counts as pending under `trust: manual` (A.2)."""
+    if record is None:
+        if config.trust == "auto":
+            return facts_pb2.Approval()
+        record = ApprovalRecord(disabled=False, status="pending")
+    status = record.status_of(fingerprint)
+    wire = None if status is None else _STATUS[status]
+    return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
 
 
 def _listed(server: str, tool: Tool) -> ListedTool:

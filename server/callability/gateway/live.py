@@ -57,7 +57,9 @@ class Live:
         self._files = Files(setup.config, setup.approvals, setup.metrics)
         self._fleet = Fleet()
         setup.metrics.follow(self._fleet.states)
-        self._warned: set[str] = set()
+        self._inventory: Inventory | None = None
+        self._approvals = self._files.approvals
+        self._told: set[str] = set()
         self._warning: set[asyncio.Task[None]] = set()
         self.gateways = Gateways(*self._made())
         self._warn_of_leftovers()
@@ -65,8 +67,12 @@ class Live:
     async def follow(self) -> None:
         """Take edits of the files over, for ever; calls under way end where they began."""
         async for _ in self._files.edits():
-            self.gateways.replace(*self._made())
-            self._warn_of_leftovers()
+            try:
+                self.gateways.replace(*self._made())
+                self._renew()
+                self._warn_of_leftovers()
+            except Exception:
+                _logger.exception("an edit could not be put into force")
 
     async def close(self) -> None:
         """Disconnect every server."""
@@ -79,18 +85,31 @@ class Live:
         """Return gateways over the state at hand: for each agent, for whoever is not told apart, and for nobody."""
         config = self._files.config
         self._fleet.apply(config)
-        inventory = Inventory(config, self._files.approvals, self._fleet.upstreams)
+        inventory = Inventory(config, self._files.approvals, self._fleet.upstreams, self._inventory)
+        self._inventory = inventory
         by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
         nobody = self._gateway(inventory.scoped(()), "")
         return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents)
 
+    def _renew(self) -> None:
+        """Connect servers anew of which a form was approved that they do not list: the person saw another process."""
+        before, now = self._approvals, self._files.approvals
+        self._approvals = now
+        for name, upstream in self._fleet.upstreams.items():
+            listed = {tool.name: tool.sha256 for tool in upstream.tools}
+            for tool, record in now.records.get(name, {}).items():
+                new = record != before.record(name, tool)
+                if new and record.sha256 and listed.get(tool, record.sha256) != record.sha256:
+                    upstream.renew()
+
     def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
         return Gateway(
             inventory,
-            Decisions(self._setup.stub, inventory, agent=agent),
+            Decisions(self._setup.stub, agent=agent),
             phrases(self._files.config.path, self._files.given),
             self._files.standing,
             self._setup.metrics,
+            agent,
         )
 
     def _warn_of_leftovers(self) -> None:
@@ -99,7 +118,9 @@ class Live:
             if server not in config.servers:
                 self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
         for upstream in self._fleet.upstreams.values():
-            if config.servers[upstream.name].enabled:
+            if not config.servers[upstream.name].enabled:
+                self._tell(f"`{upstream.name}` is switched off in the config, and is not connected", logging.INFO)
+            else:
                 task = asyncio.create_task(self._warn_of_unmatched(config, approvals, upstream))
                 self._warning.add(task)
                 task.add_done_callback(self._warning.discard)
@@ -124,7 +145,10 @@ class Live:
             )
 
     def _warn(self, sentence: str) -> None:
-        """Log a warning, once for as long as the gateway runs."""
-        if sentence not in self._warned:
-            self._warned.add(sentence)
-            _logger.warning("%s", sentence)
+        self._tell(sentence, logging.WARNING)
+
+    def _tell(self, sentence: str, level: int) -> None:
+        """Log a sentence, once for as long as the gateway runs."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            _logger.log(level, "%s", sentence)

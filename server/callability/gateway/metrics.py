@@ -34,7 +34,7 @@ class Metrics:
         )
         self._broken = Gauge(
             "callability_file_broken",
-            "1 while a file is not sound as it is written, so that what it said before holds.",
+            "1 while a file is not sound as it is written.",
             ("file",),
             registry=self.registry,
         )

@@ -10,9 +10,15 @@ from pathlib import Path
 from callability.adapter import Phrases
 
 # What stands in a command as it is, for a shell and for whoever reads it.
-_SAFE = re.compile(r"(?!-)[A-Za-z0-9_.-]{1,128}")
-_SERVER = ", where SERVER stands for the name of the server"
-_SERVER_AND_TOOL = f"{_SERVER} and TOOL for that of the tool, without its server"
+_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SERVER, _TOOL = "SERVER", "TOOL"
+_MEANINGS = {
+    (_SERVER,): ", where SERVER stands for the name of the server",
+    (_TOOL,): ", where TOOL stands for the name of the tool, without its server",
+    (_SERVER, _TOOL): (
+        ", where SERVER stands for the name of the server and TOOL for that of the tool, without its server"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +29,18 @@ class Commands:
     approvals: Path | None
     """The approvals file, where the gateway was told of it by an option."""
 
-    def about(self, server: str, tool: str) -> Phrases:
-        """Return the phrases about one tool."""
-        if _SAFE.fullmatch(server) and _SAFE.fullmatch(tool):
-            return self._phrases(server, tool, "", "")
-        return self.about_any()
+    def about(self, server: str, tool: str = "") -> Phrases:
+        """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
+        return self._phrases(server if _SAFE.fullmatch(server) else _SERVER, tool if _SAFE.fullmatch(tool) else _TOOL)
 
     def about_any(self) -> Phrases:
         """Return the phrases about whatever tool; they say what SERVER and TOOL stand for."""
-        return self._phrases("SERVER", "TOOL", _SERVER, _SERVER_AND_TOOL)
+        return self._phrases(_SERVER, _TOOL)
 
-    def _phrases(self, server: str, tool: str, of_server: str, of_tool: str) -> Phrases:
+    def _phrases(self, server: str, tool: str) -> Phrases:
         entry = f"the entry of the server, under `mcpServers` in `{self.config}`"
         show = self._command("approvals", "show", server)
+        of_server, of_tool = _meaning(server), _meaning(server, tool)
         return {
             "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
             "edit_config": f"change `enabled_tools` or `disabled_tools` in {entry}",
@@ -49,9 +54,19 @@ class Commands:
             "check_logs": "look into the log of the gateway, which is its standard error",
         }
 
-    def _command(self, noun: str, *words: str) -> str:
-        approvals = () if self.approvals is None or noun == "servers" else ("--approvals", str(self.approvals))
-        return f"`{shlex.join(('callability', noun, *words, '--config', str(self.config), *approvals))}`"
+    def _command(self, noun: str, verb: str, *names: str) -> str:
+        options: tuple[str, ...] = ("--config", str(self.config))
+        if self.approvals is not None and noun == "approvals":
+            options += ("--approvals", str(self.approvals))
+        # A name that begins with a hyphen would be taken for an option; what is put in a name's place may be one.
+        behind = any(name.startswith("-") or name in {_SERVER, _TOOL} for name in names)
+        words = (*options, "--", *names) if behind else (*names, *options)
+        return f"`{shlex.join(('callability', noun, verb, *words))}`"
+
+
+def _meaning(*names: str) -> str:
+    """Say what the words stand for that are in the place of names."""
+    return _MEANINGS.get(tuple(name for name in names if name in {_SERVER, _TOOL}), "")
 
 
 def phrases(config: Path, approvals: Path | None) -> Commands:

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Literal
 
 import uvicorn
@@ -30,22 +31,24 @@ async def run(setup: Setup, transport: Transport, address: str, agent: str, star
     Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
 
     Raises:
-        AddressRefused: the address is not loopback, or cannot be listened on.
+        AddressRefused: the address is not loopback, or cannot be listened on; no server was started.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with opened(setup) as gateways:
-        if transport == "stdio":
-            serve = _serve_stdio(gateways, agent)
-        else:
-            serve = _serve_http(gateways, address, started, stopping)
-        serving = asyncio.create_task(serve)
-        stopped = asyncio.create_task(stopping.wait())
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if transport == "http" or serving.done():
-            await serving
+    # What cannot be listened on is refused before any server is run.
+    with nullcontext() if transport == "stdio" else _listening_at(address) as listener:
+        async with opened(setup) as gateways:
+            if listener is None:
+                serve = _serve_stdio(gateways, agent)
+            else:
+                serve = _serve_http(gateways, address, listener, started, stopping)
+            serving = asyncio.create_task(serve)
+            stopped = asyncio.create_task(stopping.wait())
+            await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if transport == "http" or serving.done():
+                await serving
 
 
 async def _serve_stdio(gateways: Gateways, agent: str) -> None:
@@ -55,32 +58,36 @@ async def _serve_stdio(gateways: Gateways, agent: str) -> None:
 
 
 async def _serve_http(
-    gateways: Gateways, address: str, started: Callable[[str], None], stopping: asyncio.Event
+    gateways: Gateways, address: str, listener: socket.socket, started: Callable[[str], None], stopping: asyncio.Event
 ) -> None:
-    check_loopback(address, "what agents send is not encrypted")
     if not gateways.tokens:
         _logger.warning("no agent has a token: whoever reaches %s can call every tool that can be called", address)
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    host, port = listener.getsockname()[:2]
     config = uvicorn.Config(
         HttpApplication(gateways, host),
         host=host,
-        port=int(port),
+        port=port,
         log_config=None,
+        access_log=_logger.isEnabledFor(logging.DEBUG),
         # Under uvloop a child's pipe stays open in other children, so that its end is not noticed.
         loop="asyncio",
         lifespan="on",
         timeout_graceful_shutdown=GRACE,
     )
     server = uvicorn.Server(config)
-    listener = listening(host, int(port), address)
-    started(f"http://{address.rpartition(':')[0]}:{listener.getsockname()[1]}/mcp")
+    started(f"http://{address.rpartition(':')[0]}:{port}/mcp")
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     stopped.cancel()
     await serving
+
+
+def _listening_at(address: str) -> socket.socket:
+    check_loopback(address, "what agents send is not encrypted")
+    host, _, port = address.rpartition(":")
+    return listening(host.removeprefix("[").removesuffix("]"), int(port), address)
 
 
 def listening(host: str, port: int, address: str) -> socket.socket:

@@ -147,7 +147,8 @@ def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
     models: dict[object, type[BaseModel]] = {"deadlines": Deadlines, "agents": AgentConfig, "mcpServers": ServerConfig}
     model = models[above[0]] if above else ConfigFile
-    names = [field.alias or name for name, field in model.model_fields.items()]
+    # `$schema` is for editors: nobody who looks for a key of the gateway's means it.
+    names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
     if model is ServerConfig and key == "disabled" and isinstance(node, Scalar) and isinstance(node.value, bool):
         return f"write `enabled: {str(not node.value).lower()}`"
     if model is ServerConfig and key in _ELSEWHERE:

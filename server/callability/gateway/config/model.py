@@ -233,6 +233,13 @@ class Deadlines(_Model):
             " the server tells are read at once; this is for those whose telling gets lost."
         ),
     )
+    reopen_seconds: Seconds = Field(
+        default=30.0,
+        description=(
+            "Until a server that could not be connected is tried again by itself, in seconds: above 0, at most 86,400."
+            " Doubled each time that it fails again, up to ten minutes."
+        ),
+    )
     open_seconds: Seconds = Field(
         default=10.0, description="For a connection to stand, in seconds: above 0, at most 86,400."
     )
@@ -253,3 +260,6 @@ class ConfigFile(_Model):
         description="The agents, by name. Left out: whoever connects sees every server.",
     )
     deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for upstream servers.")
+    editors_schema: Annotated[StrictStr | None, _Given] = Field(
+        default=None, alias="$schema", description="Where an editor finds the schema of this file; it is passed over."
+    )

@@ -1,7 +1,7 @@
 """The connections to upstream MCP servers: each has one owner, and one that fails harms no other."""
 
-from callability.gateway.upstream.connection import State
-from callability.gateway.upstream.failure import Failure, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream.connection import Connection, State
+from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.http_client import HttpTarget
 from callability.gateway.upstream.stdio_transport import StdioTarget
 from callability.gateway.upstream.target import Target, target_of
@@ -9,6 +9,8 @@ from callability.gateway.upstream.tool import UpstreamTool
 from callability.gateway.upstream.upstream import Upstream
 
 __all__ = [
+    "NOT_SENT",
+    "Connection",
     "Failure",
     "HttpTarget",
     "State",

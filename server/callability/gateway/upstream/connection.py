@@ -49,6 +49,7 @@ from callability.gateway.upstream.http_client import (
     transport_failure,
 )
 from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError, Listing
+from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
 from callability.gateway.upstream.tool import UpstreamTool
 
@@ -60,6 +61,7 @@ GOODBYE_SECONDS = 2
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _CLOSED = Failure("was disconnected by the gateway")
+_RENEWED = Failure("is connected anew")
 _ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
@@ -95,6 +97,7 @@ class Connection:
         self._listing = Listing(
             name,
             self._take,
+            self._lose_list,
             list_seconds=open_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
@@ -119,6 +122,11 @@ class Connection:
         finally:
             expiry.cancel()
             self._fail(_CLOSED)
+
+    def retire(self) -> None:
+        """Take no more calls, and leave when those under way have ended."""
+        self._fail(_RENEWED)
+        self._leave_if_idle()
 
     def close(self) -> None:
         """Tell the owner to leave; whoever waits for an opening or an answer gets an error."""
@@ -195,6 +203,11 @@ class Connection:
         if tools != self.tools:
             self.tools = tools
 
+    def _lose_list(self, failure: Failure) -> None:
+        """Give the connection up: what its tools are now, nobody knows."""
+        self._fail(failure)
+        self._leave_if_idle()
+
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Client]:
         async with AsyncExitStack() as stack:
@@ -265,7 +278,7 @@ class Connection:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:
             assert isinstance(error, MCPError)
-            return UpstreamRefusal(self._name, error.code, error.message)
+            return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).masked(error.message))
         return UpstreamError(self._name, failure, MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT)
 
     def _is_garbage(self, error: MCPError) -> bool:

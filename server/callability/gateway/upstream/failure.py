@@ -45,7 +45,9 @@ class UpstreamError(Exception):
 
 
 class UpstreamRefusal(UpstreamError):
-    """The upstream answered a call with JSON-RPC error `code`; `message` is its own text, which `str()` leaves out."""
+    """The upstream answered a call with JSON-RPC error `code`; `message` is its own text without the secrets of its
+    target, which `str()` leaves out.
+    """
 
     def __init__(self, name: str, code: int, message: str) -> None:
         super().__init__(name, Failure(f"refused the call with JSON-RPC error {code}"))

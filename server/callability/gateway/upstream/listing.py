@@ -13,29 +13,34 @@ from mcp.client.subscriptions import ListenNotSupportedError
 from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, ToolListChangedNotification
 from pydantic import ValidationError
 
+from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.http_client import EXCHANGE, Exchange
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
 """Tools of one upstream: a longer list would hold up the discovery of everybody."""
-# An upstream that says it without end must not keep the gateway listing.
-LEAST_SECONDS_BETWEEN = 1.0
+# In seconds, between two listings; doubled as long as changes are announced in between: an upstream that announces
+# without end must not keep the gateway listing.
+LEAST_PAUSE = 0.1
+LONGEST_PAUSE = 30.0
 LISTEN_AGAIN_SECONDS = 10.0
 
 _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class Listing:
-    """The tools that an upstream lists; `take` is handed each new list, and `again_seconds` is None where none is lost.
+    """The tools that an upstream lists; `take` is handed each new list, and `lost` why there is none any more.
 
-    A change that is announced over HTTP can get lost with its stream, so that the list is read again now and then.
+    With `again_seconds` the list is read again now and then: a change that is announced over HTTP can get lost with its
+    stream.
     """
 
     def __init__(
         self,
         name: str,
         take: Callable[[tuple[UpstreamTool, ...]], None],
+        lost: Callable[[Failure], None],
         *,
         list_seconds: float,
         again_seconds: float | None,
@@ -43,6 +48,7 @@ class Listing:
     ) -> None:
         self._name = name
         self._take = take
+        self._lost = lost
         self._list_seconds = list_seconds
         self._again_seconds = again_seconds
         self._names_only = names_only
@@ -87,6 +93,7 @@ class Listing:
 
     async def follow(self, client: Client) -> None:
         """Read the list again at every change, as long as the connection stands."""
+        pause = LEAST_PAUSE
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
             while True:
@@ -94,7 +101,8 @@ class Listing:
                     await self._change.wait()
                 self._change.clear()
                 await self._read_again(client.session)
-                await asyncio.sleep(LEAST_SECONDS_BETWEEN)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE) if self._change.is_set() else LEAST_PAUSE
 
     async def _read_again(self, session: ClientSession) -> None:
         covered = self._announced
@@ -104,8 +112,7 @@ class Listing:
             async with asyncio.timeout(self._list_seconds):
                 await self.read(session, exchange)
         except (MCPError, ValidationError, EndlessListError, TimeoutError) as error:
-            kind = type(error).__name__
-            _logger.warning("`%s` could not be listed again (%s); its tools stay as they were", self._name, kind)
+            self._lost(exchange.failure or Failure("did not list its tools again", exception=type(error).__name__))
             self._covered = max(self._covered, covered)
         self._turn.set()
         self._turn = asyncio.Event()

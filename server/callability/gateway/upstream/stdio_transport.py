@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import os
-import re
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -23,17 +22,15 @@ from pydantic_core import from_json
 
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.lines import CHUNK_BYTES, Lines, LongLine
+from callability.gateway.upstream.secrets import Secrets
+from callability.gateway.upstream.standard_error import StandardError
 
-STDERR_CHARACTERS = 1000
 # An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
 LAST_WORDS_SECONDS = 0.5
 # The stages of an end and how long each may take; before the first one stdin is closed.
 STAGES = ((None, 1.5), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0))
 POLL_SECONDS = 0.02
-# A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
-SECRET_CHARACTERS = 6
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _logger = logging.getLogger("callability.gateway.upstream")
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
@@ -45,7 +42,7 @@ class StdioTarget:
     """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on."""
 
     command: str
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
 
@@ -59,7 +56,7 @@ class StdioTransport:
         self._name = name
         self._target = target
         self._on_end = on_end
-        self._secrets = sorted((v for v in target.env.values() if len(v) >= SECRET_CHARACTERS), key=len, reverse=True)
+        self._standard_error = StandardError(name, Secrets.of(target))
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
@@ -78,7 +75,7 @@ class StdioTransport:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._receive, child, arrived)
                 group.start_soon(self._send, child, waiting, arrived)
-                group.start_soon(self._log_stderr, child.stderr)
+                group.start_soon(self._standard_error.follow, child.stderr)
                 try:
                     yield incoming, outgoing
                 finally:
@@ -168,23 +165,6 @@ class StdioTransport:
         if not child.stopping:
             self._on_end(_end_failure(child.exit_code, "" if self.heard else " before it answered"))
         arrived.close()
-
-    async def _log_stderr(self, stderr: asyncio.StreamReader) -> None:
-        rest = b""
-        while chunk := await stderr.read(CHUNK_BYTES):
-            *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[: 8 * STDERR_CHARACTERS]
-            for line in lines:
-                self._log_line(line)
-                await checkpoint()
-        if rest:
-            self._log_line(rest)
-
-    def _log_line(self, line: bytes) -> None:
-        text = line[: 8 * STDERR_CHARACTERS].decode("utf-8", "replace").rstrip()
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        _logger.info("`%s` stderr: %s", self._name, _CONTROL.sub("?", text[:STDERR_CHARACTERS]))
 
 
 class _ChildProtocol(SubprocessStreamProtocol):

@@ -47,10 +47,12 @@ class Upstream:
         self._refresh_seconds = refresh_seconds
         self._names_only = names_only
         self._earlier = tools
+        self.reopen_seconds = 30.0
+        """Until an opening that failed is tried again by whoever keeps this open, the first time."""
         self._connection: Connection | None = None
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
-        self._closing = 0
+        self._retired = False
 
     @property
     def state(self) -> State:
@@ -77,10 +79,11 @@ class Upstream:
         self._open_seconds = deadlines.open_seconds
         self._call_seconds = deadlines.call_seconds
         self._refresh_seconds = deadlines.refresh_seconds
+        self.reopen_seconds = deadlines.reopen_seconds
 
     def start(self) -> None:
-        """Begin to open, unless that is done or under way, and return at once."""
-        if self._closing or self.state in ("connecting", "connected"):
+        """Begin to open, unless that is done or under way, and return at once; once closed, it stays so."""
+        if self._retired or self.state in ("connecting", "connected"):
             return
         self._connection = Connection(
             self.name,
@@ -107,6 +110,12 @@ class Upstream:
         """Whether no opening is under way, and every change of the tools that was announced is read."""
         return self._connection is None or self._connection.is_current
 
+    def renew(self) -> None:
+        """Open another connection in place of the one that stands, which ends when its calls have."""
+        if self._connection is not None and self.state == "connected":
+            self._connection.retire()
+            self.start()
+
     async def connected(self) -> Connection:
         """Return the connection on which a call can be made, opening one where that is needed.
 
@@ -131,34 +140,37 @@ class Upstream:
         tool: str,
         arguments: Mapping[str, Any] | None,
         *,
+        on: Connection | None = None,
         meta: Mapping[str, Any] | None = None,
         progress: ProgressFnT | None = None,
     ) -> CallToolResult:
-        """Call a tool, connecting first where that is needed; callers at the same time share one opening.
+        """Call a tool on a connection; without one it is connected first where that is needed.
 
-        `meta` goes with the call, and `progress` is told what the upstream says of it on the way.
+        Whoever asked whether the tool may be called says `on` which connection that was: on another one it may be
+        another tool. `meta` goes with the call, and `progress` is told what the upstream says of it on the way.
 
         Raises:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
             UpstreamError: the call was not sent, or not answered, and is not sent again.
         """
-        connection = await self.connected()
+        connection = on or await self.connected()
         return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
-    async def close(self) -> None:
-        """Disconnect, and return when no process, connection or task is left."""
+    def disconnect(self) -> None:
+        """Begin to disconnect for good; from now on there are no calls, and no openings."""
+        self._retired = True
         if self._connection is not None:
             self._connection.close()
-        self._closing += 1
-        try:
-            if owners := set(self._owners):
-                _, late = await asyncio.wait(owners, timeout=CLOSE_SECONDS)
-                for owner in late:
-                    owner.cancel()
-                if late:
-                    await asyncio.wait(late, timeout=1)
-        finally:
-            self._closing -= 1
+
+    async def close(self) -> None:
+        """Disconnect for good, and return when no process, connection or task is left."""
+        self.disconnect()
+        if owners := set(self._owners):
+            _, late = await asyncio.wait(owners, timeout=CLOSE_SECONDS)
+            for owner in late:
+                owner.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1)
 
     async def _opened(self) -> Connection:
         connection = self._connection

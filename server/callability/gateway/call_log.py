@@ -1,0 +1,47 @@
+"""The log of the calls of upstreams' tools, at the level of debugging: who called what, and what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any
+
+from mcp_types import CallToolResult
+
+from callability.finding import shown
+
+Answer = dict[str, Any] | CallToolResult
+"""The gateway's own answer as JSON, or the one of the upstream."""
+_logger = logging.getLogger(__name__)
+
+
+async def logged(
+    agent: str, server: str, tool: str, answering: Awaitable[Answer], clock: Callable[[], float] = perf_counter
+) -> Answer:
+    """Return the answer of a call, and log a line about it that has none of the call's arguments and of the answer.
+
+    Args:
+        agent: who called; empty where agents are not told apart.
+        server: the server of the tool.
+        tool: the tool as the agent named it.
+        answering: what comes to the answer.
+        clock: tells the time in seconds.
+    """
+    outcome, begun = "not answered", clock()
+    try:
+        answer = await answering
+        outcome = _outcome(answer)
+        return answer
+    finally:
+        who = f"agent {shown(agent)}" if agent else "an agent"
+        taken = 1000 * (clock() - begun)
+        _logger.debug("%s called %s of `%s`: %s in %.1f ms", who, shown(tool), server, outcome, taken)
+
+
+def _outcome(answer: Answer) -> str:
+    """Say how a call ended; a status is the gateway's own word only, whatever an upstream puts into its answers."""
+    if isinstance(answer, CallToolResult):
+        return "error" if answer.is_error else "answered"
+    status = (answer.get("structuredContent") or {}).get("status")
+    return f"refused as {status}" if status else "error"

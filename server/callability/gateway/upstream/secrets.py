@@ -1,0 +1,97 @@
+"""What of a target nobody is told: found where configs hold secrets, and masked in what its server says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, unquote_plus
+
+from callability.gateway.upstream.http_client import HttpTarget
+
+if TYPE_CHECKING:
+    from callability.gateway.upstream.stdio_transport import StdioTarget
+
+# A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
+SECRET_CHARACTERS = 6
+MASK = "***"
+
+_SECRETIVE = "key|token|secret|password|passwd|pwd|auth|credential"
+_NAMED = re.compile(rf"[\w.-]*(?:{_SECRETIVE})[\w.-]*[=:]\s*(.+)", re.IGNORECASE | re.DOTALL)
+_FLAG = re.compile(rf"-[\w.-]*(?:{_SECRETIVE})[\w.-]*", re.IGNORECASE)
+_USER_INFO = re.compile(r"//([^/?#]*)@")
+_QUERY = re.compile(r"\?([^#]*)")
+# What a client leaves as it is in a URL.
+_LEGAL = "%/?:@!$&'()*+,;=~"
+
+
+class Secrets:
+    """The secrets of a target; a text is masked whole or, where it was cut, as far as it surely can be."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        forms = {form for value in values for form in _forms(value) if len(form) >= SECRET_CHARACTERS}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._longest = len(longest_first[0]) if forms else 0
+
+    @classmethod
+    def of(cls, target: StdioTarget | HttpTarget) -> Secrets:
+        """Return the secrets that a target is given: in `env` and `args`, or in its headers and its URL."""
+        if isinstance(target, HttpTarget):
+            return cls((*_credentials(target.headers.values()), *_in_url(target.url)))
+        return cls((*target.env.values(), *_in_arguments(target.args)))
+
+    def masked(self, text: str, *, cut: bool = False) -> str:
+        """Return a text without the secrets; the end of one that was cut is left out: a secret may begin there."""
+        if self._pattern is None:
+            return text
+        masked = self._pattern.sub(MASK, text)
+        return masked[: 1 - self._longest] if cut else masked
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a value and each of its lines, as they are, and as JSON and Python write them."""
+    for part in (value, *value.splitlines()):
+        plain = part.strip()
+        written = (repr(plain), json.dumps(plain), json.dumps(plain, ensure_ascii=False))
+        yield from (plain, *(each[1:-1] for each in written))
+
+
+def _credentials(values: Iterable[str]) -> Iterator[str]:
+    """Yield header values, and what stands behind a scheme such as `Bearer`."""
+    for value in values:
+        yield value
+        yield value.strip().partition(" ")[2]
+
+
+def _in_url(url: str) -> Iterator[str]:
+    """Yield user info and query values, as they are written there, as they are meant, and as they are sent."""
+    for info in _USER_INFO.findall(url):
+        user, _, password = info.partition(":")
+        for part in (info, user, password):
+            yield from _spellings(part)
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    for query in _QUERY.findall(url):
+        for part in re.split("[&;]", query):
+            name, equals, value = part.partition("=")
+            yield from _spellings(value if equals else name)
+
+
+def _spellings(part: str) -> tuple[str, ...]:
+    meant = unquote(part)
+    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe="")
+
+
+def _in_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield what follows a flag with a telling name or is joined to it, and what URLs among the arguments hold."""
+    for flag, value in pairwise(arguments):
+        if _FLAG.fullmatch(flag) and not value.startswith("--"):
+            yield from _credentials([value])
+    for argument in arguments:
+        if named := _NAMED.match(argument):
+            yield from _credentials([named[1]])
+        if "://" in argument:
+            yield from _in_url(argument)

@@ -1,0 +1,73 @@
+"""What a child writes on its standard error, in the gateway's log: a line each, masked, and not without end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+
+from anyio.lowlevel import checkpoint
+
+from callability.gateway.upstream.lines import CHUNK_BYTES
+from callability.gateway.upstream.secrets import Secrets
+
+LINE_CHARACTERS = 1000
+MOST_LINES = 200
+"""How many lines are logged in any `WINDOW_SECONDS`."""
+WINDOW_SECONDS = 10
+
+_LINE_BYTES = 8 * LINE_CHARACTERS
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_logger = logging.getLogger("callability.gateway.upstream")
+
+
+class StandardError:
+    """Logs the lines of one child; after too many of them nothing for `WINDOW_SECONDS`, then how many were left out."""
+
+    def __init__(self, name: str, secrets: Secrets, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._secrets = secrets
+        self._clock = clock
+        self._logged: deque[float] = deque(maxlen=MOST_LINES)
+        self._left_out = 0
+
+    async def follow(self, stream: asyncio.StreamReader) -> None:
+        """Log what a stream brings, to its end."""
+        rest = b""
+        try:
+            while chunk := await stream.read(CHUNK_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                # One byte more than is read of a line tells that it was cut.
+                rest = rest[: _LINE_BYTES + 1]
+                for line in lines:
+                    self.log(line)
+                    await checkpoint()
+            if rest:
+                self.log(rest)
+        finally:
+            self._tell_left_out()
+
+    def log(self, line: bytes) -> None:
+        """Log a line, or count it among those that are left out."""
+        now = self._clock()
+        if self._is_enough(now):
+            self._left_out += 1
+            return
+        self._tell_left_out()
+        self._logged.append(now)
+        read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
+        text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
+        _logger.info("`%s` stderr: %s", self._name, _CONTROL.sub("?", text[:LINE_CHARACTERS]))
+
+    def _is_enough(self, now: float) -> bool:
+        if self._left_out:
+            return now - self._logged[-1] < WINDOW_SECONDS
+        return len(self._logged) == MOST_LINES and now - self._logged[0] < WINDOW_SECONDS
+
+    def _tell_left_out(self) -> None:
+        if self._left_out:
+            _logger.warning("`%s` wrote too much on standard error: %d lines are left out", self._name, self._left_out)
+            self._left_out = 0

@@ -1,0 +1,86 @@
+"""The gateway's start: what it cannot have is told before any server is run, and its log is as talkative as asked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from gateways import http_gateway, retrieve, shelf, write_config
+from running import COMMAND, callability
+
+TOOL = {"name": "look_up", "description": "Looks something up."}
+
+
+@contextmanager
+def _taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("transport", "option"), [("http", "--address"), ("http", "--metrics-address"), ("stdio", "--metrics-address")]
+)
+@pytest.mark.parametrize("wrong", ["taken", "not loopback", "no address"])
+def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
+    transport: str, option: str, wrong: str, tmp_path: Path
+) -> None:
+    """A server may do things at its start that nobody wants twice."""
+    started = tmp_path / "started"
+    config = write_config(tmp_path, {"marks": {"command": "touch", "args": [str(started)]}})
+    others = ["--address", "127.0.0.1:0"] if option == "--metrics-address" else ["--metrics-address", "127.0.0.1:0"]
+    with _taken() as taken:
+        address = {"taken": taken, "not loopback": "0.0.0.0:0", "no address": "127.0.0.1:port"}[wrong]
+        command = ["gateway", "--config", str(config), "--transport", transport, *others, option, address]
+        done = callability(*command, stdin=subprocess.DEVNULL)
+    words = {"taken": "cannot be listened on", "not loopback": "is not loopback", "no address": "is no address"}
+    assert (done.returncode, words[wrong] in done.stderr) == (2, True), done.stderr
+    assert "`marks`" not in done.stderr
+    assert not started.exists()
+
+
+@pytest.mark.parametrize(("level", "lines"), [("info", False), ("debug", True)])
+def test_requests_are_logged_at_the_level_of_debugging_only(level: str, lines: bool, tmp_path: Path) -> None:
+    """Each call is several."""
+
+    async def story() -> None:
+        async with Client(url) as client:
+            await retrieve(client, "look")
+
+    with http_gateway(write_config(tmp_path, {"it": shelf(tmp_path, "it", TOOL)}), "--log-level", level) as url:
+        asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    assert ("uvicorn.access" in log) is lines
+    assert "`it` is connected" in log
+
+
+@pytest.mark.parametrize(("content", "broken"), [("{}", 0), ("[", 1), (None, 1)])
+def test_an_approvals_file_that_cannot_be_read_at_the_start_is_counted_as_broken(
+    content: str | None, broken: int, tmp_path: Path
+) -> None:
+    """From the first reading on."""
+    if content is not None:
+        (tmp_path / "approvals.yaml").write_text(content)
+    config = write_config(tmp_path, {}, approvals="approvals.yaml")
+    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    command += ["--metrics-address", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline().startswith("listening on ")
+            url = next(line for line in process.stderr if "metrics are on " in line).split()[-1]
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                told = answer.read().decode()
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+    assert f'callability_file_broken{{file="approvals"}} {broken}.0' in told
+    assert 'callability_file_broken{file="config"} 0.0' in told

@@ -1,0 +1,137 @@
+"""Secrets of the config: found where people write them, and masked whatever a server says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
+from callability.gateway.upstream.secrets import SECRET_CHARACTERS, Secrets
+from upstreams.bad_http import BadHttp, refusal
+
+BAD = str(Path(__file__).parent / "upstreams/bad_stdio.py")
+SECRET = "s3cr3t-v4lu3"
+
+# The beginning is in no other word; what follows is whatever a person may paste.
+VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30).map("Zq7#xW".__add__)
+HEADER_VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30).map("Zq7#xW".__add__)
+
+
+def _in_process(value: str) -> tuple[Target, ...]:
+    return (
+        StdioTarget("x", env={"ANY": value}),
+        StdioTarget("x", ("--api-key", value)),
+        StdioTarget("x", (f"--db-password={value}",)),
+        StdioTarget("x", ("-e", f"GITHUB_TOKEN={value}")),
+        StdioTarget("x", (f"postgresql://people:{quote(value, safe='')}@host/base",)),
+        HttpTarget("http://host/mcp", {"X-Any": value}),
+        HttpTarget("http://host/mcp", {"Authorization": f"Bearer {value}"}),
+        HttpTarget(f"http://user:{quote(value, safe='')}@host/mcp"),
+        HttpTarget(f"http://host/mcp?any={quote(value, safe='')}&other=1"),
+    )
+
+
+@given(value=VALUES, before=st.text(max_size=20), after=st.text(max_size=20))
+def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: str, before: str, after: str) -> None:
+    """As it is, as JSON and Python write it, and line by line; without a secret nothing is masked."""
+    for target in _in_process(value):
+        secrets = Secrets.of(target)
+        for said in (value, repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False)):
+            assert "Zq7#xW" not in secrets.masked(f"{before}{said}{after}"), target
+        for line in value.split("\n"):
+            if len(line.strip()) >= SECRET_CHARACTERS:
+                assert line.strip() not in secrets.masked(line)
+    assert Secrets.of(StdioTarget("x")).masked(before) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--api-key", SECRET),
+        ("-token", SECRET),
+        ("--CLIENT_SECRET", SECRET),
+        (f"--passwd={SECRET}",),
+        (f"--pwd:{SECRET}",),
+        (f"credentials={SECRET}",),
+        ("--header", f"Authorization: Bearer {SECRET}"),
+        (f"--url=https://{SECRET}@host/mcp",),
+        (f"https://host/mcp?key={SECRET}",),
+    ],
+)
+def test_an_argument_whose_name_tells_of_a_secret_is_one(arguments: tuple[str, ...]) -> None:
+    """After its flag or joined to it, and in a URL."""
+    assert Secrets.of(StdioTarget("x", arguments)).masked(f"<{SECRET}>") == "<***>"
+
+
+@pytest.mark.parametrize("arguments", [("--directory", SECRET), (SECRET,), ("--no-auth", "--verbose-logs")])
+def test_any_other_argument_is_none(arguments: tuple[str, ...]) -> None:
+    """Paths and flags are what people look for in a log."""
+    said = f"<{' '.join(arguments)}>"
+    assert Secrets.of(StdioTarget("x", arguments)).masked(said) == said
+
+
+def test_a_short_value_is_no_secret() -> None:
+    """Hiding it would spoil every line."""
+    secrets = Secrets.of(StdioTarget("x", env={"DEBUG": "1", "MODE": "short", "LONG": "longer"}))
+    assert secrets.masked("1 short longer") == "1 short ***"
+
+
+def test_what_a_client_makes_of_user_and_password_is_secret_too() -> None:
+    """It sends them as a header of basic authentication."""
+    assert Secrets.of(HttpTarget("http://us%20er:pass+word@host")).masked("Basic dXMgZXI6cGFzcyt3b3Jk") == "Basic ***"
+
+
+def test_where_a_text_was_cut_no_beginning_of_a_secret_is_left() -> None:
+    """The mask is shorter than what it hides: the cut may come to lie anywhere."""
+    text = SECRET * 10
+    for end in range(len(text)):
+        assert set(Secrets([SECRET]).masked(text[:end], cut=True)) <= {"*"}
+
+
+async def _refused(it: Upstream, tool: str) -> str:
+    with pytest.raises(UpstreamRefusal) as caught:
+        await it.call(tool, {})
+    return f"{caught.value} {caught.value.message} {caught.value!r}"
+
+
+@settings(
+    max_examples=20,
+    # Each example runs servers: a smaller one of a failure is not worth the minutes.
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
+@given(values=st.lists(VALUES, min_size=2, max_size=2), header=HEADER_VALUES, user=VALUES, query=VALUES)
+def test_no_secret_is_in_a_refusal_or_a_log_record(
+    caplog: pytest.LogCaptureFixture, values: list[str], header: str, user: str, query: str
+) -> None:
+    """Of servers that refuse calls with all that they were given, and write it on their standard error."""
+
+    async def story() -> str:
+        env, argument = values
+        child = Upstream("x", StdioTarget(sys.executable, (BAD, "", "--api-key", argument), {"TOKEN": env}))
+        server = BadHttp()
+        server.answers["tell"] = lambda request: refusal(request, server.head)
+        async with server.listening():
+            url = server.url.replace("//", f"//user:{quote(user, safe='')}@") + f"?any={quote(query, safe='')}"
+            http = Upstream("y", HttpTarget(url, {"X-Api-Key": header}))
+            said = await _refused(child, "refuse with secrets") + await _refused(http, "tell")
+            await child.call("secrets", {})
+            await asyncio.gather(child.close(), http.close())
+        return said
+
+    caplog.clear()
+    caplog.set_level(logging.DEBUG)
+    said = asyncio.run(story())
+    assert "***" in said
+    assert "`x` stderr: my token is ***" in caplog.text
+    assert "Zq7#xW" not in said + caplog.text
+    assert "Zq7%23xW" not in said + caplog.text
