@@ -569,6 +569,7 @@ def test_no_value_of_an_argument_and_no_answer_is_logged(mode: Literal["auto", "
     log = (tmp_path / "gateway.log").read_text()
     for kept_back in ("very-secret", "was called", "include_disabled", "remediation", POISON):
         assert kept_back not in log, kept_back
+    assert "an agent called `read_file` of `files`: answered in " in log
 
 
 def test_a_name_that_the_server_does_not_list_is_never_called(tmp_path: Path) -> None:

@@ -126,7 +126,8 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
             await becomes(standing(client), {"config"})
             assert await names("read", client)() == ["files:read_file"]
             log = (tmp_path / "gateway.log").read_text()
-            assert f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?)" in log
+            told = f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?) [unknown-key]"
+            assert f"ERROR callability.gateway.files: {told}" in log
             config.unlink()
             await becomes(lambda: asyncio.to_thread((tmp_path / "gateway.log").read_text().count, "cannot be read"), 0)
             assert await status(client, "files:read_file")() is None
