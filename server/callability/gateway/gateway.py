@@ -249,7 +249,7 @@ class Gateway:
         return unknown_tool(name, (tool.name for tool in judgement.callable))
 
     async def _settled(self) -> None:
-        """Wait for the servers that are still opening, and a little for those that list their tools again."""
+        """Wait for the servers that open for the first time, and a little for those that open or list again."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
         waiting = [_settling(upstream) for upstream in upstreams if upstream and not upstream.settled]
         await asyncio.gather(*waiting)
@@ -268,7 +268,7 @@ class Gateway:
 
 
 async def _settling(upstream: Upstream) -> None:
-    # One that announces without end, or does not list what it announced, must not hold up everybody's discovery.
+    # One that hangs whenever it is opened again, or announces without end, must not hold up everybody's discovery.
     with suppress(TimeoutError):
-        async with asyncio.timeout(None if upstream.state == "connecting" else SETTLE_SECONDS):
+        async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
             await upstream.current()

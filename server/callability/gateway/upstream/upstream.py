@@ -53,6 +53,7 @@ class Upstream:
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
         self._retired = False
+        self._openings = 0
 
     @property
     def state(self) -> State:
@@ -93,6 +94,7 @@ class Upstream:
             tools=self.tools,
             names_only=self._names_only,
         )
+        self._openings += 1
         owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
@@ -104,6 +106,11 @@ class Upstream:
             UpstreamError: it failed, the connection was lost since, or nothing was started.
         """
         await self._opened()
+
+    @property
+    def opening_first(self) -> bool:
+        """Whether the first opening is under way, so that nothing is known of the upstream yet."""
+        return self.state == "connecting" and self._openings == 1
 
     @property
     def settled(self) -> bool:
