@@ -11,6 +11,18 @@ import pytest
 from running import serving
 
 POLICY = Path(__file__).parents[1] / "policy"
+SMALLEST = {
+    "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: x}}\n",
+    "enable_outcome.yaml": "rules: [{id: all, status: connect_failed}]\nwords: {connect_failed: {message: x}}\n",
+}
+"""The rule sets that a policy has beside that of tools, as small as they can be."""
+
+
+def write_policy(directory: Path, text: str) -> Path:
+    """Write a policy whose rule set of tools is the text, and return its directory."""
+    for name, content in {"callability.yaml": text, **SMALLEST}.items():
+        (directory / name).write_text(content)
+    return directory
 
 
 @pytest.fixture(scope="session")

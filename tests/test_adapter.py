@@ -30,7 +30,7 @@ from callability.adapter import (
 from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import ToolStatus
-from conftest import POLICY
+from conftest import POLICY, write_policy
 from judging import (
     DENIED,
     FREE,
@@ -271,7 +271,7 @@ def own_words(tmp_path_factory: pytest.TempPathFactory) -> InProcessStub:
     )
     text = (POLICY / "callability.yaml").read_text()
     first, *rest = text.partition("  - {id: user-off,")
-    (policy / "callability.yaml").write_text("".join([first, *(f"  - {rule}\n" for rule in rules), *rest]))
+    write_policy(policy, "".join([first, *(f"  - {rule}\n" for rule in rules), *rest]))
     return stub_of(policy)
 
 

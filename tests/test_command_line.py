@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from callability import __version__
-from conftest import POLICY
+from conftest import POLICY, write_policy
 from running import COMMAND, callability
 
 FAULTY = """\
@@ -37,10 +37,11 @@ def test_a_sound_policy_is_told_with_what_was_proved() -> None:
 
 def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
     """In the order of the file, with exit code 1."""
-    (tmp_path / "callability.yaml").write_text(FAULTY)
+    write_policy(tmp_path, FAULTY)
     done = callability("check", ".", cwd=tmp_path)
     assert done.returncode == 1
-    assert [line.rpartition(" [")[0].split(": ")[0] for line in done.stdout.splitlines()[:-1]] == [
+    found = done.stdout.splitlines()[:5]
+    assert [line.rpartition(" [")[0].split(": ")[0] for line in found] == [
         "callability.yaml:2:20",
         "callability.yaml:3:37",
         "callability.yaml:3:55",
@@ -50,13 +51,13 @@ def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ".: refused, 5 errors, 0 warnings"
     served = callability("serve", "--policy", ".", cwd=tmp_path)
     assert (served.returncode, served.stdout) == (1, "")
-    assert served.stderr.splitlines() == [*done.stdout.splitlines()[:-1], "callability: the policy is refused"]
+    assert served.stderr.splitlines() == [*found, "callability: the policy is refused"]
 
 
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
     """A warning is told and does not refuse, unless it is asked to."""
     text = (POLICY / "callability.yaml").read_text()
-    (tmp_path / "callability.yaml").write_text(text.replace("Tell the user so, and", "Toggle it in the UI, and"))
+    write_policy(tmp_path, text.replace("Tell the user so, and", "Toggle it in the UI, and"))
     lenient, strict = callability("check", str(tmp_path)), callability("check", str(tmp_path), "--strict")
     assert (lenient.returncode, strict.returncode) == (0, 1)
     assert lenient.stdout.count("[toggle-phrase]") == 2
@@ -66,7 +67,7 @@ def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
 
 def test_check_writes_json(tmp_path: Path) -> None:
     """For programs: the same, in full."""
-    (tmp_path / "callability.yaml").write_text(FAULTY)
+    write_policy(tmp_path, FAULTY)
     done = callability("check", str(tmp_path), "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["sound"], told["revision"]) == (1, False, None)
@@ -128,8 +129,8 @@ def test_a_fact_that_is_not_one_is_a_wrong_call(argument: str, message: str) -> 
 def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> None:
     """A rule set whose last rule locks."""
     text = (POLICY / "callability.yaml").read_text()
-    (tmp_path / "callability.yaml").write_text(
-        text.replace("id: open,              status: callable", "id: shut, status: disabled_unknown")
+    write_policy(
+        tmp_path, text.replace("id: open,              status: callable", "id: shut, status: disabled_unknown")
     )
     done = callability("explain", "server.enabled=false", "--policy", str(tmp_path))
     assert "only a change of the policy lifts this" in done.stdout

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from callability.finding import Severity, line
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.tabulation import Engine
-from conftest import POLICY
+from conftest import POLICY, write_policy
 
 CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")
 RULES = """\
@@ -43,21 +43,21 @@ def _found(directory: Path) -> list[str]:
 
 def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:
     """So that each finding comes from the case."""
-    (tmp_path / "callability.yaml").write_text(_text({}))
+    write_policy(tmp_path, _text({}))
     assert _found(tmp_path) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_exactly_what_is_wrong_is_found(case: dict[str, Any], tmp_path: Path) -> None:
     """Sentence, hint, place and code."""
-    (tmp_path / "callability.yaml").write_text(_text(case))
+    write_policy(tmp_path, _text(case))
     assert _found(tmp_path) == case["findings"]
 
 
 def test_a_policy_with_an_error_does_not_load_and_one_with_a_warning_does(tmp_path: Path) -> None:
     """Whole or not at all."""
     for case in CASES:
-        (tmp_path / "callability.yaml").write_text(_text(case))
+        write_policy(tmp_path, _text(case))
         if all("warning: " in finding for finding in case["findings"]):
             assert all(
                 finding.severity is Severity.WARNING for finding in load(tmp_path, engine=Engine.REFERENCE).warnings
@@ -73,6 +73,8 @@ def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
     shutil.copyfile(POLICY / "callability_test.yaml", tmp_path / "callability_test.yml")
     assert [finding.replace(str(tmp_path), "DIR") for finding in _found(tmp_path)] == [
         "DIR: has no rule set `callability.yaml` [missing-rule-set]",
+        "DIR: has no rule set `enable_outcome.yaml` [missing-rule-set]",
+        "DIR: has no rule set `load_outcome.yaml` [missing-rule-set]",
         "DIR/callability_test.yml: the name of a policy file ends in `.yaml` [bad-ending]",
         "DIR/callabilty.yaml: `callabilty` is no question (did you mean `callability`?) [unknown-question]",
     ]
@@ -86,7 +88,7 @@ def test_a_directory_that_is_not_there_is_no_policy(tmp_path: Path) -> None:
 
 def test_tests_of_a_policy_are_strict_and_refuse_it(tmp_path: Path) -> None:
     """Each wrong test at its place, with what was found instead."""
-    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").write_text(
         """\
 tests:
@@ -112,20 +114,21 @@ tests:
 
 def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
     """Sorted by file and place; tests of a rule file that is refused are not run, and their form is not lost."""
-    (tmp_path / "callability.yaml").write_text("rules: 1\nwords: 2\n")
+    write_policy(tmp_path, "rules: 1\nwords: 2\n")
     (tmp_path / "callability_test.yaml").write_text("tests: [{name: x}]\n")
     (tmp_path / "other.yaml").write_text("")
     assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
         "1:8: `rules` is the number `1`, and must be a list [wrong-type]",
         "2:8: `words` is the number `2`, and must be a mapping (`key: value`) [wrong-type]",
         "callability_test.yaml:1:9: a test has no `expect` [missing-key]",
-        "other.yaml: `other` is no question (one of `callability`) [unknown-question]",
+        "other.yaml: `other` is no question (one of `callability`, `enable_outcome`, `load_outcome`)"
+        " [unknown-question]",
     ]
 
 
 def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
     """False is an expectation, and not the lack of one."""
-    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").write_text(
         "tests:\n- name: x\n  facts: {server.enabled: unknown, server.quarantined: true}\n"
         "  expect: {status: disabled_unknown, undetermined: false, withhold_text: false}\n"
@@ -136,7 +139,7 @@ def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
 
 def test_what_is_named_as_a_policy_file_and_is_none_is_told(tmp_path: Path) -> None:
     """Tests that vanish must not leave a policy sound."""
-    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "more.YAML").mkdir()
     assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
@@ -167,6 +170,6 @@ def test_a_condition_whose_groups_multiply_is_refused_soon(tmp_path: Path) -> No
     )
     blocks = ", ".join(f"{{any: [{group}]}}" for _ in range(6))
     rule = f"- {{id: many, when: {{all: [{blocks}]}}, status: server_disabled}}\n"
-    (tmp_path / "callability.yaml").write_text(_text({"rules": rule + RULES}))
+    write_policy(tmp_path, _text({"rules": rule + RULES}))
     check = check_files(policy_files(tmp_path), tmp_path)
     assert [finding.code for finding in check.findings] == ["condition-too-large"]

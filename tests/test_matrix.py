@@ -11,8 +11,8 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
+from callability.policy.callability import CALLABILITY
 from callability.policy.loading import load
-from callability.policy.question import CALLABILITY
 from callability.policy.semantics import decide
 from callability.service.facts import read_facts
 from callability.v1 import callability_service_pb2 as pb

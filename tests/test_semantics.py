@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callability.finding import Place
+from callability.policy.callability import CALLABILITY
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.normal_form import TooLarge, conjunctions
 from callability.policy.path import PathEnd, path_to_callable
-from callability.policy.question import CALLABILITY
 from callability.policy.rule_file import MAX_RULES
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.semantics import Decision, decide

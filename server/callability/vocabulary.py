@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 UNKNOWN = "unknown"
 """How a fact that could not be read is written where values are written out."""
@@ -60,6 +61,152 @@ _LIFTED_BY = {
 _RETRY = {ToolStatus.DISABLED_UNKNOWN: Retry.LATER, ToolStatus.CALLABLE: Retry.NOW}
 
 
+class LoadStatus(StrEnum):
+    """What came of loading the tools of a server (spec B)."""
+
+    AVAILABLE = "available"
+    TRANSIENT = "transient"
+    DENIED = "denied"
+    PERMANENT = "permanent"
+
+    @property
+    def lifted_by(self) -> LiftedBy:
+        """Who can lift it."""
+        return LiftedBy.OPERATOR if self in {LoadStatus.DENIED, LoadStatus.PERMANENT} else LiftedBy.NONE
+
+    @property
+    def retry(self) -> Retry:
+        """Whether trying again can help: a denial is never tried again."""
+        return {LoadStatus.AVAILABLE: Retry.NOW, LoadStatus.TRANSIENT: Retry.LATER}.get(self, Retry.NEVER)
+
+
+class LoadPhase(StrEnum):
+    """How far a load had come; from `request` on the connection stands."""
+
+    CONFIG = "config"
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    TLS = "tls"
+    REQUEST = "request"
+    RESPONSE = "response"
+    LIST = "list"
+
+
+class LoadFailure(StrEnum):
+    """What ended a load; none: the tools are loaded."""
+
+    NONE = "none"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    RESET = "reset"
+    CLOSED = "closed"
+    NAME_NOT_FOUND = "name_not_found"
+    TLS = "tls"
+    BAD_CONFIG = "bad_config"
+    MISSING_COMMAND = "missing_command"
+    EXITED = "exited"
+    NOT_MCP = "not_mcp"
+    HTTP_STATUS = "http_status"
+    OTHER = "other"
+
+
+class EnableEntry(StrEnum):
+    """What becomes of the entry that an enable uses."""
+
+    NONE = "none"
+    KEPT = "kept"
+    ROLLED_BACK = "rolled_back"
+
+
+class EnableStatus(StrEnum):
+    """What came of switching a server on (spec C)."""
+
+    UNKNOWN_SERVER = "unknown_server"
+    ALREADY_ENABLED = "already_enabled"
+    MISSING_CREDENTIALS = "missing_credentials"
+    ENABLED = "enabled"
+    DECLINED = "declined"
+    AUTHORIZATION_REQUIRED = "authorization_required"
+    CANCELLED = "cancelled"
+    CONNECT_FAILED = "connect_failed"
+
+    @property
+    def lifted_by(self) -> LiftedBy:
+        """Who can lift it."""
+        return _ENABLE[self].lifted_by
+
+    @property
+    def retry(self) -> Retry:
+        """Whether trying again can help."""
+        return _ENABLE[self].retry
+
+    @property
+    def error(self) -> bool:
+        """Whether the answer is an error result."""
+        return _ENABLE[self].error
+
+    @property
+    def entry(self) -> EnableEntry:
+        """What becomes of the entry."""
+        return _ENABLE[self].entry
+
+    @property
+    def tools_changed(self) -> int:
+        """How often agents are told that their tools have changed."""
+        return int(self is EnableStatus.ENABLED)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is connected when the answer is given: with any other status nobody may say so (E-9)."""
+        return self in {EnableStatus.ENABLED, EnableStatus.ALREADY_ENABLED}
+
+
+class EnableCredentials(StrEnum):
+    """Whether every variable that the entry of a server needs is set."""
+
+    COMPLETE = "complete"
+    MISSING = "missing"
+
+
+class EnableAuthorization(StrEnum):
+    """What came of asking the user to authorize a connection."""
+
+    NOT_NEEDED = "not_needed"
+    GRANTED = "granted"
+    DECLINED = "declined"
+    NO_DIALOG = "no_dialog"
+
+
+class EnableEnd(StrEnum):
+    """How an attempt to connect ended."""
+
+    CONNECTED = "connected"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class _Enable(NamedTuple):
+    lifted_by: LiftedBy
+    retry: Retry
+    error: bool
+    entry: EnableEntry
+
+
+_ENABLE = {
+    EnableStatus.UNKNOWN_SERVER: _Enable(LiftedBy.OPERATOR, Retry.NEVER, True, EnableEntry.NONE),
+    EnableStatus.ALREADY_ENABLED: _Enable(LiftedBy.NONE, Retry.NOW, False, EnableEntry.KEPT),
+    EnableStatus.MISSING_CREDENTIALS: _Enable(LiftedBy.OPERATOR, Retry.NEVER, True, EnableEntry.NONE),
+    EnableStatus.ENABLED: _Enable(LiftedBy.NONE, Retry.NOW, False, EnableEntry.KEPT),
+    EnableStatus.DECLINED: _Enable(LiftedBy.USER, Retry.NEVER, True, EnableEntry.ROLLED_BACK),
+    EnableStatus.AUTHORIZATION_REQUIRED: _Enable(LiftedBy.USER, Retry.NEVER, False, EnableEntry.KEPT),
+    EnableStatus.CANCELLED: _Enable(LiftedBy.USER, Retry.NEVER, True, EnableEntry.ROLLED_BACK),
+    EnableStatus.CONNECT_FAILED: _Enable(LiftedBy.UNDETERMINED, Retry.LATER, True, EnableEntry.ROLLED_BACK),
+}
+
+Status = ToolStatus | LoadStatus | EnableStatus
+"""A status of any question."""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Something that can be done about a status: its placeholder, its owner, the fact that it changes, if any, and a
@@ -72,7 +219,9 @@ class Action:
     phrase: str
 
 
-ACTIONS = (
+CHECK_LOGS = Action("check_logs", LiftedBy.UNDETERMINED, None, "look into the logs of the server and of the proxy")
+
+TOOL_ACTIONS = (
     Action("enable_server", LiftedBy.USER, "server.enabled", "enable the server"),
     Action(
         "edit_config",
@@ -83,6 +232,23 @@ ACTIONS = (
     Action("release_server", LiftedBy.USER, "server.quarantined", "review the server and release it from quarantine"),
     Action("enable_tool", LiftedBy.USER, "approval.disabled", "enable the tool again"),
     Action("approve_tool", LiftedBy.USER, "approval.status", "review the tool and approve it"),
-    Action("check_logs", LiftedBy.UNDETERMINED, None, "look into the logs of the server and of the proxy"),
+    CHECK_LOGS,
 )
-"""Every action that words may name, in the order of the statuses."""
+"""What words about a tool may name, in the order of the statuses."""
+
+LOAD_ACTIONS = (
+    Action("grant_access", LiftedBy.OPERATOR, None, "grant access to the server"),
+    Action(
+        "check_server",
+        LiftedBy.OPERATOR,
+        None,
+        "look at the server's entry in the configuration, and at the server itself",
+    ),
+)
+"""What words about a load may name."""
+
+ENABLE_ACTIONS = (CHECK_LOGS,)
+"""What words about an enable may name."""
+
+ACTIONS = (*TOOL_ACTIONS, *LOAD_ACTIONS)
+"""Every action that words may name."""

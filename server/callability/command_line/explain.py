@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from callability.command_line.options import JsonOption, PolicyOption, leave, loaded
-from callability.finding import did_you_mean
+from callability.finding import did_you_mean, shown
+from callability.policy.callability import CALLABILITY
 from callability.policy.explanation import Explanation
 from callability.policy.explanation import explain as explanation_of
 from callability.policy.loading import Policy
 from callability.policy.path import Change, Path, PathEnd
-from callability.policy.question import CALLABILITY
+from callability.policy.question import Question
+from callability.policy.questions import QUESTIONS
+from callability.policy.rule_set import RuleSet
 from callability.policy.table import Verdict
-from callability.policy.words import Spoken, spoken, spoken_by_rule
-from callability.vocabulary import UNKNOWN, LiftedBy, ToolStatus
+from callability.policy.words import Spoken, spoken_of
+from callability.vocabulary import LiftedBy, Status
 
 
 def explain(
@@ -28,61 +33,83 @@ def explain(
             " open value, which stands in nobody's way.",
         ),
     ] = None,
+    question: Annotated[
+        str, typer.Option(metavar="QUESTION", help=f"Which question the facts are about: {', '.join(QUESTIONS)}.")
+    ] = CALLABILITY.name,
     policy: PolicyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the answer is for given facts, which rules were tried, and what would make the tool callable.
+    """Say what the answer is for given facts, which rules were tried, and what would make a tool callable.
 
-    Exit code 0: answered. 1: the policy is refused. 2: a fact or value is not known.
+    Exit code 0: answered. 1: the policy is refused. 2: a question, fact or value is not known.
     """
-    given = CALLABILITY.open_facts | dict(_read(text) for text in facts or [])
+    asked = QUESTIONS.get(question)
+    if asked is None:
+        leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
+    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
     served = loaded(policy)
-    proved = served.rule_sets["callability"]
+    proved = served.rule_sets[asked.name]
     try:
         verdict = proved.table.verdict(given)
     except KeyError:
-        leave("these facts cannot occur together: a tool without a record is not disabled by one", 2)
-    explanation = explanation_of(proved.rule_set, given)
-    typer.echo((_json if as_json else _text)(served, verdict, explanation, given))
+        leave(f"these facts cannot occur together: {asked.impossible}", 2)
+    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given)
+    typer.echo((_json if as_json else _text)(answer))
 
 
-def _read(text: str) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A verdict with everything that is told of it."""
+
+    policy: Policy
+    rule_set: RuleSet
+    verdict: Verdict
+    explanation: Explanation
+    facts: Mapping[str, str]
+
+    @property
+    def status(self) -> Status:
+        """The status with what is fixed about it."""
+        return self.rule_set.question.status(self.verdict.status)
+
+    @property
+    def words(self) -> Spoken | None:
+        """What is said, where something is."""
+        said = spoken_of(self.rule_set, self.verdict)
+        return said.texts if said else None
+
+
+def _read(text: str, question: Question) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    fact = CALLABILITY.facts.get(name)
+    fact = question.facts.get(name)
     if not equals:
         leave(f"`{text}` is not FACT=VALUE", 2)
     if fact is None:
-        leave(f"unknown fact `{name}` ({did_you_mean(name, CALLABILITY.facts)})", 2)
-    values = fact.values if fact.opened_by is LiftedBy.NONE else (*fact.values, UNKNOWN)
-    if value not in values:
-        leave(f"unknown value `{value}` of `{name}` ({did_you_mean(value, values)})", 2)
+        leave(_unknown(f"unknown fact `{name}`", name, question.facts), 2)
+    if value not in fact.readings:
+        leave(_unknown(f"unknown value `{value}` of `{name}`", value, fact.readings), 2)
     return name, value
 
 
-def _words(policy: Policy, verdict: Verdict) -> Spoken | None:
-    rule_set = policy.rule_sets["callability"].rule_set
-    if verdict.status == ToolStatus.CALLABLE:
-        return None
-    rule = next(rule for rule in rule_set.rules if rule.id == verdict.rule)
-    own = None if verdict.undetermined else spoken_by_rule(rule_set, rule)
-    return own or spoken(rule_set, verdict.status)
+def _unknown(sentence: str, found: str, wanted: Iterable[str]) -> str:
+    hint = did_you_mean(found, wanted)
+    return f"{sentence} ({hint})" if hint else sentence
 
 
-def _text(policy: Policy, verdict: Verdict, explanation: Explanation, facts: dict[str, str]) -> str:
-    status = ToolStatus(verdict.status)
+def _text(answer: Answer) -> str:
+    verdict, explanation, status = answer.verdict, answer.explanation, answer.status
     how = "undetermined at" if verdict.undetermined else "by"
     lines = [f"{status}, {how} rule `{verdict.rule}`"]
     lines.append(f"  lifted by      {status.lifted_by}")
     lines.append(f"  retry          {status.retry}")
-    lines.append(f"  upstream text  {'withheld' if verdict.withhold_text else 'may be shown'}")
-    words = _words(policy, verdict)
-    if words:
-        lines.append(f"  remediation    {words.remediation}")
-        lines.append(f"  rejection      {words.rejection}")
-    lines += ["", "facts", *(f"  {fact}: {value}" for fact, value in facts.items())]
+    if verdict.withhold_text is not None:
+        lines.append(f"  upstream text  {'withheld' if verdict.withhold_text else 'may be shown'}")
+    lines += [f"  {name:<13}  {text}" for name, text in (answer.words or {}).items()]
+    lines += ["", "facts", *(f"  {fact}: {value}" for fact, value in answer.facts.items())]
     lines += ["", "rules tried, in order", *(f"  {trial.rule.id} {trial.why}" for trial in explanation.trials)]
-    lines += ["", "path to callable", *(f"  {step}" for step in _steps(explanation.path))]
-    lines += ["", f"revision {policy.revision}, decided by {policy.engine}"]
+    if explanation.path:
+        lines += ["", "path to callable", *(f"  {step}" for step in _steps(explanation.path))]
+    lines += ["", f"revision {answer.policy.revision}, decided by {answer.policy.engine}"]
     return "\n".join(lines)
 
 
@@ -109,49 +136,54 @@ def _change(change: Change) -> str:
     return f"`{fact.name}` from {change.value} to {fact.open_value}: {by}"
 
 
-def _json(policy: Policy, verdict: Verdict, explanation: Explanation, facts: dict[str, str]) -> str:
-    status = ToolStatus(verdict.status)
-    words = _words(policy, verdict)
-    path = explanation.path
+def _json(answer: Answer) -> str:
+    verdict, status, path = answer.verdict, answer.status, answer.explanation.path
+    told: dict[str, Any] = {
+        "status": status,
+        "rule": verdict.rule,
+        "undetermined": verdict.undetermined,
+        "lifted_by": status.lifted_by,
+        "retry": status.retry,
+    }
+    if verdict.withhold_text is not None:
+        told["withhold_text"] = verdict.withhold_text
+    trials = [
+        {
+            "rule": trial.rule.id,
+            "status": trial.rule.status,
+            "truth": {True: "true", False: "false", None: "undetermined"}[trial.truth],
+            "reads": dict(trial.reads),
+            "why": trial.why,
+        }
+        for trial in answer.explanation.trials
+    ]
     return json.dumps(
         {
-            "revision": policy.revision,
-            "engine": policy.engine,
-            "facts": facts,
-            "verdict": {
-                "status": status,
-                "rule": verdict.rule,
-                "undetermined": verdict.undetermined,
-                "lifted_by": status.lifted_by,
-                "retry": status.retry,
-                "withhold_text": verdict.withhold_text,
-            },
-            "words": {"remediation": words.remediation, "rejection": words.rejection} if words else None,
-            "trials": [
-                {
-                    "rule": trial.rule.id,
-                    "status": trial.rule.status,
-                    "truth": {True: "true", False: "false", None: "undetermined"}[trial.truth],
-                    "reads": dict(trial.reads),
-                    "why": trial.why,
-                }
-                for trial in explanation.trials
-            ],
-            "path": {
-                "steps": [
-                    {
-                        "rule": step.rule.id,
-                        "status": step.rule.status,
-                        "changes": [_change_json(change) for change in step.changes],
-                    }
-                    for step in path.steps
-                ],
-                "end": path.end,
-                "find_out": path.find_out,
-            },
+            "revision": answer.policy.revision,
+            "engine": answer.policy.engine,
+            "facts": answer.facts,
+            "verdict": told,
+            "words": answer.words,
+            "trials": trials,
+            **({"path": _path_json(path)} if path else {}),
         },
         indent=2,
     )
+
+
+def _path_json(path: Path) -> dict[str, Any]:
+    return {
+        "steps": [
+            {
+                "rule": step.rule.id,
+                "status": step.rule.status,
+                "changes": [_change_json(change) for change in step.changes],
+            }
+            for step in path.steps
+        ],
+        "end": path.end,
+        "find_out": path.find_out,
+    }
 
 
 def _change_json(change: Change) -> dict[str, str]:

@@ -51,7 +51,7 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> Finding | N
         verdict = table.verdict(case.facts)
     except KeyError:
         sentence = f"test {shown(case.name)} has facts that cannot occur together"
-        return Finding(case.place, "impossible-facts", sentence, "a tool without a record is not disabled by one")
+        return Finding(case.place, "impossible-facts", sentence, rule_set.question.impossible)
     differences = [
         f"{what} `{_written(found)}` where `{_written(wanted)}` is expected"
         for what, found, wanted in _compared(case, verdict)
@@ -71,7 +71,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     facts = question.open_facts
     if "facts" in entries:
         facts |= _facts(entries["facts"], question, where, form)
-    optional = ("rule", "undetermined", "withhold_text")
+    optional = ("rule", "undetermined", *(["withhold_text"] if question.withholds else []))
     expect = form.mapping(entries["expect"], f"`expect` of {where}", required=("status",), optional=optional)
     if name is None or expect is None:
         return None
@@ -83,7 +83,8 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
         return None
     rule = form.text(expect["rule"], f"`rule` of {where}") if "rule" in expect else None
     undetermined, withhold_text = (
-        form.truth(expect[key], f"`{key}` of {where}") if key in expect else None for key in optional[1:]
+        form.truth(expect[key], f"`{key}` of {where}") if key in expect else None
+        for key in ("undetermined", "withhold_text")
     )
     return Case(name, facts, status, rule, undetermined, withhold_text, node.place)
 
@@ -99,7 +100,7 @@ def _facts(node: Node, question: Question, where: str, form: Form) -> dict[str, 
     return facts
 
 
-def _compared(case: Case, verdict: Verdict) -> tuple[tuple[str, str | bool, str | bool | None], ...]:
+def _compared(case: Case, verdict: Verdict) -> tuple[tuple[str, str | bool | None, str | bool | None], ...]:
     return (
         ("status", verdict.status, case.status),
         ("rule", verdict.rule, case.rule),

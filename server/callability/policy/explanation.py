@@ -24,10 +24,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The rules that were tried, in order, the last of which decided; and the path to callable."""
+    """The rules that were tried, in order, the last of which decided; and the path to callable, if there can be one."""
 
     trials: tuple[Trial, ...]
-    path: Path
+    path: Path | None
 
 
 def explain(rule_set: RuleSet, facts: Mapping[str, str]) -> Explanation:

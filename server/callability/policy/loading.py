@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +15,8 @@ from callability import document
 from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
 from callability.policy.case_file import Case, read_cases, run_case
 from callability.policy.proof import prove
-from callability.policy.question import QUESTIONS, Question
+from callability.policy.question import Question
+from callability.policy.questions import QUESTIONS
 from callability.policy.rule_file import read_rule_set
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import space_of
@@ -104,17 +108,11 @@ def check_files(
     paths = sorted(paths, key=lambda path: path.name)
     files, findings = _read(paths)
     findings += _check_names(files, paths, directory)
-    proved: dict[str, ProvedRuleSet] = {}
-    for name, question in QUESTIONS.items():
-        mine = [file for file in files if file.question == name and file.path.suffix == ".yaml"]
-        cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
-        findings += malformed
-        for file in mine:
-            if not file.tests:
-                one, found = _prove(file, cases, question, engine, seconds)
-                findings += found
-                if one:
-                    proved[name] = one
+    # Each rule set is decided in a process of its own, so that one need not wait for another.
+    with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
+        checked = tuple(pool.map(partial(_check_question, files, engine, seconds), QUESTIONS.values()))
+    findings += chain.from_iterable(found for _, found in checked)
+    proved = {name: one for name, (one, _) in zip(QUESTIONS, checked, strict=True) if one}
     ordered = in_order(findings)
     policy = None
     if not has_errors(ordered):
@@ -163,6 +161,16 @@ def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path)
                 Finding(Place(file.shown), "unknown-question", f"{shown(file.question)} is no question", hint)
             )
     return findings
+
+
+def _check_question(
+    files: tuple[_File, ...], engine: Engine, seconds: float, question: Question
+) -> tuple[ProvedRuleSet | None, list[Finding]]:
+    mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
+    cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
+    rules = next((file for file in mine if not file.tests), None)
+    proved, found = _prove(rules, cases, question, engine, seconds) if rules else (None, [])
+    return proved, [*malformed, *found]
 
 
 def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, combinations
 
-from callability.policy.question import Fact
+from callability.policy.fact import Fact
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.semantics import decide
 from callability.vocabulary import UNKNOWN
@@ -46,8 +46,13 @@ class Path:
     find_out: tuple[str, ...] = ()
 
 
-def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
-    """Open, for the rule that decides, the smallest set of facts that makes it false, until the tool is callable."""
+def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
+    """Open, for the rule that decides, the smallest set of facts that makes it false, until the status is the open one.
+
+    None where the question has no status that everything else could be opened to.
+    """
+    if rule_set.question.open_status is None:
+        return None
     now = dict(facts)
     steps: list[Step] = []
     while True:

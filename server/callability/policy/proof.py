@@ -76,12 +76,14 @@ def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
     if rule.status not in rule_set.words:
         return ()
     said = spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)
-    return tuple(filter(None, map(facts_opened, (said.remediation, said.rejection))))
+    return tuple(filter(None, map(facts_opened, said.values())))
 
 
 def _check_withheld(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
     """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
     question = rule_set.question
+    if question.withholds is None:
+        return
     rules = {rule.id: rule for rule in rule_set.rules}
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}

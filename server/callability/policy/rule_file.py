@@ -84,7 +84,7 @@ def _text(node: Node | None, what: str, form: Form) -> Text | None:
 
 
 def _words(node: Node, question: Question, form: Form) -> dict[str, Words]:
-    words = {}
+    words: dict[str, Words] = {}
     for key, value in (form.entries(node, "`words`") or {}).items():
         status = str(key.value)
         where = f"the words of `{status}`"
@@ -92,14 +92,13 @@ def _words(node: Node, question: Question, form: Form) -> dict[str, Words]:
             hint = did_you_mean(status, question.statuses)
             form.find(key.place, "unknown-status", f"unknown status {shown(status)} in `words`", hint)
             continue
-        entries = form.mapping(value, where, required=("remediation", "rejection"))
+        entries = form.mapping(value, where, required=tuple(question.texts))
         if entries is None:
             continue
-        remediation, rejection = (
-            _text(entries[name], f"`{name}` in {where}", form) for name in ("remediation", "rejection")
-        )
-        if remediation and rejection:
-            words[status] = Words(remediation, rejection)
+        read = {name: _text(entries[name], f"`{name}` in {where}", form) for name in question.texts}
+        texts = {name: text for name, text in read.items() if text}
+        if len(texts) == len(read):
+            words[status] = texts
     return words
 
 
@@ -109,7 +108,9 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
     findings = []
     if last.when is not None:
         sentence = f"facts can fall through: the last rule, `{last.id}`, has a condition"
-        hint = f"end with a rule without `when`, such as `{{id: open, status: {rule_set.question.open_status}}}`"
+        question = rule_set.question
+        such = "{id: open, status: %s}" if question.open_status else "{id: everything-else, status: %s}"
+        hint = f"end with a rule without `when`, such as `{such % (question.open_status or question.undetermined)}`"
         findings.append(Finding(last.place, "can-fall-through", sentence, hint))
     first = next((rule for rule in others if rule.when is None), None)
     if first:
@@ -122,17 +123,16 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
 def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
     """Every status that can be given has words, and no other."""
     question = rule_set.question
-    wanted = statuses_spoken(rule_set.rules, question.undetermined, question.open_status)
-    missing = [status for status in wanted if status not in rule_set.words]
+    wanted = statuses_spoken(rule_set)
+    give = f"give {' and '.join(f'`{name}`' for name in question.texts)}"
     findings = [
-        Finding(
-            node.place, "missing-words", f"`words` has none for status `{status}`", "give `remediation` and `rejection`"
-        )
-        for status in missing
+        Finding(node.place, "missing-words", f"`words` has none for status `{status}`", give)
+        for status in wanted
+        if status not in rule_set.words
     ]
     for rule in rule_set.rules:
         for text in filter(None, (rule.because, rule.action)):
-            if rule.status == question.open_status:
+            if rule.status in question.wordless:
                 sentence = (
                     f"the words of rule `{rule.id}` are never said: nothing needs to be done about `{rule.status}`"
                 )
@@ -141,7 +141,7 @@ def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
     for status in rule_set.words:
         if status not in wanted:
             sentence = f"the words of `{status}` are never said: no rule gives it"
-            if status == question.open_status:
+            if status in question.wordless:
                 sentence = f"the words of `{status}` are never said: nothing needs to be done about it"
             findings.append(Finding(keys[status].place, "unused-words", sentence, "remove them", Severity.WARNING))
     return tuple(findings)

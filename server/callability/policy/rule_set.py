@@ -35,12 +35,8 @@ class Rule:
         return facts_read(self.when) if self.when else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What to say about a status: `remediation` in a list of tools, `rejection` when the tool is called."""
-
-    remediation: Text
-    rejection: Text
+Words = Mapping[str, Text]
+"""What to say about a status: each of the question's texts, by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
 
-from callability.policy.question import Axis, Question
+from callability.policy.fact import Axis
+from callability.policy.question import Question
 from callability.policy.rule_set import RuleSet
 
 MAX_COMBINATIONS = 250_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -14,18 +14,21 @@ from callability.policy.tabulation import Tabulation
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A status and the rule that gave it, or, undetermined, that was reached; and whether upstream text is withheld."""
+    """A status and the rule that gave it, or, undetermined, that was reached; and whether upstream text is withheld,
+    where the question is about such text.
+    """
 
     status: str
     rule: str
     undetermined: bool
-    withhold_text: bool
+    withhold_text: bool | None
 
 
 class DecisionTable:
     """All verdicts of a rule set. It is never changed."""
 
     def __init__(self, rule_set: RuleSet, space: Space, tabulation: Tabulation) -> None:
+        question = rule_set.question
         self.space = space
         self.engine = tabulation.engine
         verdicts: dict[Verdict, Verdict] = {}
@@ -33,14 +36,14 @@ class DecisionTable:
         for combination, decision in tabulation.decisions.items():
             rule = rule_set.rules[decision.rule]
             verdict = Verdict(
-                rule_set.question.undetermined if decision.undetermined else rule.status,
+                question.undetermined if decision.undetermined else rule.status,
                 rule.id,
                 decision.undetermined,
-                rule_set.question.withholds(space.named(combination)),
+                question.withholds(space.named(combination)) if question.withholds else None,
             )
             self._answers[combination] = verdicts.setdefault(verdict, verdict)
         self.verdicts = tuple(verdicts)
-        self._key = itemgetter(*space.facts)
+        self._key = _key_of(space.facts)
 
     def verdict(self, facts: Mapping[str, str]) -> Verdict:
         """Return the verdict of a combination of facts, by name; facts that no rule reads do not matter.
@@ -58,3 +61,10 @@ class DecisionTable:
     def decided(self) -> Counter[tuple[str, bool]]:
         """How many combinations each rule decides, by rule and whether it was undetermined."""
         return Counter((verdict.rule, verdict.undetermined) for _, verdict in self)
+
+
+def _key_of(facts: tuple[str, ...]) -> Callable[[Mapping[str, str]], Combination]:
+    """Return what takes a combination out of all facts; `itemgetter` gives a tuple from the second fact on only."""
+    if len(facts) > 1:
+        return itemgetter(*facts)
+    return lambda given: tuple(given[fact] for fact in facts)

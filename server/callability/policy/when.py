@@ -5,8 +5,9 @@ from __future__ import annotations
 from callability.document import Node, Scalar, Sequence
 from callability.finding import did_you_mean, listed, shown
 from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.fact import Fact
 from callability.policy.form import Form, described
-from callability.policy.question import Fact, Question
+from callability.policy.question import Question
 from callability.vocabulary import UNKNOWN
 
 _CONNECTIVES = ("any", "all", "not")
@@ -30,10 +31,12 @@ def read_condition(node: Node, question: Question, rule: str, form: Form) -> Con
 
 
 def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool = False) -> str | None:
-    """Return a value of a fact as rule files write it, or None after a finding; `unknown` where it may be written."""
+    """Return a value of a fact, a number quoted or not, or None after a finding; `unknown` where it may be written."""
     value = node.value if isinstance(node, Scalar) else None
     if fact.boolean and isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int):
+        value = str(value)
     if isinstance(value, str) and value == UNKNOWN:
         if not unknown:
             form.find(
