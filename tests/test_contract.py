@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
 from callability.service import limits
-from callability.v1 import verdict_pb2
-from callability.vocabulary import ACTIONS, LiftedBy, Retry, ToolStatus
+from callability.v1 import outcome_pb2, verdict_pb2
+from callability.vocabulary import (
+    ACTIONS,
+    EnableAuthorization,
+    EnableCredentials,
+    EnableEnd,
+    EnableEntry,
+    EnableStatus,
+    LiftedBy,
+    LoadFailure,
+    LoadPhase,
+    LoadStatus,
+    Retry,
+    ToolStatus,
+)
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -48,10 +62,18 @@ def test_the_contract_only_ever_grows() -> None:
         (verdict_pb2.ToolStatus, "TOOL_STATUS_", ToolStatus),
         (verdict_pb2.LiftedBy, "LIFTED_BY_", LiftedBy),
         (verdict_pb2.Retry, "RETRY_", Retry),
+        (outcome_pb2.LoadStatus, "LOAD_STATUS_", LoadStatus),
+        (outcome_pb2.LoadPhase, "LOAD_PHASE_", LoadPhase),
+        (outcome_pb2.LoadFailure, "LOAD_FAILURE_", LoadFailure),
+        (outcome_pb2.EnableStatus, "ENABLE_STATUS_", EnableStatus),
+        (outcome_pb2.EnableCredentials, "ENABLE_CREDENTIALS_", EnableCredentials),
+        (outcome_pb2.EnableAuthorization, "ENABLE_AUTHORIZATION_", EnableAuthorization),
+        (outcome_pb2.EnableEnd, "ENABLE_END_", EnableEnd),
+        (outcome_pb2.EnableEntry, "ENABLE_ENTRY_", EnableEntry),
     ],
 )
 def test_the_names_in_python_are_those_of_the_contract(
-    wire: EnumTypeWrapper, prefix: str, names: type[ToolStatus | LiftedBy | Retry]
+    wire: EnumTypeWrapper, prefix: str, names: type[StrEnum]
 ) -> None:
     """In the same order."""
     assert wire.keys() == [f"{prefix}UNSPECIFIED", *(f"{prefix}{name.upper()}" for name in names)]
@@ -71,6 +93,30 @@ def test_what_is_fixed_about_each_status_is_what_the_specification_says() -> Non
     }
 
 
+def test_what_is_fixed_about_each_outcome_is_what_the_specification_says() -> None:
+    """Spec B: a denial is never retried; spec C: error result, entry and whether tools changed."""
+    assert {status.value: (status.lifted_by.value, status.retry.value) for status in LoadStatus} == {
+        "available": ("none", "now"),
+        "transient": ("none", "later"),
+        "denied": ("operator", "never"),
+        "permanent": ("operator", "never"),
+    }
+    fixed = {
+        status.value: (status.error, status.entry.value, status.tools_changed, status.lifted_by.value)
+        for status in EnableStatus
+    }
+    assert fixed == {
+        "unknown_server": (True, "none", 0, "operator"),
+        "already_enabled": (False, "kept", 0, "none"),
+        "missing_credentials": (True, "none", 0, "operator"),
+        "enabled": (False, "kept", 1, "none"),
+        "declined": (True, "rolled_back", 0, "user"),
+        "authorization_required": (False, "kept", 0, "user"),
+        "cancelled": (True, "rolled_back", 0, "user"),
+        "connect_failed": (True, "rolled_back", 0, "undetermined"),
+    }
+
+
 def test_each_action_has_its_owner_and_its_fact() -> None:
     """SC-003 rests on this table."""
     assert {(action.name, action.owner.value, action.fact) for action in ACTIONS} == {
@@ -80,12 +126,14 @@ def test_each_action_has_its_owner_and_its_fact() -> None:
         ("enable_tool", "user", "approval.disabled"),
         ("approve_tool", "user", "approval.status"),
         ("check_logs", "undetermined", None),
+        ("grant_access", "operator", None),
+        ("check_server", "operator", None),
     }
 
 
 def test_the_limits_are_the_numbers_in_the_comments() -> None:
     """A caller reads them there."""
     proto = (ROOT / "proto/callability/v1/callability_service.proto").read_text()
-    for number in (limits.TOOLS, limits.SERVERS, limits.MESSAGE_BYTES):
+    for number in (limits.TOOLS, limits.SERVERS, limits.ERROR_TEXT_BYTES, limits.MESSAGE_BYTES):
         assert f"{number:,}" in proto
     assert f"1 to {limits.NAME_BYTES}" in " ".join(proto.split())

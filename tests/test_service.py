@@ -31,10 +31,14 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import POLICY
+from conftest import POLICY, write_policy
 from running import callability, serving
 
-VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors/calls.json").read_text())
+VECTORS: list[dict[str, Any]] = [
+    vector
+    for name in ("calls", "load_outcome", "enable_outcome")
+    for vector in json.loads((Path(__file__).parent / f"vectors/{name}.json").read_text())
+]
 OPEN_SERVER = facts_pb2.ServerFacts(enabled=True, quarantined=False)
 OPEN_TOOL = facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval())
 
@@ -98,7 +102,13 @@ def test_the_server_is_healthy_and_describes_itself(channel: grpc.Channel) -> No
     database = ProtoReflectionDescriptorDatabase(channel)
     assert {"callability.v1.CallabilityService", "callability.v1.PolicyService"} <= set(database.get_services())
     described: Any = DescriptorPool(database).FindServiceByName("callability.v1.CallabilityService")
-    assert {method.name for method in described.methods} >= {"CheckTool", "CheckTools", "ExplainTool"}
+    assert {method.name for method in described.methods} == {
+        "CheckTool",
+        "CheckTools",
+        "ExplainTool",
+        "ClassifyLoad",
+        "ClassifyEnable",
+    }
 
 
 def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
@@ -106,15 +116,18 @@ def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
     reply = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest())
     checked = json.loads(callability("check", str(POLICY), "--json").stdout)
     assert reply.revision == checked["revision"]
-    [rule_set] = reply.rule_sets
-    assert (rule_set.name, rule_set.combinations, list(rule_set.rules)) == (
-        "callability",
-        756,
-        checked["rule_sets"][0]["rules"],
-    )
+    told = {each.name: (each.combinations, list(each.rules), list(each.facts)) for each in reply.rule_sets}
+    assert told == {each["name"]: (each["combinations"], each["rules"], each["facts"]) for each in checked["rule_sets"]}
+    assert {name: combinations for name, (combinations, _, _) in told.items()} == {
+        "callability": 756,
+        "load_outcome": 3_312,
+        "enable_outcome": 1_620,
+    }
     assert reply.engine == checked["rule_sets"][0]["engine"]
     assert [status.name for status in reply.statuses][-2:] == ["disabled_unknown", "callable"]
-    assert (reply.limits.tools, reply.limits.name_bytes) == (20_000, 512)
+    assert [status.name for status in reply.load_statuses] == ["available", "transient", "denied", "permanent"]
+    assert [status.name for status in reply.enable_statuses][-2:] == ["cancelled", "connect_failed"]
+    assert (reply.limits.tools, reply.limits.name_bytes, reply.limits.error_text_bytes) == (20_000, 512, 65_536)
     assert {action.name for action in reply.actions} >= {"enable_server", "check_logs"}
 
 
@@ -122,7 +135,7 @@ def test_words_are_sent_once_for_each_status_and_each_rule_with_its_own(tmp_path
     """And a rule's own only where it was true."""
     text = (POLICY / "callability.yaml").read_text()
     own = 'status: disabled_by_user, because: "It was noisy.", action: "Wait, then {enable_tool}."'
-    (tmp_path / "callability.yaml").write_text(text.replace("status: disabled_by_user", own))
+    write_policy(tmp_path, text.replace("status: disabled_by_user", own))
     off = _tool_facts(configDenied=False, approval={"record": {"disabled": True}})
     unread = facts_pb2.ToolFacts(config_denied=False)
     tools = [pb.Tool(name="a", facts=off), pb.Tool(name="b", facts=off), pb.Tool(name="c", facts=unread)]
@@ -179,6 +192,12 @@ def test_each_limit_is_named_when_it_is_exceeded(channel: grpc.Channel) -> None:
     labels = {f"key-{number}": "" for number in range(65)}
     many = pb.CheckToolRequest(server="s", tool="t", tool_facts=_tool_facts(labels={"values": labels}))
     assert _refused(stub.CheckTool, many)[1] == "TOO_MANY_LABELS"
+    text = "the text of the error has 65,537 bytes, and may have 65,536"
+    assert _refused(stub.ClassifyLoad, pb.ClassifyLoadRequest(error_text="x" * 65_537))[1:] == (
+        "ERROR_TEXT_TOO_LONG",
+        text,
+    )
+    assert stub.ClassifyLoad(pb.ClassifyLoadRequest(error_text="x" * 65_536)).verdict.undetermined
     agent = pb.CheckToolRequest(agent=facts_pb2.Agent(name="a" * 513), server="s", tool="t")
     assert _refused(stub.CheckTool, agent)[1] == "NAME_TOO_LONG"
     assert stub.CheckTool(pb.CheckToolRequest(server="s" * 512, tool="é" * 256)).verdict.rule == "server-off"
@@ -204,7 +223,7 @@ def test_a_bad_item_is_an_error_of_that_item(channel: grpc.Channel) -> None:
 
 def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
     """On each call, and the server goes on."""
-    for name in ("CheckTool", "CheckTools", "ExplainTool"):
+    for name in ("CheckTool", "CheckTools", "ExplainTool", "ClassifyLoad", "ClassifyEnable"):
         call = _raw(channel, name)
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\xff\xff")
@@ -240,7 +259,7 @@ def test_facts_that_stand_on_the_wire_in_parts_are_merged(
 
 def test_a_refused_policy_is_not_served(tmp_path: Path) -> None:
     """All findings on standard error, exit code 1, and nothing listens."""
-    (tmp_path / "callability.yaml").write_text("rules: []\nwords: {}\n")
+    write_policy(tmp_path, "rules: []\nwords: {}\n")
     done = callability("serve", "--policy", str(tmp_path), "--address", "127.0.0.1:0")
     assert done.returncode == 1
     assert "callability.yaml:1:8: `rules` is an empty list [empty-list]" in done.stderr

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from callability.policy.explanation import explain
 from callability.policy.loading import Policy
@@ -14,7 +14,9 @@ from callability.service import limits, twin
 from callability.service.answers import Answer, Answers, AnswersOfServer, Results, WordsKey, error_answer
 from callability.service.errors import InvalidName, InvalidRequest
 from callability.service.facts import read_facts
-from callability.service.messages import explanation_message, policy_message, status_number
+from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
+from callability.service.outcomes import Outcomes
+from callability.service.signals import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
@@ -26,6 +28,8 @@ MAX_REQUEST_KEPT = 512
 AT_ONCE = 2_000
 """Tools that are decided before other callers get a turn."""
 
+Request = TypeVar("Request", bound=Message)
+
 
 class Calls:
     """Answers requests by one policy."""
@@ -33,6 +37,8 @@ class Calls:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._answers = Answers(policy)
+        self._loads = Outcomes(policy, "load_outcome", partial(load_reply, policy.revision))
+        self._enables = Outcomes(policy, "enable_outcome", partial(enable_reply, policy.revision))
         self._replies: dict[bytes, bytes] = {}
         self._get_policy = policy_message(policy).SerializeToString()
 
@@ -119,10 +125,7 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        try:
-            request = pb.ExplainToolRequest.FromString(data)
-        except DecodeError:
-            raise InvalidRequest("REQUEST_MALFORMED", "the request is not an `ExplainToolRequest`") from None
+        request = _read(pb.ExplainToolRequest, data)
         limits.check_name(request.server.encode(), "server")
         limits.check_name(request.tool.encode(), "tool")
         limits.check_name(request.agent.name.encode(), "agent", empty=True)
@@ -137,9 +140,34 @@ class Calls:
             reply.words.CopyFrom(decided.words)
         return reply.SerializeToString()
 
+    async def classify_load(self, data: bytes) -> bytes:
+        """Answer a `ClassifyLoadRequest` with a `ClassifyLoadResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed, or the text of the error in it is too long.
+        """
+        request = _read(pb.ClassifyLoadRequest, data)
+        limits.check_error_text(request.error_text)
+        return self._loads.reply(load_facts(request.signals, request.error_text))
+
+    async def classify_enable(self, data: bytes) -> bytes:
+        """Answer a `ClassifyEnableRequest` with a `ClassifyEnableResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed.
+        """
+        return self._enables.reply(enable_facts(_read(pb.ClassifyEnableRequest, data).facts))
+
     async def get_policy(self, data: bytes) -> bytes:
         """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
         return self._get_policy
+
+
+def _read(message: type[Request], data: bytes) -> Request:
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is no `{message.DESCRIPTOR.name}`") from None
 
 
 def _check_agent(request: Any) -> None:

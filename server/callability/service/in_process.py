@@ -24,6 +24,8 @@ class InProcessStub:
         self.CheckTool = _call(calls.check_tool, pb.CheckToolResponse)
         self.CheckTools = _call(calls.check_tools, pb.CheckToolsResponse)
         self.ExplainTool = _call(calls.explain_tool, pb.ExplainToolResponse)
+        self.ClassifyLoad = _call(calls.classify_load, pb.ClassifyLoadResponse)
+        self.ClassifyEnable = _call(calls.classify_enable, pb.ClassifyEnableResponse)
 
 
 def _call(method: Callable[[bytes], Awaitable[bytes]], response: type[Response]) -> Callable[..., Awaitable[Response]]:

@@ -13,6 +13,7 @@ MESSAGE_BYTES = 16 * 1024 * 1024
 LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512
+ERROR_TEXT_BYTES = 65_536
 
 
 def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
@@ -52,6 +53,18 @@ def check_labels(labels: Mapping[str, str], what: str) -> None:
                 f"a label of the {what} has a value of {len(value.encode()):,} bytes, and may have {LABEL_VALUE_BYTES}"
             )
             raise InvalidRequest("LABEL_VALUE_TOO_LONG", message)
+
+
+def check_error_text(text: str) -> None:
+    """Check the text of an error.
+
+    Raises:
+        InvalidRequest: it is too long.
+    """
+    size = len(text.encode())
+    if size > ERROR_TEXT_BYTES:
+        message = f"the text of the error has {size:,} bytes, and may have {ERROR_TEXT_BYTES:,}"
+        raise InvalidRequest("ERROR_TEXT_TOO_LONG", message)
 
 
 def check_sizes(tools: int, servers: int) -> None:

@@ -9,11 +9,11 @@ from callability.policy.explanation import Explanation, Trial
 from callability.policy.loading import Policy
 from callability.policy.path import Path, Step
 from callability.policy.table import Verdict
-from callability.policy.words import Spoken
+from callability.policy.words import Spoken, SpokenOf
 from callability.service import limits
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import policy_service_pb2, verdict_pb2
-from callability.vocabulary import ACTIONS, LiftedBy, Retry, ToolStatus
+from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
+from callability.vocabulary import ACTIONS, EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
 
 
 def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
@@ -30,15 +30,48 @@ def verdict_message(verdict: Verdict) -> verdict_pb2.ToolVerdict:
         undetermined=verdict.undetermined,
         lifted_by=_lifted_by(status.lifted_by),
         retry=_retry(status.retry),
-        withhold_text=verdict.withhold_text,
+        withhold_text=bool(verdict.withhold_text),
     )
 
 
 def words_message(status: str, rule: str, said: Spoken) -> verdict_pb2.ToolWords:
     """Return the words of a status, or of a rule of its own words, as the contract has them."""
     return verdict_pb2.ToolWords(
-        status=status_number(status), rule=rule, remediation=said.remediation, rejection=said.rejection
+        status=status_number(status), rule=rule, remediation=said["remediation"], rejection=said["rejection"]
     )
+
+
+def load_reply(revision: str, verdict: Verdict, said: SpokenOf | None) -> pb.ClassifyLoadResponse:
+    """Return the answer about a load as the contract has it."""
+    status = LoadStatus(verdict.status)
+    number = outcome_pb2.LoadStatus.Value(f"LOAD_STATUS_{status.upper()}")
+    message = outcome_pb2.LoadVerdict(
+        status=number,
+        rule=verdict.rule,
+        undetermined=verdict.undetermined,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+    )
+    words = outcome_pb2.LoadWords(status=number, rule=said.rule, **said.texts) if said else None
+    return pb.ClassifyLoadResponse(revision=revision, verdict=message, words=words)
+
+
+def enable_reply(revision: str, verdict: Verdict, said: SpokenOf | None) -> pb.ClassifyEnableResponse:
+    """Return the answer about an enable as the contract has it."""
+    status = EnableStatus(verdict.status)
+    number = outcome_pb2.EnableStatus.Value(f"ENABLE_STATUS_{status.upper()}")
+    message = outcome_pb2.EnableVerdict(
+        status=number,
+        rule=verdict.rule,
+        undetermined=verdict.undetermined,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+        error=status.error,
+        entry=_entry(status.entry),
+        tools_changed=status.tools_changed,
+    )
+    words = outcome_pb2.EnableWords(status=number, rule=said.rule, **said.texts) if said else None
+    return pb.ClassifyEnableResponse(revision=revision, verdict=message, words=words)
 
 
 def explanation_message(explanation: Explanation, facts: Mapping[str, str]) -> pb.ExplainToolResponse:
@@ -46,7 +79,7 @@ def explanation_message(explanation: Explanation, facts: Mapping[str, str]) -> p
     return pb.ExplainToolResponse(
         facts=[pb.FactValue(fact=fact, value=value) for fact, value in facts.items()],
         trials=[_trial(trial) for trial in explanation.trials],
-        path=_path(explanation.path),
+        path=_path(explanation.path) if explanation.path else None,
     )
 
 
@@ -116,8 +149,11 @@ def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
             labels=limits.LABELS,
             label_key_bytes=limits.LABEL_KEY_BYTES,
             label_value_bytes=limits.LABEL_VALUE_BYTES,
+            error_text_bytes=limits.ERROR_TEXT_BYTES,
         ),
         warnings=[str(warning) for warning in policy.warnings],
+        load_statuses=[_load_status_info(status) for status in LoadStatus],
+        enable_statuses=[_enable_status_info(status) for status in EnableStatus],
     )
 
 
@@ -128,6 +164,31 @@ def _status_info(status: ToolStatus) -> policy_service_pb2.StatusInfo:
         lifted_by=_lifted_by(status.lifted_by),
         retry=_retry(status.retry),
     )
+
+
+def _load_status_info(status: LoadStatus) -> policy_service_pb2.LoadStatusInfo:
+    return policy_service_pb2.LoadStatusInfo(
+        status=outcome_pb2.LoadStatus.Value(f"LOAD_STATUS_{status.upper()}"),
+        name=status,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+    )
+
+
+def _enable_status_info(status: EnableStatus) -> policy_service_pb2.EnableStatusInfo:
+    return policy_service_pb2.EnableStatusInfo(
+        status=outcome_pb2.EnableStatus.Value(f"ENABLE_STATUS_{status.upper()}"),
+        name=status,
+        lifted_by=_lifted_by(status.lifted_by),
+        retry=_retry(status.retry),
+        error=status.error,
+        entry=_entry(status.entry),
+        tools_changed=status.tools_changed,
+    )
+
+
+def _entry(entry: EnableEntry) -> outcome_pb2.EnableEntry.ValueType:
+    return outcome_pb2.EnableEntry.Value(f"ENABLE_ENTRY_{entry.upper()}")
 
 
 def _lifted_by(owner: LiftedBy) -> verdict_pb2.LiftedBy.ValueType:

@@ -48,7 +48,13 @@ class Server:
         calls = Calls(policy)
         self._add(
             CALLABILITY,
-            {"CheckTool": calls.check_tool, "CheckTools": calls.check_tools, "ExplainTool": calls.explain_tool},
+            {
+                "CheckTool": calls.check_tool,
+                "CheckTools": calls.check_tools,
+                "ExplainTool": calls.explain_tool,
+                "ClassifyLoad": calls.classify_load,
+                "ClassifyEnable": calls.classify_enable,
+            },
         )
         self._add(POLICY, {"GetPolicy": calls.get_policy})
         self._health = health.aio.HealthServicer()

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from callability.service.errors import InvalidRequest
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, verdict_pb2
+from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 
 _AS_BYTES = {
     "Agent": {"name"},
@@ -29,7 +29,7 @@ _AS_BYTES = {
 
 def _twins() -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
-    for module in (facts_pb2, verdict_pb2, pb):
+    for module in (facts_pb2, verdict_pb2, outcome_pb2, pb):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         if module is pb:

@@ -4,6 +4,7 @@ isort:skip_file
 The questions that a proxy asks."""
 
 from callability.v1 import facts_pb2 as _facts_pb2
+from callability.v1 import outcome_pb2 as _outcome_pb2
 from callability.v1 import verdict_pb2 as _verdict_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -608,3 +609,125 @@ class FactChange(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FactChange: _TypeAlias = FactChange  # noqa: Y015
+
+@_typing.final
+class ClassifyLoadRequest(_message.Message):
+    """One load to classify."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNALS_FIELD_NUMBER: _builtins.int
+    ERROR_TEXT_FIELD_NUMBER: _builtins.int
+    error_text: _builtins.str
+    """The text of the error, at most 65,536 bytes. The last resort: it is looked at only where the signals have neither
+    phase nor failure nor HTTP status, and a URL in it is never a part of it. It is neither stored nor sent back.
+    """
+    @_builtins.property
+    def signals(self) -> _outcome_pb2.LoadSignals:
+        """What the caller saw. Absent: nothing was."""
+
+    def __init__(
+        self,
+        *,
+        signals: _outcome_pb2.LoadSignals | None = ...,
+        error_text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["signals", b"signals"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_text", b"error_text", "signals", b"signals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassifyLoadRequest: _TypeAlias = ClassifyLoadRequest  # noqa: Y015
+
+@_typing.final
+class ClassifyLoadResponse(_message.Message):
+    """The decision about one load."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The revision of the policy that decided: SHA-256 in lower-case hexadecimal, 64 characters."""
+    @_builtins.property
+    def verdict(self) -> _outcome_pb2.LoadVerdict:
+        """The answer."""
+
+    @_builtins.property
+    def words(self) -> _outcome_pb2.LoadWords:
+        """The words for this answer: those of the rule where they apply, those of the status otherwise. Absent for `available`."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.str = ...,
+        verdict: _outcome_pb2.LoadVerdict | None = ...,
+        words: _outcome_pb2.LoadWords | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassifyLoadResponse: _TypeAlias = ClassifyLoadResponse  # noqa: Y015
+
+@_typing.final
+class ClassifyEnableRequest(_message.Message):
+    """One enable to classify."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def facts(self) -> _outcome_pb2.EnableFacts:
+        """What the caller knows. Absent: all unknown."""
+
+    def __init__(
+        self,
+        *,
+        facts: _outcome_pb2.EnableFacts | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassifyEnableRequest: _TypeAlias = ClassifyEnableRequest  # noqa: Y015
+
+@_typing.final
+class ClassifyEnableResponse(_message.Message):
+    """The decision about one enable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The revision of the policy that decided: SHA-256 in lower-case hexadecimal, 64 characters."""
+    @_builtins.property
+    def verdict(self) -> _outcome_pb2.EnableVerdict:
+        """The answer."""
+
+    @_builtins.property
+    def words(self) -> _outcome_pb2.EnableWords:
+        """The words for this answer: those of the rule where they apply, those of the status otherwise."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.str = ...,
+        verdict: _outcome_pb2.EnableVerdict | None = ...,
+        words: _outcome_pb2.EnableWords | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClassifyEnableResponse: _TypeAlias = ClassifyEnableResponse  # noqa: Y015

@@ -26,19 +26,19 @@ if _version_not_supported:
 
 
 class CallabilityServiceStub:
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel):
@@ -62,22 +62,32 @@ class CallabilityServiceStub:
                 request_serializer=callability_dot_v1_dot_callability__service__pb2.ExplainToolRequest.SerializeToString,
                 response_deserializer=callability_dot_v1_dot_callability__service__pb2.ExplainToolResponse.FromString,
                 _registered_method=True)
+        self.ClassifyLoad = channel.unary_unary(
+                '/callability.v1.CallabilityService/ClassifyLoad',
+                request_serializer=callability_dot_v1_dot_callability__service__pb2.ClassifyLoadRequest.SerializeToString,
+                response_deserializer=callability_dot_v1_dot_callability__service__pb2.ClassifyLoadResponse.FromString,
+                _registered_method=True)
+        self.ClassifyEnable = channel.unary_unary(
+                '/callability.v1.CallabilityService/ClassifyEnable',
+                request_serializer=callability_dot_v1_dot_callability__service__pb2.ClassifyEnableRequest.SerializeToString,
+                response_deserializer=callability_dot_v1_dot_callability__service__pb2.ClassifyEnableResponse.FromString,
+                _registered_method=True)
 
 
 class CallabilityServiceServicer:
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def CheckTool(self, request, context):
@@ -101,6 +111,20 @@ class CallabilityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClassifyLoad(self, request, context):
+        """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClassifyEnable(self, request, context):
+        """Says what came of switching a server on, when the attempt has come to its end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CallabilityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -119,6 +143,16 @@ def add_CallabilityServiceServicer_to_server(servicer, server):
                     request_deserializer=callability_dot_v1_dot_callability__service__pb2.ExplainToolRequest.FromString,
                     response_serializer=callability_dot_v1_dot_callability__service__pb2.ExplainToolResponse.SerializeToString,
             ),
+            'ClassifyLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClassifyLoad,
+                    request_deserializer=callability_dot_v1_dot_callability__service__pb2.ClassifyLoadRequest.FromString,
+                    response_serializer=callability_dot_v1_dot_callability__service__pb2.ClassifyLoadResponse.SerializeToString,
+            ),
+            'ClassifyEnable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClassifyEnable,
+                    request_deserializer=callability_dot_v1_dot_callability__service__pb2.ClassifyEnableRequest.FromString,
+                    response_serializer=callability_dot_v1_dot_callability__service__pb2.ClassifyEnableResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'callability.v1.CallabilityService', rpc_method_handlers)
@@ -128,19 +162,19 @@ def add_CallabilityServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CallabilityService:
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @staticmethod
@@ -214,6 +248,60 @@ class CallabilityService:
             '/callability.v1.CallabilityService/ExplainTool',
             callability_dot_v1_dot_callability__service__pb2.ExplainToolRequest.SerializeToString,
             callability_dot_v1_dot_callability__service__pb2.ExplainToolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClassifyLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/callability.v1.CallabilityService/ClassifyLoad',
+            callability_dot_v1_dot_callability__service__pb2.ClassifyLoadRequest.SerializeToString,
+            callability_dot_v1_dot_callability__service__pb2.ClassifyLoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClassifyEnable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/callability.v1.CallabilityService/ClassifyEnable',
+            callability_dot_v1_dot_callability__service__pb2.ClassifyEnableRequest.SerializeToString,
+            callability_dot_v1_dot_callability__service__pb2.ClassifyEnableResponse.FromString,
             options,
             channel_credentials,
             insecure,

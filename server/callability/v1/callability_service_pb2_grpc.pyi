@@ -27,19 +27,19 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CallabilityServiceStub:
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @_typing.overload
@@ -52,22 +52,26 @@ class CallabilityServiceStub:
     """Decides many tools, grouped by server. For discovery and counts."""
     ExplainTool: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]
     """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+    ClassifyLoad: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyLoadRequest, _callability_service_pb2.ClassifyLoadResponse]
+    """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+    ClassifyEnable: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyEnableRequest, _callability_service_pb2.ClassifyEnableResponse]
+    """Says what came of switching a server on, when the attempt has come to its end."""
 
 @_typing.type_check_only
 class CallabilityServiceAsyncStub(CallabilityServiceStub):
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -77,21 +81,25 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
     """Decides many tools, grouped by server. For discovery and counts."""
     ExplainTool: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]  # type: ignore[assignment]
     """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+    ClassifyLoad: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyLoadRequest, _callability_service_pb2.ClassifyLoadResponse]  # type: ignore[assignment]
+    """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+    ClassifyEnable: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyEnableRequest, _callability_service_pb2.ClassifyEnableResponse]  # type: ignore[assignment]
+    """Says what came of switching a server on, when the attempt has come to its end."""
 
 class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Says why a tool can or cannot be called. Every answer is a pure function of the facts in the request and of the
-    policy; nothing is stored. A denial is an answer, never an error. A tool that the caller's agent may not see is the
-    caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
+    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; a message has at most 16,777,216 bytes (16 MiB). A request over a limit is refused with INVALID_ARGUMENT and a
-    `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
+    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
     by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
     error of that item, and what is wrong with the agent or the number of tools one of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`, and `INTERNAL` with
-    the code INTERNAL. Others may be added.
+    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @_abc_1.abstractmethod
@@ -117,5 +125,21 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_callability_service_pb2.ExplainToolResponse, _abc.Awaitable[_callability_service_pb2.ExplainToolResponse]]:
         """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+
+    @_abc_1.abstractmethod
+    def ClassifyLoad(
+        self,
+        request: _callability_service_pb2.ClassifyLoadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_callability_service_pb2.ClassifyLoadResponse, _abc.Awaitable[_callability_service_pb2.ClassifyLoadResponse]]:
+        """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+
+    @_abc_1.abstractmethod
+    def ClassifyEnable(
+        self,
+        request: _callability_service_pb2.ClassifyEnableRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_callability_service_pb2.ClassifyEnableResponse, _abc.Awaitable[_callability_service_pb2.ClassifyEnableResponse]]:
+        """Says what came of switching a server on, when the attempt has come to its end."""
 
 def add_CallabilityServiceServicer_to_server(servicer: CallabilityServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

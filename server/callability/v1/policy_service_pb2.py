@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from callability.v1 import outcome_pb2 as callability_dot_v1_dot_outcome__pb2
 from callability.v1 import verdict_pb2 as callability_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#callability/v1/policy_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1c\x63\x61llability/v1/verdict.proto\"\x12\n\x10GetPolicyRequest\"\x83\x02\n\x11GetPolicyResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\trule_sets\x18\x04 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12,\n\x08statuses\x18\x05 \x03(\x0b\x32\x1a.callability.v1.StatusInfo\x12\'\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x16.callability.v1.Action\x12&\n\x06limits\x18\x07 \x01(\x0b\x32\x16.callability.v1.Limits\x12\x10\n\x08warnings\x18\x08 \x03(\t\"K\n\x07RuleSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rules\x18\x02 \x03(\t\x12\r\n\x05\x66\x61\x63ts\x18\x03 \x03(\t\x12\x14\n\x0c\x63ombinations\x18\x04 \x01(\r\"\x99\x01\n\nStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"]\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\"\x97\x01\n\x06Limits\x12\r\n\x05tools\x18\x01 \x01(\r\x12\x0f\n\x07servers\x18\x02 \x01(\r\x12\x12\n\nname_bytes\x18\x03 \x01(\r\x12\x15\n\rmessage_bytes\x18\x04 \x01(\r\x12\x0e\n\x06labels\x18\x05 \x01(\r\x12\x17\n\x0flabel_key_bytes\x18\x06 \x01(\r\x12\x19\n\x11label_value_bytes\x18\x07 \x01(\r2a\n\rPolicyService\x12P\n\tGetPolicy\x12 .callability.v1.GetPolicyRequest\x1a!.callability.v1.GetPolicyResponseB\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#callability/v1/policy_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"\x12\n\x10GetPolicyRequest\"\xf5\x02\n\x11GetPolicyResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\trule_sets\x18\x04 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12,\n\x08statuses\x18\x05 \x03(\x0b\x32\x1a.callability.v1.StatusInfo\x12\'\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x16.callability.v1.Action\x12&\n\x06limits\x18\x07 \x01(\x0b\x32\x16.callability.v1.Limits\x12\x10\n\x08warnings\x18\x08 \x03(\t\x12\x35\n\rload_statuses\x18\t \x03(\x0b\x32\x1e.callability.v1.LoadStatusInfo\x12\x39\n\x0f\x65nable_statuses\x18\n \x03(\x0b\x32 .callability.v1.EnableStatusInfo\"K\n\x07RuleSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rules\x18\x02 \x03(\t\x12\r\n\x05\x66\x61\x63ts\x18\x03 \x03(\t\x12\x14\n\x0c\x63ombinations\x18\x04 \x01(\r\"\x99\x01\n\nStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\x9d\x01\n\x0eLoadStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.LoadStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\xf3\x01\n\x10\x45nableStatusInfo\x12,\n\x06status\x18\x01 \x01(\x0e\x32\x1c.callability.v1.EnableStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\x12\r\n\x05\x65rror\x18\x05 \x01(\x08\x12*\n\x05\x65ntry\x18\x06 \x01(\x0e\x32\x1b.callability.v1.EnableEntry\x12\x15\n\rtools_changed\x18\x07 \x01(\r\"]\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\"\xb1\x01\n\x06Limits\x12\r\n\x05tools\x18\x01 \x01(\r\x12\x0f\n\x07servers\x18\x02 \x01(\r\x12\x12\n\nname_bytes\x18\x03 \x01(\r\x12\x15\n\rmessage_bytes\x18\x04 \x01(\r\x12\x0e\n\x06labels\x18\x05 \x01(\r\x12\x17\n\x0flabel_key_bytes\x18\x06 \x01(\r\x12\x19\n\x11label_value_bytes\x18\x07 \x01(\r\x12\x18\n\x10\x65rror_text_bytes\x18\x08 \x01(\r2a\n\rPolicyService\x12P\n\tGetPolicy\x12 .callability.v1.GetPolicyRequest\x1a!.callability.v1.GetPolicyResponseB\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,18 +34,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'callability.v1.policy_servi
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\034callability/v1;callabilityv1'
-  _globals['_GETPOLICYREQUEST']._serialized_start=85
-  _globals['_GETPOLICYREQUEST']._serialized_end=103
-  _globals['_GETPOLICYRESPONSE']._serialized_start=106
-  _globals['_GETPOLICYRESPONSE']._serialized_end=365
-  _globals['_RULESET']._serialized_start=367
-  _globals['_RULESET']._serialized_end=442
-  _globals['_STATUSINFO']._serialized_start=445
-  _globals['_STATUSINFO']._serialized_end=598
-  _globals['_ACTION']._serialized_start=600
-  _globals['_ACTION']._serialized_end=693
-  _globals['_LIMITS']._serialized_start=696
-  _globals['_LIMITS']._serialized_end=847
-  _globals['_POLICYSERVICE']._serialized_start=849
-  _globals['_POLICYSERVICE']._serialized_end=946
+  _globals['_GETPOLICYREQUEST']._serialized_start=115
+  _globals['_GETPOLICYREQUEST']._serialized_end=133
+  _globals['_GETPOLICYRESPONSE']._serialized_start=136
+  _globals['_GETPOLICYRESPONSE']._serialized_end=509
+  _globals['_RULESET']._serialized_start=511
+  _globals['_RULESET']._serialized_end=586
+  _globals['_STATUSINFO']._serialized_start=589
+  _globals['_STATUSINFO']._serialized_end=742
+  _globals['_LOADSTATUSINFO']._serialized_start=745
+  _globals['_LOADSTATUSINFO']._serialized_end=902
+  _globals['_ENABLESTATUSINFO']._serialized_start=905
+  _globals['_ENABLESTATUSINFO']._serialized_end=1148
+  _globals['_ACTION']._serialized_start=1150
+  _globals['_ACTION']._serialized_end=1243
+  _globals['_LIMITS']._serialized_start=1246
+  _globals['_LIMITS']._serialized_end=1423
+  _globals['_POLICYSERVICE']._serialized_start=1425
+  _globals['_POLICYSERVICE']._serialized_end=1522
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 isort:skip_file
 What a service decides by."""
 
+from callability.v1 import outcome_pb2 as _outcome_pb2
 from callability.v1 import verdict_pb2 as _verdict_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
@@ -50,6 +51,8 @@ class GetPolicyResponse(_message.Message):
     ACTIONS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    LOAD_STATUSES_FIELD_NUMBER: _builtins.int
+    ENABLE_STATUSES_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters."""
     engine: _builtins.str
@@ -76,6 +79,14 @@ class GetPolicyResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What the check of the policy warned of, as `file:line:column: sentence (hint)`."""
 
+    @_builtins.property
+    def load_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadStatusInfo]:
+        """The statuses of a load with what is fixed about them, in order."""
+
+    @_builtins.property
+    def enable_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnableStatusInfo]:
+        """The statuses of an enable with what is fixed about them, in order."""
+
     def __init__(
         self,
         *,
@@ -87,10 +98,12 @@ class GetPolicyResponse(_message.Message):
         actions: _abc.Iterable[Global___Action] | None = ...,
         limits: Global___Limits | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        load_statuses: _abc.Iterable[Global___LoadStatusInfo] | None = ...,
+        enable_statuses: _abc.Iterable[Global___EnableStatusInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "engine", b"engine", "limits", b"limits", "revision", b"revision", "rule_sets", b"rule_sets", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "revision", b"revision", "rule_sets", b"rule_sets", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -136,7 +149,7 @@ Global___RuleSet: _TypeAlias = RuleSet  # noqa: Y015
 
 @_typing.final
 class StatusInfo(_message.Message):
-    """What is fixed about a status."""
+    """What is fixed about a status of a tool."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -167,6 +180,86 @@ class StatusInfo(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatusInfo: _TypeAlias = StatusInfo  # noqa: Y015
+
+@_typing.final
+class LoadStatusInfo(_message.Message):
+    """What is fixed about a status of a load."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    LIFTED_BY_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    status: _outcome_pb2.LoadStatus.ValueType
+    """The status."""
+    name: _builtins.str
+    """Its name as rule files write it, such as `transient`."""
+    lifted_by: _verdict_pb2.LiftedBy.ValueType
+    """Who can lift it."""
+    retry: _verdict_pb2.Retry.ValueType
+    """Whether trying again can help."""
+    def __init__(
+        self,
+        *,
+        status: _outcome_pb2.LoadStatus.ValueType = ...,
+        name: _builtins.str = ...,
+        lifted_by: _verdict_pb2.LiftedBy.ValueType = ...,
+        retry: _verdict_pb2.Retry.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifted_by", b"lifted_by", "name", b"name", "retry", b"retry", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadStatusInfo: _TypeAlias = LoadStatusInfo  # noqa: Y015
+
+@_typing.final
+class EnableStatusInfo(_message.Message):
+    """What is fixed about a status of an enable."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    LIFTED_BY_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    TOOLS_CHANGED_FIELD_NUMBER: _builtins.int
+    status: _outcome_pb2.EnableStatus.ValueType
+    """The status."""
+    name: _builtins.str
+    """Its name as rule files and MCP answers write it, such as `connect_failed`."""
+    lifted_by: _verdict_pb2.LiftedBy.ValueType
+    """Who can lift it."""
+    retry: _verdict_pb2.Retry.ValueType
+    """Whether trying again can help."""
+    error: _builtins.bool
+    """Whether the answer to the agent is an error result."""
+    entry: _outcome_pb2.EnableEntry.ValueType
+    """What becomes of the entry."""
+    tools_changed: _builtins.int
+    """How often agents are told that their tools have changed: 0 or 1."""
+    def __init__(
+        self,
+        *,
+        status: _outcome_pb2.EnableStatus.ValueType = ...,
+        name: _builtins.str = ...,
+        lifted_by: _verdict_pb2.LiftedBy.ValueType = ...,
+        retry: _verdict_pb2.Retry.ValueType = ...,
+        error: _builtins.bool = ...,
+        entry: _outcome_pb2.EnableEntry.ValueType = ...,
+        tools_changed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry", "error", b"error", "lifted_by", b"lifted_by", "name", b"name", "retry", b"retry", "status", b"status", "tools_changed", b"tools_changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableStatusInfo: _TypeAlias = EnableStatusInfo  # noqa: Y015
 
 @_typing.final
 class Action(_message.Message):
@@ -215,6 +308,7 @@ class Limits(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     LABEL_KEY_BYTES_FIELD_NUMBER: _builtins.int
     LABEL_VALUE_BYTES_FIELD_NUMBER: _builtins.int
+    ERROR_TEXT_BYTES_FIELD_NUMBER: _builtins.int
     tools: _builtins.int
     """Tools in a request."""
     servers: _builtins.int
@@ -229,6 +323,8 @@ class Limits(_message.Message):
     """Bytes in the key of a label."""
     label_value_bytes: _builtins.int
     """Bytes in the value of a label."""
+    error_text_bytes: _builtins.int
+    """Bytes in the text of an error."""
     def __init__(
         self,
         *,
@@ -239,10 +335,11 @@ class Limits(_message.Message):
         labels: _builtins.int = ...,
         label_key_bytes: _builtins.int = ...,
         label_value_bytes: _builtins.int = ...,
+        error_text_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "name_bytes", b"name_bytes", "servers", b"servers", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "name_bytes", b"name_bytes", "servers", b"servers", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

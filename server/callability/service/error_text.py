@@ -1,0 +1,102 @@
+"""From the text of an error to signals: the last resort, for a caller that has nothing else (L-2).
+
+Of several signals the most careful counts, and one that is not sure is none: a denial comes before what needs
+attention, and that before what mends by itself. What a URL, a path or the name of a host says is never looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from callability.v1.outcome_pb2 import LoadFailure, LoadPhase, LoadSignals
+
+_QUOTED_URL = re.compile(r"""(["'])(?:(?!://)[^"'])*+://(?:(?!\1).)*+\1""", re.DOTALL)
+_HOST = re.compile(r"\.[a-z][a-z0-9-]*(?::\d+)?\W*$|:\d{4,5}\b")
+"""What ends with a dot and a word in lower case, which the name of an exception does not, or has a port."""
+
+_REASONS = "|".join(re.escape(status.phrase.lower()) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
+_NUMBERS = (
+    re.compile(r"\bhttp(?:/\d(?:\.\d)?)?\W{0,3}(?:(?:status|error|response|code)\W{1,3}){0,2}([345]\d\d)\b"),
+    re.compile(r"\b(?:status|status[ _-]?code|code|error|returned|got|response)[\"']?\W{1,3}([345]\d\d)\b"),
+    re.compile(rf"\b([45]\d\d)[\"']?:? (?:{_REASONS})\b"),
+)
+_DENIALS = {"unauthorized": HTTPStatus.UNAUTHORIZED, "forbidden": HTTPStatus.FORBIDDEN}
+_WAITS = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+
+_TIMEOUT = r"(?:time[ds]?[ _-]?out|deadline exceeded)"
+_ON_THE_WAY = r"(?:upstream|ext[_-]?authz|authz|authorization[ _-](?:proxy|service|server|check|call|request))"
+_SIGNATURE = re.compile(
+    rf"{_ON_THE_WAY}[^.;\n]{{0,40}}{_TIMEOUT}(?!\s*(?:[=:]|is|of)\s*\d)|{_TIMEOUT}[^.;\n]{{0,40}}{_ON_THE_WAY}"
+)
+_DECIDED = r"denied|polic(?:y|ies)\b|not (?:allowed|permitted|authorized)|\brbac\b|invalid[ _]token"
+_DECISION = re.compile(_DECIDED)
+"""What only a decision says: with it a timeout on the way is not sure."""
+_MAYBE_DENIED = re.compile(rf"{_DECIDED}|\b40[13]\b")
+"""With it nothing is sure to mend."""
+
+_NEEDS_ATTENTION = (
+    (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"getaddrinfo|name resolution|name or service not known|unknown host"),
+    (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"nodename nor servname|enotfound|eai_again|could not resolve"),
+    (LoadFailure.LOAD_FAILURE_REFUSED, r"connection refused|econnrefused|actively refused|connect call failed"),
+    (LoadFailure.LOAD_FAILURE_MISSING_COMMAND, r"command not found|no such file or directory|enoent\b"),
+    (LoadFailure.LOAD_FAILURE_EXITED, r"exited (?:with|before)|exit (?:code|status)|terminated by signal"),
+    (LoadFailure.LOAD_FAILURE_BAD_CONFIG, r"invalid (?:url|config|port)|malformed config|unsupported protocol"),
+    (LoadFailure.LOAD_FAILURE_TLS, r"certificate|sslerror|\bssl\b|tls alert|wrong version number"),
+    (LoadFailure.LOAD_FAILURE_NOT_MCP, r"not (?:an? )?mcp|not json|invalid json|jsondecodeerror|unexpected content"),
+)
+_MENDS = (
+    (LoadFailure.LOAD_FAILURE_TIMEOUT, rf"{_TIMEOUT}|etimedout"),
+    (LoadFailure.LOAD_FAILURE_RESET, r"connection reset|econnreset|broken pipe|epipe"),
+    (LoadFailure.LOAD_FAILURE_CLOSED, r"connection (?:was )?closed|closed (?:the )?connection|server disconnected"),
+    (LoadFailure.LOAD_FAILURE_CLOSED, r"remoteprotocolerror|unexpected eof|incomplete ?(?:read|chunked)"),
+)
+_STANDING = (LoadFailure.LOAD_FAILURE_RESET, LoadFailure.LOAD_FAILURE_CLOSED)
+"""Failures of a connection that stood: one that did not is refused, or fails in TLS."""
+_BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 502, "service unavailable": 503}
+
+
+def signals_of(text: str) -> LoadSignals:
+    """Return what a text says of the failure of a load; nothing where it says nothing that is sure."""
+    told = _without_addresses(text).lower()
+    numbers = set(_numbers(told))
+    if numbers:
+        signature = bool(_SIGNATURE.search(told)) and not _DECISION.search(told)
+        return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=signature)
+    failure = _first(_NEEDS_ATTENTION, told)
+    if failure or _MAYBE_DENIED.search(told):
+        return LoadSignals(failure=failure)
+    failure = _first(_MENDS, told)
+    if failure:
+        return LoadSignals(failure=failure, phase=LoadPhase.LOAD_PHASE_RESPONSE if failure in _STANDING else None)
+    return LoadSignals(http_status=next((number for reason, number in _BUSY.items() if reason in told), None))
+
+
+def _first(table: tuple[tuple[LoadFailure.ValueType, str], ...], text: str) -> LoadFailure.ValueType | None:
+    return next((failure for failure, pattern in table if re.search(pattern, text)), None)
+
+
+def _without_addresses(text: str) -> str:
+    """Leave out URLs, paths and names of hosts, whole, with whatever stands in them."""
+    return " ".join(word for word in _QUOTED_URL.sub(" ", text).split() if not _is_address(word))
+
+
+def _is_address(word: str) -> bool:
+    if "/" in word or "\\" in word:
+        return "://" in word or not word.upper().startswith("HTTP/")
+    return bool(_HOST.search(word))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    for pattern in _NUMBERS:
+        yield from (int(match[1]) for match in pattern.finditer(text))
+    yield from (number for reason, number in _DENIALS.items() if reason in text)
+
+
+def _carelessness(number: int) -> tuple[int, int]:
+    """Say how little care a status needs: a denial the most, then what does not mend by itself (L-1)."""
+    if number in _DENIALS.values():
+        return 0, number
+    mends = number in _WAITS or number >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return 1 + mends, number
