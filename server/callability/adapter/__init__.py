@@ -15,7 +15,9 @@ from callability.adapter.asked import (
 )
 from callability.adapter.counts import tool_counts
 from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
+from callability.adapter.enable_result import enable_result, enable_status
 from callability.adapter.judgement import JudgedTool, Judgement, judge
+from callability.adapter.load_messages import load_messages, load_status
 from callability.adapter.phrases import NEUTRAL, Phrases
 from callability.adapter.question import check_tool_request
 from callability.adapter.rejection import rejection, unavailable, unknown_tool
@@ -38,8 +40,12 @@ __all__ = [
     "checked_limit",
     "checked_query",
     "discovery",
+    "enable_result",
+    "enable_status",
     "error_result",
     "judge",
+    "load_messages",
+    "load_status",
     "rejection",
     "tool_counts",
     "tool_result",

@@ -10,6 +10,8 @@ from callability.vocabulary import ACTIONS
 
 MAX_NAME = 128
 """Characters of a name that are shown."""
+MAX_TEXT = 1_000
+"""Characters of a text of the proxy's own that are shown."""
 
 Phrases = Mapping[str, str]
 """For an action, such as `enable_server`, a verb phrase in the infinitive that names the proxy's own switch."""
@@ -25,13 +27,25 @@ def quoted(name: str) -> str:
     return json.dumps(name[:MAX_NAME])
 
 
-def fill(template: str, phrases: Phrases, names: Mapping[str, str] | None = None) -> str:
-    """Fill a template; an action of a newer service without a phrase is named by its own words."""
+def on_one_line(text: str) -> str:
+    """Return a text of the proxy's own as it may stand in a sentence: in one line, cut."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:MAX_TEXT]
+
+
+def fill(
+    template: str, phrases: Phrases, names: Mapping[str, str] | None = None, texts: Mapping[str, str] | None = None
+) -> str:
+    """Fill a template: names quoted, texts as they are; an action of a newer service without a phrase is named by its
+    own words.
+    """
 
     def filling(match: re.Match[str]) -> str:
         name = match[1]
         if names and name in names:
             return quoted(names[name])
+        if texts and name in texts:
+            return texts[name]
         return phrases.get(name) or NEUTRAL.get(name) or name.replace("_", " ")
 
     return _PLACEHOLDER.sub(filling, template)

@@ -1,0 +1,69 @@
+"""What an agent reads when it has switched a server on (spec C)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callability.adapter.load_messages import load_status
+from callability.adapter.phrases import MAX_NAME, Phrases, fill, on_one_line, quoted
+from callability.adapter.result import tool_result
+from callability.v1.callability_service_pb2 import ClassifyEnableResponse, ClassifyLoadResponse
+from callability.v1.outcome_pb2 import EnableStatus as WireStatus
+from callability.vocabulary import EnableStatus
+
+UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
+"""What is said where a service of another version has no words that this one knows."""
+
+_STATUSES: Mapping[int, EnableStatus] = {
+    number: EnableStatus(name.removeprefix("ENABLE_STATUS_").lower()) for name, number in WireStatus.items() if number
+}
+_NO_CLAIM = "Do not say that it is connected, and do not call its tools."
+
+
+def enable_status(response: ClassifyEnableResponse) -> EnableStatus:
+    """Return the status of an enable; one that this version does not know is no connection."""
+    return _STATUSES.get(response.verdict.status, EnableStatus.CONNECT_FAILED)
+
+
+def enable_result(
+    response: ClassifyEnableResponse,
+    server: str,
+    *,
+    phrases: Phrases,
+    variables: Iterable[str] = (),
+    locks: Mapping[str, str] | None = None,
+    load: ClassifyLoadResponse | None = None,
+    reason: str = "",
+) -> dict[str, Any]:
+    """Return the MCP tool result of an enable.
+
+    Args:
+        response: what the service said of it.
+        server: the server that the agent named.
+        phrases: the proxy's own action phrases.
+        variables: the names of what is not set.
+        locks: why no tool of the server can be called, as `Judgement.remediation` tells it.
+        load: what the service said of the load that failed.
+        reason: why the connection failed, in the proxy's own words, safe to show (L-8).
+
+    Whatever the policy's author wrote, it says first whether the server is connected, and, where it is not, last that
+    nobody may say so (E-9).
+    """
+    status = enable_status(response)
+    known = response.words.message and response.words.status == response.verdict.status in _STATUSES
+    texts = {
+        "variables": ", ".join(map(quoted, variables)) or "some of its variables",
+        "locks": " ".join(f"{lock}: {on_one_line(text)}" for lock, text in (locks or {}).items())
+        or "Which lock is left is not known.",
+        "reason": _reason(reason, load),
+    }
+    author = fill(response.words.message if known else UNEXPLAINED, phrases, {"server": server}, texts)
+    parts = (f"Connected: {status}.", author) if status.connected else (f"Not connected: {status}.", author, _NO_CLAIM)
+    told = {"status": str(status), "server": server[:MAX_NAME], "tools_changed": status.tools_changed}
+    return tool_result(told, text=" ".join(parts), is_error=status.error)
+
+
+def _reason(reason: str, load: ClassifyLoadResponse | None) -> str:
+    told = on_one_line(reason).rstrip(".") or "the reason is not known"
+    return f"{told} ({load_status(load)})" if load else told
