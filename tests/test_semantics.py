@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -42,7 +43,7 @@ _conditions: st.SearchStrategy[Condition] = st.recursive(
 _rules = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
 
 
-def _rule_set(drawn: list[tuple[Condition, str]]) -> RuleSet:
+def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet:
     rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
     return RuleSet(CALLABILITY, (*rules, Rule("last", None, "callable", NOWHERE)), {})
 
@@ -167,6 +168,7 @@ def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -
     rule_set = _rule_set([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
     path = path_to_callable(rule_set, facts)
+    assert path is not None
     assert (path.steps, path.end, path.find_out) == ((), PathEnd.FIND_OUT, ("tool.config_denied",))
 
 
@@ -175,5 +177,6 @@ def test_a_path_opens_no_more_than_it_needs() -> None:
     when = All((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
     path = path_to_callable(_rule_set([(when, "server_disabled")]), facts)
+    assert path is not None
     assert [[change.fact.name for change in step.changes] for step in path.steps] == [["server.enabled"]]
     assert path.end is PathEnd.CALLABLE

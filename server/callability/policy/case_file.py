@@ -83,7 +83,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
         return None
     rule = form.text(expect["rule"], f"`rule` of {where}") if "rule" in expect else None
     undetermined, withhold_text = (
-        form.truth(expect[key], f"`{key}` of {where}") if key in expect else None
+        form.truth(expect[key], f"`{key}` of {where}") if key in optional and key in expect else None
         for key in ("undetermined", "withhold_text")
     )
     return Case(name, facts, status, rule, undetermined, withhold_text, node.place)

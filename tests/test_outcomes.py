@@ -1,0 +1,291 @@
+"""The two questions beside that of tools: what came of a load (spec B), and of switching a server on (spec C)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from callability.command_line.options import line
+from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.enable_outcome import ENABLE_OUTCOME
+from callability.policy.load_outcome import LOAD_OUTCOME
+from callability.policy.loading import Policy, check_files, load, policy_files
+from callability.policy.question import Question
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.semantics import decide
+from callability.policy.space import space_of
+from callability.policy.table import DecisionTable
+from callability.policy.tabulation import Engine, tabulate
+from callability.service.in_process import InProcessStub
+from callability.service.signals import enable_facts, load_facts
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import outcome_pb2, verdict_pb2
+from callability.vocabulary import EnableStatus
+from conftest import POLICY, write_policy
+from running import callability
+from test_semantics import NOWHERE, needs_engine
+
+REFUSED = outcome_pb2.LoadSignals(
+    phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True
+)
+SMALL = {
+    "load_outcome": "words:\n  permanent: {message: x}\nrules:\n- {id: all, status: permanent}\n",
+    "enable_outcome": "words:\n  connect_failed: {message: x}\nrules:\n- {id: all, status: connect_failed}\n",
+}
+_numbers = st.integers(min_value=-1, max_value=15)
+_signals = st.builds(
+    outcome_pb2.LoadSignals,
+    phase=st.none() | _numbers,
+    failure=st.none() | _numbers,
+    http_status=st.none() | st.sampled_from([0, 200, 204, 302, 401, 403, 404, 408, 429, 499, 500, 599, 600, 2**32 - 1]),
+    timeout_signature=st.booleans(),
+    in_session=st.booleans(),
+    tries_left=st.sampled_from([0, 1, 2**32 - 1]),
+    retry_scheduled=st.booleans(),
+)
+_enables = st.builds(
+    outcome_pb2.EnableFacts,
+    known=st.none() | st.booleans(),
+    was_connected=st.none() | st.booleans(),
+    credentials=st.none() | _numbers,
+    authorization=st.none() | _numbers,
+    ended=st.none() | _numbers,
+    callable_tools=st.none() | st.booleans(),
+)
+
+
+@cache
+def _shipped() -> Policy:
+    return load(POLICY)
+
+
+def _classified(signals: outcome_pb2.LoadSignals, policy: Policy, text: str = "") -> pb.ClassifyLoadResponse:
+    async def ask() -> pb.ClassifyLoadResponse:
+        return await InProcessStub(policy).ClassifyLoad(pb.ClassifyLoadRequest(signals=signals, error_text=text))
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("question", ["load_outcome", "enable_outcome"])
+def test_the_shipped_rules_mean_in_the_engine_what_they_mean_to_the_reference(question: str) -> None:
+    """Every combination of facts, whatever decided it."""
+    proved = _shipped().rule_sets[question]
+    rules = proved.rule_set.rules
+    for combination, verdict in proved.table:
+        decision = decide(rules, proved.table.space.named(combination))
+        status = proved.rule_set.question.undetermined if decision.undetermined else rules[decision.rule].status
+        assert (verdict.status, verdict.rule, verdict.undetermined, verdict.withhold_text) == (
+            status,
+            rules[decision.rule].id,
+            decision.undetermined,
+            None,
+        )
+
+
+def _conditions(question: Question) -> st.SearchStrategy[Condition]:
+    one = st.sampled_from(list(question.facts.values())).flatmap(
+        lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
+    )
+    return (
+        one
+        | st.builds(Not, one)
+        | st.builds(lambda *parts: All(parts), one, one)
+        | st.builds(lambda *parts: Any(parts), one, one)
+    )
+
+
+@needs_engine
+@pytest.mark.parametrize("question", [LOAD_OUTCOME, ENABLE_OUTCOME], ids=lambda question: question.name)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_engine_and_reference_agree_about_any_rules(question: Question, data: st.DataObject) -> None:
+    """Over random rule sets of both questions, one fact or none in their space among them."""
+    drawn = data.draw(
+        st.lists(st.tuples(_conditions(question), st.sampled_from(question.statuses)), max_size=5), label="rules"
+    )
+    rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
+    rule_set = RuleSet(question, (*rules, Rule("last", None, question.undetermined, NOWHERE)), {})
+    space = space_of(rule_set)
+    tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
+    assert tabulation.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
+    assert DecisionTable(rule_set, space, tabulation).verdict(question.open_facts).status in question.statuses
+
+
+@settings(max_examples=300, deadline=None)
+@given(signals=_signals, text=st.sampled_from(["", "HTTP 403", "timed out", "nothing known"]) | st.text(max_size=40))
+def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, text: str) -> None:
+    """Whatever contradicts itself is decided, and decided as the reference does."""
+    facts = load_facts(signals, text)
+    proved = _shipped().rule_sets["load_outcome"]
+    decision = decide(proved.rule_set.rules, facts)
+    assert proved.table.verdict(facts).rule == proved.rule_set.rules[decision.rule].id
+
+
+@settings(max_examples=300, deadline=None)
+@given(signals=_signals)
+def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
+    """L-1: no 401 or 403 without a timeout's signature is transient or available, whatever else was seen."""
+    if signals.http_status in {401, 403} and not signals.timeout_signature:
+        verdict = _classified(signals, _shipped()).verdict
+        assert verdict.status in {outcome_pb2.LOAD_STATUS_DENIED, outcome_pb2.LOAD_STATUS_PERMANENT}
+        assert verdict.retry == verdict_pb2.RETRY_NEVER
+
+
+@settings(max_examples=300, deadline=None)
+@given(facts=_enables)
+def test_nothing_is_called_connected_that_is_not_known_to_be(facts: outcome_pb2.EnableFacts) -> None:
+    """E-9: only a connection that was, or is, known to stand."""
+    proved = _shipped().rule_sets["enable_outcome"]
+    status = EnableStatus(proved.table.verdict(enable_facts(facts)).status)
+    stands = facts.was_connected or facts.ended == outcome_pb2.ENABLE_END_CONNECTED
+    assert stands or not status.connected
+
+
+def test_a_refused_connection_is_made_transient_by_an_edit_of_one_line(tmp_path: Path) -> None:
+    """L-9: the classification is a rule file."""
+    assert _classified(REFUSED, _shipped()).verdict.status == outcome_pb2.LOAD_STATUS_PERMANENT
+    shutil.copytree(POLICY, tmp_path / "mine")
+    path = tmp_path / "mine/load_outcome.yaml"
+    before = path.read_text()
+    line_of_timeouts = "{id: timed-out,       when: {load.failure: timeout},"
+    after = before.replace(line_of_timeouts, "{id: timed-out, when: {load.failure: [timeout, refused]},")
+    assert sum(one != other for one, other in zip(before.splitlines(), after.splitlines(), strict=True)) == 1
+    path.write_text(after)
+    (tmp_path / "mine/load_outcome_test.yaml").unlink()
+    reply = _classified(REFUSED, load(tmp_path / "mine"))
+    assert (reply.verdict.status, reply.verdict.rule) == (outcome_pb2.LOAD_STATUS_TRANSIENT, "timed-out")
+
+
+def test_only_a_retry_that_is_scheduled_is_told_of() -> None:
+    """L-7: in the words of the rule that has the fact, and in no others."""
+    rule_set = _shipped().rule_sets["load_outcome"].rule_set
+    telling = {rule.id for rule in rule_set.rules if rule.because and "tried again" in rule.because.template}
+    assert telling == {rule.id for rule in rule_set.rules if rule.when and "load.retry_scheduled" in rule.reads}
+    promise = re.compile(r"will (?:be )?(?:retr|tr(?:y|ied) again)", re.IGNORECASE)
+    assert not any(promise.search(text.template) for words in rule_set.words.values() for text in words.values())
+
+
+def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
+    """And the words of a decline, a cancellation or a missing dialog offer no retry but by the user."""
+    words = _shipped().rule_sets["enable_outcome"].rule_set.words
+    for status in EnableStatus:
+        text = words[status]["message"].template
+        claims = re.search(r"\bis connected\b|\bnow active\b|\bwas connected already\b", text)
+        assert bool(claims) is status.connected, status
+    assert "only if the user says so" in words["declined"]["message"].template
+    assert "only if the user asks" in words["cancelled"]["message"].template
+    assert not re.search(r"\b(?:the user|you|operator)\b[^.]*\bstopped\b", words["cancelled"]["message"].template)
+
+
+FAULTY = [
+    (
+        "load_outcome",
+        "- {id: one, when: {load.http_status: [403, '403']}, status: denied}",
+        "duplicate-value",
+        "value `403` of `load.http_status` stands twice in rule `one`",
+    ),
+    (
+        "load_outcome",
+        "- {id: one, when: {load.http_status: 418}, status: denied}",
+        "unknown-value",
+        "unknown value of `load.http_status` in rule `one`: the number `418`",
+    ),
+    (
+        "load_outcome",
+        "- {id: one, when: {load.failure: timeout}, status: pending_approval}",
+        "unknown-status",
+        "unknown status `pending_approval` in rule `one`",
+    ),
+    (
+        "load_outcome",
+        "- {id: one, when: {load.failure: timeout}, status: permanent, action: 'Ask to {edit_config}.'}",
+        "unknown-placeholder",
+        "unknown placeholder `{edit_config}` in rule `one`",
+    ),
+    (
+        "load_outcome",
+        "- {id: one, when: {load.failure: timeout}, status: transient}",
+        "missing-words",
+        "`words` has none for status `transient` (give `message`)",
+    ),
+    (
+        "load_outcome",
+        "- {id: one, when: {load.failure: none, load.phase: connect}, status: permanent}",
+        "never-decides",
+        "rule `one` never decides: its condition never holds",
+    ),
+    (
+        "enable_outcome",
+        "- {id: one, when: {enable.ended: failed}, status: connect_failed, action: 'Set {variables}.'}",
+        "unknown-placeholder",
+        "(it stands in the words of `missing_credentials` only)",
+    ),
+    (
+        "enable_outcome",
+        "- {id: one, when: {enable.ended: failed}, status: connect_failed, action: 'Toggle it.'}",
+        "toggle-phrase",
+        "`Toggle` in rule `one` reads like a switch of the user's",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "rule", "code", "sentence"), FAULTY, ids=[f"{row[0]} {row[2]}" for row in FAULTY])
+def test_what_is_wrong_with_a_rule_of_an_outcome_is_found(
+    question: str, rule: str, code: str, sentence: str, tmp_path: Path
+) -> None:
+    """The same findings as of the first question, in its own facts, statuses and placeholders."""
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
+    (tmp_path / f"{question}.yaml").write_text(SMALL[question].replace("rules:\n", f"rules:\n{rule}\n"))
+    found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
+    assert [finding.code for finding in found] == [code]
+    assert sentence in line(found[0])
+
+
+def test_a_test_of_an_outcome_has_no_withheld_text_and_its_own_hint(tmp_path: Path) -> None:
+    """Only the question about tools withholds text."""
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
+    shutil.copyfile(POLICY / "load_outcome.yaml", tmp_path / "load_outcome.yaml")
+    (tmp_path / "load_outcome_test.yaml").write_text(
+        "tests:\n"
+        "- {name: a, expect: {status: available, withhold_text: false}}\n"
+        "- {name: b, facts: {load.failure: refused}, expect: {status: permanent}}\n"
+    )
+    found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
+    assert [finding.code for finding in found] == ["unknown-key", "impossible-facts"]
+    assert found[1].hint == LOAD_OUTCOME.impossible
+
+
+def test_a_policy_without_one_of_its_rule_sets_is_refused(tmp_path: Path) -> None:
+    """Each question has to be answered; `callability policy export` gives them all."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
+    assert [finding.sentence for finding in found] == [
+        "has no rule set `enable_outcome.yaml`",
+        "has no rule set `load_outcome.yaml`",
+    ]
+
+
+def test_explain_answers_each_question() -> None:
+    """With its own texts, and without a path or a word on upstream text where there is none."""
+    told = callability("explain", "--question", "load_outcome", "load.phase=tls", "load.failure=tls").stdout
+    assert told.startswith("permanent, by rule `needs-attention`\n  lifted by      operator\n  retry          never\n")
+    assert "  message        Needs attention: {servers}." in told
+    assert "upstream text" not in told
+    assert "path to" not in told
+    wrong = callability("explain", "--question", "load_outcom")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "callability: unknown question `load_outcom` (did you mean `load_outcome`?)\n",
+    )
+    impossible = callability("explain", "--question", "load_outcome", "load.failure=refused")
+    assert (impossible.returncode, "these facts cannot occur together: a failure has its" in impossible.stderr) == (
+        2,
+        True,
+    )
