@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callability.command_line.options import line
+from callability.finding import line
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.enable_outcome import ENABLE_OUTCOME
 from callability.policy.load_outcome import LOAD_OUTCOME
