@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -128,3 +130,43 @@ def test_a_thousand_calls_are_answered_by_the_right_servers(
             assert asyncio.run(story(agent(mode), revision)) == {"right": CALLS}
     made = {call.token for asked in calls.values() for call in asked if call.tool == "git:git_create_branch"}
     assert _branches(tmp_path) == made
+
+
+def _process_of(server: str) -> int:
+    """Return the process of a server, a grandchild of this one by way of the gateway."""
+    program = {"git": "mcp-server-git", "time": "mcp-server-time"}.get(server, f"server-{server}")
+    for gateway in _children(os.getpid()):
+        for child in _children(gateway):
+            if program in Path(f"/proc/{child}/cmdline").read_text():
+                return child
+    raise AssertionError(f"{server} does not run")
+
+
+def _children(parent: int) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+
+
+def test_a_server_that_is_stopped_and_killed_in_mid_call_costs_its_own_call_and_no_other(tmp_path: Path) -> None:
+    """Each in turn: the others answer while it stands still, its call says what happened, and the next one works."""
+    servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
+    config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
+
+    async def outcome(client: Client, server: str, turn: int) -> str:
+        return await _outcome(client, _call(server, turn, tmp_path, 0))
+
+    async def story(agent: Client) -> None:
+        async with agent as client:
+            for turn, server in enumerate(servers):
+                assert await outcome(client, server, 3 * turn) == "right"
+                process = _process_of(server)
+                os.kill(process, signal.SIGSTOP)
+                waiting = asyncio.create_task(outcome(client, server, 3 * turn + 1))
+                await asyncio.sleep(0)
+                others = [outcome(client, other, 100 + turn) for other in servers if other != server]
+                assert await asyncio.gather(*others) == ["right"] * len(others)
+                os.kill(process, signal.SIGKILL)
+                assert f"server `{server}` was ended by signal SIGKILL before it answered" in await waiting
+                assert await outcome(client, server, 3 * turn + 2) == "right"
+
+    with _agent("stdio", config) as agent:
+        asyncio.run(story(agent("auto")))

@@ -66,7 +66,8 @@ class Inventory:
     ) -> None:
         self._approvals = approvals
         self._upstreams = upstreams
-        self._known: dict[str, KnownServer] = dict(earlier._known) if earlier else {}
+        before: Mapping[str, KnownServer] = earlier._known if earlier else {}
+        self._known: dict[str, KnownServer] = {name: it for name, it in before.items() if name in config.servers}
         self.servers: Mapping[str, ServerConfig] = config.servers
         """The servers, in the order of the config."""
 
