@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "server/callability"
-SHARED = {"callability", "callability.address", "callability.vocabulary", "callability.finding", "callability.document"}
+SHARED = {
+    "callability",
+    "callability.address",
+    "callability.document",
+    "callability.finding",
+    "callability.timeout_signature",
+    "callability.vocabulary",
+}
 
 
 def _imports(path: Path) -> Iterator[str]:

@@ -10,11 +10,8 @@ import re
 from collections.abc import Iterator
 from http import HTTPStatus
 
+from callability.timeout_signature import DECIDED, TIMEOUT, timed_out_on_the_way, without_addresses
 from callability.v1.outcome_pb2 import LoadFailure, LoadPhase, LoadSignals
-
-_QUOTED_URL = re.compile(r"""(["'])(?:(?!://)[^"'])*+://(?:(?!\1).)*+\1""", re.DOTALL)
-_HOST = re.compile(r"\.[a-z][a-z0-9-]*(?::\d+)?\W*$|:\d{4,5}\b")
-"""What ends with a dot and a word in lower case, which the name of an exception does not, or has a port."""
 
 _REASONS = "|".join(re.escape(status.phrase.lower()) for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST)
 _NUMBERS = (
@@ -25,15 +22,7 @@ _NUMBERS = (
 _DENIALS = {"unauthorized": HTTPStatus.UNAUTHORIZED, "forbidden": HTTPStatus.FORBIDDEN}
 _WAITS = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
-_TIMEOUT = r"(?:time[ds]?[ _-]?out|deadline exceeded)"
-_ON_THE_WAY = r"(?:upstream|ext[_-]?authz|authz|authorization[ _-](?:proxy|service|server|check|call|request))"
-_SIGNATURE = re.compile(
-    rf"{_ON_THE_WAY}[^.;\n]{{0,40}}{_TIMEOUT}(?!\s*(?:[=:]|is|of)\s*\d)|{_TIMEOUT}[^.;\n]{{0,40}}{_ON_THE_WAY}"
-)
-_DECIDED = r"denied|polic(?:y|ies)\b|not (?:allowed|permitted|authorized)|\brbac\b|invalid[ _]token"
-_DECISION = re.compile(_DECIDED)
-"""What only a decision says: with it a timeout on the way is not sure."""
-_MAYBE_DENIED = re.compile(rf"{_DECIDED}|\b40[13]\b")
+_MAYBE_DENIED = re.compile(rf"{DECIDED}|\b40[13]\b")
 """With it nothing is sure to mend."""
 
 _NEEDS_ATTENTION = (
@@ -47,7 +36,7 @@ _NEEDS_ATTENTION = (
     (LoadFailure.LOAD_FAILURE_NOT_MCP, r"not (?:an? )?mcp|not json|invalid json|jsondecodeerror|unexpected content"),
 )
 _MENDS = (
-    (LoadFailure.LOAD_FAILURE_TIMEOUT, rf"{_TIMEOUT}|etimedout"),
+    (LoadFailure.LOAD_FAILURE_TIMEOUT, rf"{TIMEOUT}|etimedout"),
     (LoadFailure.LOAD_FAILURE_RESET, r"connection reset|econnreset|broken pipe|epipe"),
     (LoadFailure.LOAD_FAILURE_CLOSED, r"connection (?:was )?closed|closed (?:the )?connection|server disconnected"),
     (LoadFailure.LOAD_FAILURE_CLOSED, r"remoteprotocolerror|unexpected eof|incomplete ?(?:read|chunked)"),
@@ -59,11 +48,10 @@ _BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 
 
 def signals_of(text: str) -> LoadSignals:
     """Return what a text says of the failure of a load; nothing where it says nothing that is sure."""
-    told = _without_addresses(text).lower()
+    told = without_addresses(text).lower()
     numbers = set(_numbers(told))
     if numbers:
-        signature = bool(_SIGNATURE.search(told)) and not _DECISION.search(told)
-        return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=signature)
+        return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=timed_out_on_the_way(text))
     failure = _first(_NEEDS_ATTENTION, told)
     if failure or _MAYBE_DENIED.search(told):
         return LoadSignals(failure=failure)
@@ -75,17 +63,6 @@ def signals_of(text: str) -> LoadSignals:
 
 def _first(table: tuple[tuple[LoadFailure.ValueType, str], ...], text: str) -> LoadFailure.ValueType | None:
     return next((failure for failure, pattern in table if re.search(pattern, text)), None)
-
-
-def _without_addresses(text: str) -> str:
-    """Leave out URLs, paths and names of hosts, whole, with whatever stands in them."""
-    return " ".join(word for word in _QUOTED_URL.sub(" ", text).split() if not _is_address(word))
-
-
-def _is_address(word: str) -> bool:
-    if "/" in word or "\\" in word:
-        return "://" in word or not word.upper().startswith("HTTP/")
-    return bool(_HOST.search(word))
 
 
 def _numbers(text: str) -> Iterator[int]:
