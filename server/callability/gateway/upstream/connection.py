@@ -12,7 +12,6 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import anyio
-import httpx2
 from mcp import Client, ClientSession, MCPError
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
@@ -20,7 +19,6 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CONNECTION_CLOSED,
     PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -40,18 +38,20 @@ from callability.gateway.upstream.failure import (
     UpstreamRefusal,
 )
 from callability.gateway.upstream.http_client import (
+    CLOSED,
     EXCHANGE,
     NOT_MCP,
     SESSION_LOST,
     Exchange,
     HttpClient,
     HttpTarget,
-    transport_failure,
 )
-from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError, Listing
+from callability.gateway.upstream.listing import Listing
+from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
 from callability.gateway.upstream.tool import UpstreamTool
+from callability.vocabulary import LoadFailure, LoadPhase
 
 State = Literal["closed", "connecting", "connected", "failed"]
 
@@ -64,10 +64,10 @@ _CLOSED = Failure("was disconnected by the gateway")
 _RENEWED = Failure("is connected anew")
 _ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
-_SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
 _RESERVED = "io.modelcontextprotocol/"
 _SDK_SSE = "SSE stream "
 _SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
+_WITHIN_THE_SESSION = (None, LoadPhase.REQUEST, LoadPhase.RESPONSE)
 _logger = logging.getLogger("callability.gateway.upstream")
 
 
@@ -105,6 +105,7 @@ class Connection:
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
         self._session: ClientSession | None = None
         self._calls = 0
+        self._lists = False
         self._ended: Failure | None = None
         self._leave = asyncio.Event()
         self._scope = anyio.CancelScope()
@@ -118,7 +119,7 @@ class Connection:
             with self._scope:
                 await self._hold(expiry, exchange)
         except Exception as error:
-            self._fail(exchange.failure or _failure_of(error))
+            self._fail(exchange.failure or opening_failure(error, exchange.status))
         finally:
             expiry.cancel()
             self._fail(_CLOSED)
@@ -186,6 +187,7 @@ class Connection:
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
+            self._lists = True
             await self._listing.read(client.session, exchange)
             expiry.cancel()
             if self.state == "connecting":
@@ -227,7 +229,11 @@ class Connection:
 
     def _expire(self) -> None:
         """End an opening at its deadline; who waits for it does not wait for the cleaning up."""
-        self._fail(Failure(f"did not answer within {self._open_seconds:g} s", exception="TimeoutError"))
+        words, kind = f"did not answer within {self._open_seconds:g} s", LoadFailure.TIMEOUT
+        if self._child is not None and self._child.is_garbled:
+            words, kind = f"{words}, and wrote only what is not MCP", LoadFailure.NOT_MCP
+        phase = None if self._child is None else LoadPhase.RESPONSE
+        self._fail(Failure(words, exception="TimeoutError", kind=kind, phase=phase))
         self._scope.cancel()
 
     def _lose(self, failure: Failure) -> None:
@@ -238,6 +244,8 @@ class Connection:
     def _fail(self, failure: Failure) -> None:
         """Take no more calls; the first failure is the one that counts, and calls under way may still be answered."""
         if self.failure is None:
+            if self._lists and self.state == "connecting" and failure.phase in _WITHIN_THE_SESSION:
+                failure = replace(failure, phase=LoadPhase.LIST)
             self.state, self.failure = "failed", failure
             self.settled.set()
             self._listing.end()
@@ -260,20 +268,20 @@ class Connection:
         return CallToolRequest(params=CallToolRequestParams.model_validate(params))
 
     def _unanswered(self, seconds: float, heard: int | None) -> UpstreamError:
-        failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError")
+        failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError", kind=LoadFailure.TIMEOUT)
         # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
             self._fail(failure)
         return UpstreamError(self._name, failure, MAY_HAVE_RUN)
 
     def _call_error(self, error: MCPError | ValidationError, exchange: Exchange) -> UpstreamError:
-        failure = exchange.failure or (TOO_LONG if _is_too_long(error) else None)
+        failure = exchange.failure or (TOO_LONG if is_too_long(error) else None)
         if failure is None and self._ended is not None:
             failure = replace(self._ended, words=f"{self._ended.words} before it answered")
         elif failure is None and (isinstance(error, ValidationError) or self._is_garbage(error)):
             failure = Failure(NOT_MCP, exception=type(error).__name__)
         elif failure is None and self._child is None and error.args[:2] == _SDK_CLOSED:
-            failure = Failure("closed the connection before it answered")
+            failure = CLOSED
         if exchange.lost:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:
@@ -293,32 +301,3 @@ def _of_the_tool(answer: CallToolResult) -> CallToolResult:
         return answer
     kept = {key: value for key, value in (answer.meta or {}).items() if not key.startswith(_RESERVED)}
     return answer.model_copy(update={"meta": kept or None})
-
-
-def _is_too_long(error: BaseException) -> bool:
-    """Say whether a message was refused for its length: by the stdio transport, or in an event stream by the SDK."""
-    if not isinstance(error, MCPError):
-        return False
-    return error.data is TOO_LONG or (error.code == CONNECTION_CLOSED and _SDK_TOO_LONG in error.message)
-
-
-def _failure_of(error: BaseException) -> Failure:
-    """Put what ended an opening into words, where the transport has not said it better."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
-        return transport_failure(error)
-    if _is_too_long(error):
-        return TOO_LONG
-    code = error.code if isinstance(error, MCPError) else None
-    words = "could not be connected"
-    if isinstance(error, EndlessListError):
-        words = f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages"
-    elif isinstance(error, ValidationError) or code == PARSE_ERROR:
-        words = NOT_MCP
-    # A RuntimeError is the SDK's word for a handshake that names a version it does not know.
-    elif isinstance(error, RuntimeError) or code == UNSUPPORTED_PROTOCOL_VERSION:
-        words = "speaks no version of MCP that this gateway speaks"
-    elif code is not None:
-        words = f"answered the opening with JSON-RPC error {code}"
-    return Failure(words, exception=type(error).__name__)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from callability.vocabulary import LoadFailure, LoadPhase
 
 NOT_SENT = "; the call was not sent"
 MAY_HAVE_RUN = "; the call may have been carried out"
@@ -17,8 +20,9 @@ class Failure:
 
     `exception` and `cause` name the types of the error and of the operating system's error inside it, `exit_code` is
     negative for a signal, `retry_after` is in seconds, `in_session` says that the HTTP request named an established
-    session, and `executed` whether a request may have been carried out. `body` is the upstream's own text, for a
-    classifier only: it is never shown or logged.
+    session, and `executed` whether a request may have been carried out. `kind` and `phase` say what failed and how far
+    it had come, where that is known. `body` is the upstream's own text, for a classifier only: it is never shown or
+    logged. `others` are the failures that came with this one, in a group of errors.
     """
 
     words: str
@@ -30,10 +34,24 @@ class Failure:
     retry_after: float | None = None
     in_session: bool = False
     executed: bool = True
+    kind: LoadFailure = LoadFailure.OTHER
+    phase: LoadPhase | None = None
     body: str = field(default="", repr=False)
+    others: tuple[Failure, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def together(cls, failures: Iterable[Failure]) -> Failure:
+        """Return the first of some failures, and with it the others that differ."""
+        first, *others = dict.fromkeys(each for failure in failures for each in failure.each)
+        return replace(first, others=tuple(others))
+
+    @property
+    def each(self) -> tuple[Failure, ...]:
+        """This failure and the others, each alone."""
+        return (replace(self, others=()), *self.others)
 
 
-TOO_LONG = Failure(f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB")
+TOO_LONG = Failure(f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB", phase=LoadPhase.RESPONSE)
 
 
 class UpstreamError(Exception):

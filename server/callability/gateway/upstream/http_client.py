@@ -11,12 +11,15 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
+from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
 # Until a notification is delivered, the SDK sends nothing else.
@@ -40,10 +43,22 @@ _UNSENT = (
     httpx2.LocalProtocolError,
     httpx2.UnsupportedProtocol,
 )
-_WORDS_BY_CAUSE = (
-    (ConnectionRefusedError, "refused the connection (nothing listens there)"),
-    (socket.gaierror, "could not be reached: its host name was not found"),
-    (ssl.SSLError, "could not be reached: no trusted TLS connection could be made"),
+_Told = tuple[str, LoadFailure, LoadPhase]
+"""The words of a failure, what failed, and how far it had come."""
+
+_UNREACHED: _Told = ("could not be reached", LoadFailure.OTHER, LoadPhase.CONNECT)
+_BY_CAUSE: tuple[tuple[type[Exception], _Told], ...] = (
+    (
+        ConnectionRefusedError,
+        ("refused the connection (nothing listens there)", LoadFailure.REFUSED, LoadPhase.CONNECT),
+    ),
+    (
+        socket.gaierror,
+        ("could not be reached: its host name was not found", LoadFailure.NAME_NOT_FOUND, LoadPhase.RESOLVE),
+    ),
+    (ssl.SSLError, ("could not be reached: no trusted TLS connection could be made", LoadFailure.TLS, LoadPhase.TLS)),
+    (TimeoutError, ("could not be reached in time", LoadFailure.TIMEOUT, LoadPhase.CONNECT)),
+    (ConnectionResetError, ("could not be reached", LoadFailure.RESET, LoadPhase.CONNECT)),
 )
 
 # These write URLs, session ids, headers and bodies to the log, where nobody looks for a secret.
@@ -66,7 +81,8 @@ class HttpTarget:
 
 @dataclass(slots=True)
 class Exchange:
-    """What came of the last HTTP request of one call or opening; `lost` asks for a new connection.
+    """What came of the last HTTP request of one call or opening; `lost` asks for a new connection, `status` is that of
+    the last answer.
 
     An answer that says nothing for `seconds` is given up, whoever waits for it: a caller that has gone does not
     end its request in MCP 2025-11-25, and requests without an end would fill the pool. With None it never is.
@@ -75,6 +91,7 @@ class Exchange:
     seconds: float | None
     failure: Failure | None = None
     lost: bool = False
+    status: int | None = None
 
     def lose(self, failure: Failure) -> None:
         """Note a failure after which the connection is not to be used again."""
@@ -118,16 +135,28 @@ class _TooLong(Exception):
     """A body exceeds `MESSAGE_BYTES`."""
 
 
-_WORDS_BY_ERROR: tuple[tuple[type[Exception], str], ...] = (
-    (httpx2.ConnectTimeout, "could not be reached in time"),
-    (httpx2.PoolTimeout, "has too many calls under way"),
-    (httpx2.TimeoutException, "did not answer in time"),
-    (httpx2.InvalidURL, "could not be reached: its URL is not valid"),
-    (httpx2.UnsupportedProtocol, "could not be reached: its URL is not http or https"),
-    (httpx2.LocalProtocolError, "could not be asked: its URL or headers hold a character that is not allowed there"),
-    (httpx2.ProxyError, "could not be reached through the proxy"),
-    (httpx2.DecodingError, NOT_MCP),
+_BY_ERROR: tuple[tuple[type[Exception], _Told], ...] = (
+    (httpx2.ConnectTimeout, ("could not be reached in time", LoadFailure.TIMEOUT, LoadPhase.CONNECT)),
+    (httpx2.PoolTimeout, ("has too many calls under way", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
+    (httpx2.WriteTimeout, ("did not answer in time", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
+    (httpx2.TimeoutException, ("did not answer in time", LoadFailure.TIMEOUT, LoadPhase.RESPONSE)),
+    (httpx2.InvalidURL, ("could not be reached: its URL is not valid", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG)),
+    (
+        httpx2.UnsupportedProtocol,
+        ("could not be reached: its URL is not http or https", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG),
+    ),
+    (
+        httpx2.LocalProtocolError,
+        (
+            "could not be asked: its URL or headers hold a character that is not allowed there",
+            LoadFailure.BAD_CONFIG,
+            LoadPhase.CONFIG,
+        ),
+    ),
+    (httpx2.ProxyError, ("could not be reached through the proxy", LoadFailure.OTHER, LoadPhase.CONNECT)),
+    (httpx2.DecodingError, (NOT_MCP, LoadFailure.NOT_MCP, LoadPhase.RESPONSE)),
 )
+CLOSED = Failure("closed the connection before it answered", kind=LoadFailure.CLOSED, phase=LoadPhase.RESPONSE)
 
 
 class _WatchedStream(httpx2.AsyncByteStream):
@@ -144,7 +173,7 @@ class _WatchedStream(httpx2.AsyncByteStream):
         except httpx2.RequestError as error:
             self._exchange.lose(transport_failure(error))
             raise
-        self._exchange.lose(Failure("closed the connection before it answered"))
+        self._exchange.lose(CLOSED)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -157,21 +186,28 @@ def _awaits_answer(request: httpx2.Request) -> bool:
 
 async def _judge(request: httpx2.Request, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
     """Note what a response means; hand it on, its body read where reading it could fail."""
-    exchange.failure = None
+    exchange.failure, exchange.status = None, response.status_code
     content_type = response.headers.get("content-type", "").lower()
     if response.status_code >= 400:
         response = await _read(response, cut=True)
         exchange.failure = _status_failure(request, response)
         exchange.lost = "mcp-session-id" in request.headers and response.status_code in (400, 404)
     elif 300 <= response.status_code < 400:
-        exchange.failure = Failure("answered with a redirect that is not followed", status=response.status_code)
+        exchange.failure = Failure(
+            "answered with a redirect that is not followed",
+            status=response.status_code,
+            kind=LoadFailure.HTTP_STATUS,
+            phase=LoadPhase.RESPONSE,
+        )
     elif response.status_code != 202 and content_type.startswith("application/json"):
         response = await _read(response)
     elif response.status_code != 202 and content_type.startswith("text/event-stream"):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _WatchedStream(response.stream, exchange)
     else:
-        exchange.failure = Failure(NOT_MCP, status=response.status_code)
+        exchange.failure = Failure(
+            NOT_MCP, status=response.status_code, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE
+        )
     return response
 
 
@@ -198,15 +234,27 @@ def _status_failure(request: httpx2.Request, response: httpx2.Response) -> Failu
     if status not in _STATUS_COUNTS and not session_unknown and _is_rpc_error(response):
         return None
     words = SESSION_LOST if session_unknown else f"answered with HTTP status {status}"
-    seconds = response.headers.get("retry-after", "")
     return Failure(
         words,
         status=status,
-        retry_after=float(seconds) if seconds.isdecimal() else None,
+        retry_after=_seconds_of(response.headers.get("retry-after", "")),
         in_session=in_session,
         executed=status not in _NOT_CARRIED_OUT,
+        kind=LoadFailure.HTTP_STATUS,
+        phase=LoadPhase.RESPONSE,
         body=response.text[:EXCERPT_CHARACTERS],
     )
+
+
+def _seconds_of(retry_after: str) -> float | None:
+    """Return how long a server asks to be left alone: it says so in seconds, or by a date."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        date = parsedate_to_datetime(retry_after).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _is_rpc_error(response: httpx2.Response) -> bool:
@@ -223,36 +271,38 @@ def _stand_in(request: httpx2.Request) -> httpx2.Response:
 
 
 def transport_failure(error: Exception) -> Failure:
-    """Put an error of the HTTP client into words and facts."""
-    cause = _innermost(error)
+    """Put an error of the HTTP client into words and facts; of several addresses each may have failed in its way."""
+    return Failure.together(_transport_failure(error, cause) for cause in _innermost(error))
+
+
+def _transport_failure(error: Exception, cause: BaseException) -> Failure:
+    words, kind, phase = _told(error, cause)
     return Failure(
-        _transport_words(error, cause),
+        words,
         exception=type(error).__name__,
         cause=type(cause).__name__,
         errno=cause.errno if isinstance(cause, OSError) else None,
         executed=not isinstance(error, _UNSENT),
+        kind=kind,
+        phase=phase,
     )
 
 
-def _transport_words(error: Exception, cause: BaseException) -> str:
-    for kind, words in _WORDS_BY_ERROR:
+def _told(error: Exception, cause: BaseException) -> _Told:
+    for kind, told in _BY_ERROR:
         if isinstance(error, kind):
-            return words
+            return told
     if isinstance(error, httpx2.ConnectError):
-        return next((words for kind, words in _WORDS_BY_CAUSE if isinstance(cause, kind)), "could not be reached")
+        return next((told for kind, told in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
     # The one case where only the library's text tells two things apart.
     if isinstance(error, httpx2.RemoteProtocolError) and not re.search("disconnected|closed connection", str(error)):
-        return "answered with something that is not HTTP"
-    return "closed the connection before it answered"
+        return "answered with something that is not HTTP", LoadFailure.NOT_MCP, LoadPhase.RESPONSE
+    phase = LoadPhase.REQUEST if isinstance(error, httpx2.WriteError) else LoadPhase.RESPONSE
+    return CLOSED.words, LoadFailure.RESET if isinstance(cause, ConnectionResetError) else LoadFailure.CLOSED, phase
 
 
-def _innermost(error: BaseException) -> BaseException:
-    """Return the last operating system's error in the chain of causes, or the error itself."""
-    found = error
-    deeper: BaseException | None = error
-    while deeper is not None:
-        if isinstance(deeper, OSError):
-            found = deeper
-        first = deeper.exceptions[0] if isinstance(deeper, BaseExceptionGroup) else None
-        deeper = first or deeper.__cause__ or deeper.__context__
-    return found
+def _innermost(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the operating system's errors at the ends of the causes, of which a group has several, or the error."""
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
+    ends = (end for deeper in group if deeper is not None for end in _innermost(deeper))
+    return tuple(end for end in ends if isinstance(end, OSError)) or (error,)

@@ -24,6 +24,7 @@ from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.lines import CHUNK_BYTES, Lines, LongLine
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
+from callability.vocabulary import LoadFailure, LoadPhase
 
 # An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
 LAST_WORDS_SECONDS = 0.5
@@ -118,6 +119,11 @@ class StdioTransport:
                         await arrived.send(SessionMessage(message))
             group.cancel_scope.cancel()
         await self._end(child, arrived)
+
+    @property
+    def is_garbled(self) -> bool:
+        """Whether the child has written, and nothing of it was a message."""
+        return self._garbled and not self.heard
 
     def _message(self, line: bytes) -> JSONRPCMessage | None:
         try:
@@ -244,29 +250,34 @@ async def _cancel_after_exit(child: _Child, scope: anyio.CancelScope) -> None:
 
 def _end_failure(exit_code: int | None, when: str) -> Failure:
     if exit_code is None:
-        return Failure(f"closed the connection{when}")
-    if exit_code >= 0:
-        return Failure(f"exited with code {exit_code}{when}", exit_code=exit_code)
+        return Failure(f"closed the connection{when}", kind=LoadFailure.CLOSED, phase=LoadPhase.RESPONSE)
+    words = f"exited with code {exit_code}" if exit_code >= 0 else f"was ended by signal {_signal_name(-exit_code)}"
+    return Failure(f"{words}{when}", exit_code=exit_code, kind=LoadFailure.EXITED, phase=LoadPhase.RESPONSE)
+
+
+def _signal_name(number: int) -> str:
     try:
-        name = signal.Signals(-exit_code).name
+        return signal.Signals(number).name
     except ValueError:
-        name = str(-exit_code)
-    return Failure(f"was ended by signal {name}{when}", exit_code=exit_code)
+        return str(number)
 
 
 def _start_failure(target: StdioTarget, error: OSError | ValueError) -> Failure:
-    reason = f"command `{target.command}` cannot be run"
+    reason, kind, phase = f"command `{target.command}` cannot be run", LoadFailure.MISSING_COMMAND, LoadPhase.CONNECT
     if target.cwd is not None and not os.path.isdir(target.cwd):
-        reason = "its working directory was not found"
+        reason, kind, phase = "its working directory was not found", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG
     elif isinstance(error, FileNotFoundError):
         reason = f"command `{target.command}` was not found"
     elif isinstance(error, PermissionError):
         reason = f"command `{target.command}` may not be run by this user"
     elif isinstance(error, ValueError):
         reason = "its command, arguments or environment hold a character that is not allowed there"
+        kind, phase = LoadFailure.BAD_CONFIG, LoadPhase.CONFIG
     return Failure(
         f"could not be started: {reason}",
         exception=type(error).__name__,
         errno=error.errno if isinstance(error, OSError) else None,
         executed=False,
+        kind=kind,
+        phase=phase,
     )

@@ -163,6 +163,11 @@ class Upstream:
         connection = on or await self.connected()
         return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
+    def give_up(self) -> None:
+        """End the opening that is under way, if one is; whoever waits for it is told, and another may be started."""
+        if self._connection is not None and self.state == "connecting":
+            self._connection.close()
+
     def disconnect(self) -> None:
         """Begin to disconnect for good; from now on there are no calls, and no openings."""
         self._retired = True
