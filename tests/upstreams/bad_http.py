@@ -54,7 +54,8 @@ class BadHttp:
         self.port = 0
         self.script: Script = []
         self.answers = dict(answers or {})
-        self.opening: bytes | str | None = None
+        self.opening: Answer | None = None
+        self.listing: Answer | None = None
         self.calls = 0
         self.head = ""
         self.session = session
@@ -162,6 +163,7 @@ class BadHttp:
 
     async def _break_off(self, how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if how == "hang":
+            self.waiting.set()
             await reader.read()
             self.given_up.set()
         elif how == "reset":
@@ -171,7 +173,7 @@ class BadHttp:
     def _answer(self, head: str, request: dict[str, Any]) -> Step:
         method = request.get("method")
         if self.opening is not None and method in ("server/discover", "initialize"):
-            return self.opening
+            return self.opening(request) if callable(self.opening) else self.opening
         if method == "server/discover" and self._modern:
             value = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
             return reply(result(request, value | {"ttlMs": 0, "cacheScope": "private"}))
@@ -187,7 +189,8 @@ class BadHttp:
         if "id" not in request:
             return reply(b"", status="202 Accepted")
         if method == "tools/list":
-            return reply(result(request, self._tools()))
+            listing = self.listing or (lambda request: reply(result(request, self._tools())))
+            return listing(request) if callable(listing) else listing
         return self._answer_call(request)
 
     def _answer_call(self, request: dict[str, Any]) -> Step:

@@ -1,0 +1,169 @@
+"""Loading the tools of one server: a bounded number of tries under one deadline (L-4); the policy says what mends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, stop_before_delay
+from tenacity.wait import wait_exponential_jitter
+
+from callability.adapter import load_status
+from callability.gateway.decisions import POLICY_SECONDS
+from callability.gateway.loading.outcome import LoadOutcome
+from callability.gateway.loading.signals import signals_of
+from callability.gateway.upstream import Failure, Upstream, UpstreamError
+from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
+from callability.vocabulary import LoadFailure, LoadStatus
+
+_BACKOFF = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
+"""About 0.5 s before the second try, 1 s before the third, and so on."""
+_CAREFUL = (LoadStatus.DENIED, LoadStatus.PERMANENT, LoadStatus.TRANSIENT)
+_NO_ANSWER = "; the policy service gave no answer, so that it could not be classified"
+_logger = logging.getLogger(__name__)
+
+
+class LoadStub(Protocol):
+    """What loading needs of a stub: the generated one on an aio channel, or a stand-in in the same process."""
+
+    @property
+    def ClassifyLoad(self) -> Callable[..., Awaitable[ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
+        """Classify one failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What one try came to."""
+
+    status: LoadStatus
+    failure: Failure | None = None
+    answer: ClassifyLoadResponse = field(default_factory=ClassifyLoadResponse)
+
+
+class Loader:
+    """Loads with at most `tries` tries and within `seconds`, the pauses between them included.
+
+    An answer of the policy service is waited for in addition, 5 s at the most. `sleep` is how a pause is made.
+    """
+
+    def __init__(
+        self,
+        stub: LoadStub,
+        *,
+        tries: int = 3,
+        seconds: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._stub = stub
+        self._tries = tries
+        self._seconds = seconds
+        self._sleep = sleep
+
+    async def load(self, upstream: Upstream, *, retry_scheduled: bool = False) -> LoadOutcome:
+        """Open an upstream, again where that may help; one that loaded stays open.
+
+        What loaded is available, and nobody is asked. Cancelled, it gives the opening up at once; what that leaves to
+        be cleaned up, the upstream's own `close` waits for.
+
+        Args:
+            upstream: what is opened; one that is open already is not opened anew.
+            retry_scheduled: whether the caller loads again later, if this load turns out to be transient (L-7).
+        """
+        load = _Load(self._stub, upstream, self._tries, self._seconds, retry_scheduled=retry_scheduled)
+        trying = AsyncRetrying(
+            sleep=self._sleep,
+            stop=stop_after_attempt(self._tries) | stop_before_delay(self._seconds),
+            wait=_pause,
+            retry=retry_if_result(lambda tried: tried.status is LoadStatus.TRANSIENT),
+            retry_error_callback=_last,
+        )
+        tried: _Tried = await trying(load.tried)
+        loaded = tried.failure is None
+        return LoadOutcome(
+            server_id=upstream.name,
+            status=tried.status,
+            tools=upstream.tools if loaded else (),
+            error=_error(tried),
+            attempts=load.attempts,
+            answer=tried.answer,
+        )
+
+
+class _Load:
+    """One load under way."""
+
+    def __init__(
+        self, stub: LoadStub, upstream: Upstream, tries: int, seconds: float, *, retry_scheduled: bool
+    ) -> None:
+        self.attempts = 0
+        self._stub = stub
+        self._upstream = upstream
+        self._tries = tries
+        self._seconds = seconds
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._retry_scheduled = retry_scheduled
+        self._sessions_lost = 0
+
+    async def tried(self) -> _Tried:
+        """Try once; of several failures the most careful counts (L-1)."""
+        self.attempts += 1
+        failure = await self._failure()
+        if failure is None:
+            return _Tried(LoadStatus.AVAILABLE)
+        self._sessions_lost += failure.in_session
+        tried = await asyncio.gather(*map(self._classified, failure.each))
+        return min(tried, key=lambda each: _CAREFUL.index(each.status))
+
+    async def _failure(self) -> Failure | None:
+        self._upstream.start()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._upstream.opened()
+        except TimeoutError:
+            return Failure(f"did not load within {self._seconds:g} s", "TimeoutError", kind=LoadFailure.TIMEOUT)
+        except UpstreamError as error:
+            return error.failure
+        finally:
+            self._upstream.give_up()
+        return None
+
+    async def _classified(self, failure: Failure) -> _Tried:
+        """Ask the policy; what it calls available although it failed, it has not answered about."""
+        signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
+        try:
+            answer = await self._stub.ClassifyLoad(ClassifyLoadRequest(signals=signals), timeout=POLICY_SECONDS)
+        except (grpc.RpcError, grpc.aio.UsageError) as error:
+            _logger.warning("the policy service gave no answer about a load: %s", type(error).__name__)
+            return _Tried(LoadStatus.PERMANENT, failure)
+        status = load_status(answer)
+        if status is LoadStatus.AVAILABLE:
+            return _Tried(LoadStatus.PERMANENT, failure)
+        return _Tried(status, failure, answer)
+
+    def _tries_left(self, failure: Failure) -> int:
+        """Return how many tries may follow; a session that is lost is opened anew once only."""
+        again = failure.in_session and self._sessions_lost > 1
+        return 0 if again else self._tries - self.attempts
+
+
+def _last(state: RetryCallState) -> _Tried:
+    assert state.outcome is not None
+    tried: _Tried = state.outcome.result()
+    return tried
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the pause before the next try: what the server asked for, where that is longer than ours."""
+    failure = _last(state).failure
+    asked = failure.retry_after if failure is not None else None
+    return max(_BACKOFF(state), asked or 0)
+
+
+def _error(tried: _Tried) -> str | None:
+    if tried.failure is None:
+        return None
+    return tried.failure.words if tried.answer.HasField("verdict") else f"{tried.failure.words}{_NO_ANSWER}"

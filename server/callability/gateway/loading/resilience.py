@@ -1,0 +1,52 @@
+"""Loading the tools of many servers side by side, with no gateway around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from callability.gateway.config import ServerConfig
+from callability.gateway.loading.loader import Loader, LoadStub
+from callability.gateway.loading.outcome import LoadOutcome, LoadResult
+from callability.gateway.upstream import Target, Upstream, target_of
+
+
+async def get_tools_with_resilience(
+    servers: Mapping[str, ServerConfig | Target],
+    stub: LoadStub,
+    *,
+    tries: int = 3,
+    seconds: float = 30.0,
+    open_seconds: float = 10.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> LoadResult:
+    """Return what came of each server; one that fails, hangs or crashes takes nothing from the others (L-5).
+
+    Every connection is closed again, also when this is cancelled. A server that its config disables is not connected
+    and has no outcome; of one in quarantine only the names of the tools are kept.
+
+    Args:
+        servers: the servers by name, as a config has them, or as plain targets.
+        stub: says of each failure what it means; a stub of `CallabilityService` on an aio channel is one.
+        tries: how many tries a server has at the most.
+        seconds: how long its load may take, all tries and the pauses between them included.
+        open_seconds: how long one try may take.
+        sleep: how a pause is made.
+    """
+    loader = Loader(stub, tries=tries, seconds=seconds, sleep=sleep)
+    async with asyncio.TaskGroup() as group:
+        tasks = {
+            name: group.create_task(_loaded(name, server, loader, open_seconds))
+            for name, server in servers.items()
+            if not isinstance(server, ServerConfig) or server.enabled
+        }
+    return LoadResult({name: task.result() for name, task in tasks.items()})
+
+
+async def _loaded(name: str, server: ServerConfig | Target, loader: Loader, open_seconds: float) -> LoadOutcome:
+    target, held = (target_of(server), server.quarantined) if isinstance(server, ServerConfig) else (server, False)
+    upstream = Upstream(name, target, open_seconds=open_seconds, names_only=held)
+    try:
+        return await loader.load(upstream)
+    finally:
+        await upstream.close()

@@ -1,0 +1,512 @@
+"""Loading the tools of real servers: each failure is the row of the table (spec B), and harms no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx2
+import pytest
+
+from callability.gateway.config import ServerConfig
+from callability.gateway.loading import Loader, LoadOutcome, LoadStub, get_tools_with_resilience
+from callability.gateway.upstream import Failure, HttpTarget, StdioTarget, Target, Upstream, UpstreamError
+from callability.gateway.upstream.opening_failure import opening_failure
+from callability.policy.loading import load
+from callability.policy.tabulation import Engine
+from callability.service.in_process import InProcessStub
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.vocabulary import LoadFailure, LoadStatus
+from certificates import Authority
+from conftest import POLICY
+from upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply
+
+pytestmark = pytest.mark.anyio
+
+BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+TIMEOUT_BODY = b'{"error":"upstream call timeout"}'
+RPC_ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+AVAILABLE, TRANSIENT, DENIED, PERMANENT = LoadStatus
+PATIENT, SHORT = 30, 1
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def stub() -> InProcessStub:
+    """The shipped policy."""
+    return InProcessStub(load(POLICY, engine=Engine.REFERENCE))
+
+
+class Pauses(list[float]):
+    """Notes the pauses and makes none; after the first the servers are well."""
+
+    def __init__(self, *servers: BadHttp) -> None:
+        super().__init__()
+        self._servers = servers
+
+    async def __call__(self, seconds: float) -> None:
+        """Take no time."""
+        self.append(seconds)
+        for server in self._servers:
+            server.opening = server.listing = None
+
+
+class Failing(Upstream):
+    """Fails as it is told: with what no server can be made to cause at one time."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__("x", HttpTarget("http://127.0.0.1/mcp"))
+        self._failure = failure
+
+    def start(self) -> None:
+        """Dial nothing."""
+
+    async def opened(self) -> None:
+        """Fail as an opening does."""
+        raise UpstreamError(self.name, self._failure)
+
+
+def bad(*how: str, **env: str) -> StdioTarget:
+    """Return a server that misbehaves at its start, or is well."""
+    return StdioTarget(sys.executable, (str(BAD), *how), env=env)
+
+
+def status(number: int, body: bytes = b"no", extra: str = "") -> bytes:
+    """Return a response with an HTTP status."""
+    return reply(body, status=f"{number} Status", kind="text/plain", extra=extra)
+
+
+async def loaded(target: Target, stub: LoadStub, pauses: Pauses | None = None, **options: Any) -> LoadOutcome:
+    """Load one server, without pauses."""
+    result = await get_tools_with_resilience(
+        {"x": target}, stub, sleep=Pauses() if pauses is None else pauses, **options
+    )
+    return result.outcomes["x"]
+
+
+def summary(outcome: LoadOutcome) -> tuple[LoadStatus, int]:
+    """Return what a row of the table tells, having seen that tools and error fit the status."""
+    assert (outcome.error is None) == (outcome.status is AVAILABLE) == bool(outcome.tools)
+    return outcome.status, outcome.attempts
+
+
+def children() -> set[str]:
+    """Return the processes that this one has started and that are not reaped."""
+    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+def unused_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
+    "a reset after the request": ("reset", TRANSIENT),
+    "an end before the response": ("eof", TRANSIENT),
+    "an end in the head": (Cut(HEAD[:30], "eof"), TRANSIENT),
+    "an end in the body": (Cut(HEAD, "eof"), TRANSIENT),
+    "a reset in the body": (Cut(HEAD, "reset"), TRANSIENT),
+    "an end of the events": (reply(b": hm\n\n", kind="text/event-stream"), TRANSIENT),
+    "400": (status(400), PERMANENT),
+    "401": (status(401), DENIED),
+    "401 of a proxy that timed out": (status(401, b"ext_authz: authorization request timed out"), TRANSIENT),
+    "403": (status(403), DENIED),
+    "403 of a proxy that timed out": (status(403, TIMEOUT_BODY), TRANSIENT),
+    "403 with a URL in the body": (status(403, b"no: http://127.0.0.1/upstream/call-timeout"), DENIED),
+    "403 with a JSON-RPC error": (status(403, RPC_ERROR), DENIED),
+    "404": (status(404), PERMANENT),
+    "408": (status(408), TRANSIENT),
+    "429": (status(429), TRANSIENT),
+    "500": (status(500), TRANSIENT),
+    "500 with a JSON-RPC error": (reply(RPC_ERROR, status="500 Oops"), TRANSIENT),
+    "502": (status(502), TRANSIENT),
+    "503": (status(503), TRANSIENT),
+    "a redirect": (reply(b"", status="302 Found", extra="Location: /x\r\n"), PERMANENT),
+    "a page": (reply(b"<html>", kind="text/html"), PERMANENT),
+    "another kind of JSON": (reply(b"{}"), PERMANENT),
+    "no JSON": (reply(b"{"), PERMANENT),
+    "a JSON-RPC error": (lambda request: refusal(request, "no"), PERMANENT),
+    "no HTTP": (b"what?\r\n\r\n", PERMANENT),
+}
+
+
+@pytest.mark.parametrize("case", OPENINGS)
+async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stub: InProcessStub) -> None:
+    """What mends is tried as often as there are tries; a denial and what needs attention are tried once."""
+    opening, expected = OPENINGS[case]
+    pauses = Pauses()
+    async with BadHttp().listening() as server:
+        server.opening = opening
+        outcome = await loaded(HttpTarget(server.url), stub, pauses, open_seconds=PATIENT)
+    attempts = 3 if expected is TRANSIENT else 1
+    assert summary(outcome) == (expected, attempts)
+    assert len(pauses) == attempts - 1
+
+
+@pytest.mark.parametrize("case", [case for case in OPENINGS if case != "404"])
+async def test_a_failure_while_the_tools_are_listed_is_the_same_row(case: str, stub: InProcessStub) -> None:
+    """The session stood already; that changes nothing, but for a 404."""
+    opening, expected = OPENINGS[case]
+    async with BadHttp(session="one").listening() as server:
+        server.listing = opening
+        outcome = await loaded(HttpTarget(server.url), stub, tries=2, open_seconds=PATIENT)
+    assert summary(outcome) == (expected, 2 if expected is TRANSIENT else 1)
+
+
+@pytest.mark.parametrize("where", ["opening", "listing"])
+async def test_a_peer_that_accepts_and_never_answers_is_transient(where: str, stub: InProcessStub) -> None:
+    """Each try ends at its own deadline."""
+    async with BadHttp().listening() as server:
+        setattr(server, where, "hang")
+        outcome = await loaded(HttpTarget(server.url), stub, tries=2, open_seconds=SHORT)
+    assert summary(outcome) == (TRANSIENT, 2)
+    assert outcome.error == "did not answer within 1 s"
+
+
+async def test_a_session_that_is_lost_is_opened_anew_once(stub: InProcessStub) -> None:
+    """A 404 to a request of an established session is a try; a second one needs attention."""
+    async with BadHttp(session="one").listening() as server:
+        server.listing = status(404)
+        assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
+        server.listing = status(404)
+        assert summary(await loaded(HttpTarget(server.url), stub, tries=5)) == (PERMANENT, 2)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (HttpTarget("http://name.invalid/mcp"), "its host name was not found"),
+        (HttpTarget("ftp://127.0.0.1/mcp"), "its URL is not http or https"),
+        (HttpTarget("http://127.0.0.1:port/mcp"), "its URL is not valid"),
+        (StdioTarget("no-such-command-here"), "command `no-such-command-here` was not found"),
+        (StdioTarget("/etc/hostname"), "command `/etc/hostname` cannot be run"),
+        (StdioTarget(sys.executable, cwd="/no/such/place"), "its working directory was not found"),
+        (bad("exits"), "exited with code 3 before it answered"),
+        (bad("lists without end"), "lists more than 20,000 tools"),
+    ],
+)
+async def test_what_does_not_mend_needs_attention_at_once(target: Target, words: str, stub: InProcessStub) -> None:
+    """The reason is the operator's, in words that can be shown."""
+    outcome = await loaded(target, stub, open_seconds=PATIENT)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert words in (outcome.error or "")
+
+
+async def test_a_refused_connection_needs_attention(stub: InProcessStub) -> None:
+    """Nobody listens, and a new try would only be refused again."""
+    outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), stub)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert outcome.error == "refused the connection (nothing listens there)"
+
+
+async def test_a_refused_connection_mends_by_an_edit_of_one_line(tmp_path: Path) -> None:
+    """The classification is a rule file, and no code (L-9)."""
+    policy = shutil.copytree(POLICY, tmp_path / "policy")
+    rules = policy / "load_outcome.yaml"
+    line = "{load.failure: timeout}, status"
+    assert line in rules.read_text()
+    rules.write_text(rules.read_text().replace(line, "{load.failure: [timeout, refused]}, status"))
+    for tests in policy.glob("*_test.yaml"):
+        tests.unlink()
+    edited = InProcessStub(load(policy, engine=Engine.REFERENCE))
+    outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), edited)
+    assert summary(outcome) == (TRANSIENT, 3)
+
+
+async def test_a_denial_stays_one_where_the_url_says_timeout(stub: InProcessStub) -> None:
+    """A URL is never a part of what is classified (L-3)."""
+    async with BadHttp().listening() as server:
+        server.opening = status(403)
+        url = f"{server.url}/upstream-timeout?error=upstream+call+timeout"
+        assert summary(await loaded(HttpTarget(url), stub)) == (DENIED, 1)
+
+
+async def test_a_certificate_that_is_not_trusted_needs_attention(stub: InProcessStub, tmp_path: Path) -> None:
+    """TLS does not mend by itself."""
+    server = BadHttp()
+    server.tls = Authority(tmp_path, "stranger").server()
+    async with server.listening():
+        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert outcome.error == "could not be reached: no trusted TLS connection could be made"
+
+
+async def test_an_endpoint_that_speaks_no_tls_needs_attention(stub: InProcessStub) -> None:
+    """Its entry has the wrong scheme."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(status(400))
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+    assert summary(outcome) == (PERMANENT, 1)
+
+
+async def test_a_process_that_hangs_is_transient(stub: InProcessStub) -> None:
+    """It may be slow, and nothing else is known of it."""
+    before = children()
+    outcome = await loaded(bad("hangs"), stub, tries=2, open_seconds=SHORT)
+    assert summary(outcome) == (TRANSIENT, 2)
+    assert children() == before
+
+
+async def test_a_process_that_writes_only_garbage_needs_attention(stub: InProcessStub) -> None:
+    """That it never answers is because it is no MCP server."""
+    outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 2)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert outcome.error == "did not answer within 2 s, and wrote only what is not MCP"
+
+
+def raised_from(error: Exception, cause: BaseException) -> Exception:
+    """Return an error as it is when another one caused it."""
+    error.__cause__ = cause
+    return error
+
+
+SLOW = httpx2.ReadTimeout("")
+RESET = raised_from(httpx2.ReadError(""), ConnectionResetError(104, ""))
+REFUSED = raised_from(httpx2.ConnectError(""), ConnectionRefusedError(111, "refused"))
+BOTH = OSError("All connection attempts failed")
+BOTH.__cause__ = ExceptionGroup("", [TimeoutError(110, "timed out"), ConnectionRefusedError(111, "refused")])
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ((SLOW,), (TRANSIENT, 3)),
+        ((RESET,), (TRANSIENT, 3)),
+        ((SLOW, RESET), (TRANSIENT, 3)),
+        ((SLOW, REFUSED), (PERMANENT, 1)),
+        ((REFUSED, SLOW), (PERMANENT, 1)),
+        ((ExceptionGroup("", [SLOW, ExceptionGroup("", [RESET, REFUSED])]),), (PERMANENT, 1)),
+        ((raised_from(RuntimeError("x"), ExceptionGroup("", [SLOW])),), (TRANSIENT, 3)),
+        ((raised_from(httpx2.ConnectError(""), BOTH),), (PERMANENT, 1)),
+        ((SLOW, RuntimeError("something else")), (PERMANENT, 1)),
+    ],
+)
+async def test_a_group_of_errors_takes_its_most_careful_leaf(
+    errors: tuple[Exception, ...], expected: tuple[LoadStatus, int], stub: InProcessStub
+) -> None:
+    """The whole group is walked, and the causes, in whatever order they stand (L-1, L-2)."""
+    failure = opening_failure(ExceptionGroup("unhandled errors in a TaskGroup", list(errors)))
+    assert summary(await Loader(stub, sleep=Pauses()).load(Failing(failure))) == expected
+
+
+async def test_a_denial_among_others_is_a_denial(stub: InProcessStub) -> None:
+    """It is more careful than what needs attention, and its words are those that are told."""
+    denied = Failure("was denied", status=403, kind=LoadFailure.HTTP_STATUS)
+    failure = Failure.together([opening_failure(REFUSED), opening_failure(SLOW), denied])
+    outcome = await Loader(stub, sleep=Pauses()).load(Failing(failure))
+    assert summary(outcome) == (DENIED, 1)
+    assert outcome.error == "was denied"
+
+
+@pytest.mark.parametrize("target", ["http", "stdio"])
+async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, stub: InProcessStub) -> None:
+    """What loaded is available, with its tools in their order."""
+    pauses = Pauses()
+    async with BadHttp().listening() as server:
+        it = HttpTarget(server.url) if target == "http" else bad()
+        outcome = await loaded(it, stub, pauses, open_seconds=PATIENT)
+    assert summary(outcome) == (AVAILABLE, 1)
+    assert outcome.tools[0].name == "pid"
+    assert pauses == []
+
+
+async def test_what_mends_takes_a_second_try(stub: InProcessStub) -> None:
+    """A server that was busy at the first try is available after it."""
+    async with BadHttp().listening() as server:
+        server.opening = status(503)
+        assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
+
+
+async def test_pauses_grow_and_are_never_the_same(stub: InProcessStub) -> None:
+    """Each is twice the one before, and half a second of chance at the most."""
+    pauses = Pauses()
+    async with BadHttp().listening() as server:
+        server.opening = status(503)
+        outcome = await loaded(HttpTarget(server.url), stub, pauses, tries=4)
+    assert summary(outcome) == (TRANSIENT, 4)
+    assert [least <= pause <= least + 0.5 for least, pause in zip((0.5, 1, 2), pauses, strict=True)] == [True] * 3
+
+
+async def test_a_server_that_asks_for_a_pause_gets_it(stub: InProcessStub) -> None:
+    """In seconds, or by a date; a pause that reaches beyond the deadline ends the load instead."""
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
+    async with BadHttp().listening() as server:
+        for asked, least, most in (("7", 7, 7), (date, 3, 20), ("soon", 0.5, 1)):
+            server.opening, pauses = status(429, extra=f"Retry-After: {asked}\r\n"), Pauses(server)
+            assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (AVAILABLE, 2)
+            assert least <= pauses[0] <= most
+        server.opening, pauses = status(429, extra="Retry-After: 3600\r\n"), Pauses()
+        assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (TRANSIENT, 1)
+        assert pauses == []
+
+
+async def test_the_deadline_ends_a_load_whatever_its_tries(stub: InProcessStub) -> None:
+    """A peer that accepts and never answers cannot hold it (L-4); its socket is closed."""
+    async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
+        server.opening = "hang"
+        outcome = await loaded(HttpTarget(server.url), stub, tries=100, seconds=1, open_seconds=600)
+        assert summary(outcome) == (TRANSIENT, 1)
+        assert outcome.error == "did not load within 1 s"
+        await server.given_up.wait()
+
+
+async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
+    """No task, no socket and no process; whoever cancels is not held up by what fails."""
+    before, tasks = children(), asyncio.all_tasks()
+    async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
+        server.opening = "hang"
+        servers: dict[str, Target] = {"socket": HttpTarget(server.url), "process": bad("hangs"), "well": bad()}
+        loading = asyncio.create_task(get_tools_with_resilience(servers, stub, open_seconds=600, seconds=600))
+        await server.waiting.wait()
+        loading.cancel()
+        await asyncio.wait([loading])
+        assert loading.cancelled()
+        await server.given_up.wait()
+    assert children() == before
+    assert asyncio.all_tasks() == tasks
+
+
+async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub) -> None:
+    """The pause ends at once."""
+    paused = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        paused.set()
+        await asyncio.Event().wait()
+
+    async with BadHttp().listening() as server:
+        server.opening = status(503)
+        upstream = Upstream("x", HttpTarget(server.url))
+        loading = asyncio.create_task(Loader(stub, sleep=sleep).load(upstream))
+        await paused.wait()
+        loading.cancel()
+        await asyncio.wait([loading])
+        assert loading.cancelled()
+        assert upstream.state == "failed"
+        await upstream.close()
+
+
+async def test_an_upstream_stays_open_that_a_loader_was_given(stub: InProcessStub) -> None:
+    """One that is given up can be opened again."""
+    async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
+        upstream = Upstream("x", HttpTarget(server.url))
+        server.opening = "hang"
+        assert summary(await Loader(stub, seconds=1).load(upstream)) == (TRANSIENT, 1)
+        server.opening = None
+        assert summary(await Loader(stub).load(upstream)) == (AVAILABLE, 1)
+        assert not (await upstream.call("pid", {})).is_error
+        await upstream.close()
+
+
+async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -> None:
+    """Side by side, and asked over a channel; the older triple and the messages tell of all others (L-5 to L-7)."""
+    async with AsyncExitStack() as stack:
+        well = await stack.enter_async_context(BadHttp().listening())
+        openings: dict[str, Step] = {"hangs": "hang", "resets": "reset", "busy": status(503), "denies": status(403)}
+        ill = {name: await stack.enter_async_context(BadHttp().listening()) for name in openings}
+        for name, server in ill.items():
+            server.opening = openings[name]
+        servers: dict[str, Target] = {
+            **{f"good-{number}": HttpTarget(well.url) if number % 2 else bad() for number in range(10)},
+            **{name: HttpTarget(server.url) for name, server in ill.items()},
+            "refuses": HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"),
+            "missing": StdioTarget("no-such-command-here"),
+            **{name: bad(name) for name in ("exits", "hangs at once", "writes garbage", "lists without end")},
+        }
+        servers["hangs at once"] = bad("hangs")
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+        asked = CallabilityServiceStub(channel)
+        result = await get_tools_with_resilience(servers, asked, tries=1, open_seconds=7)
+    assert list(result.outcomes) == list(servers)
+    by_status = {
+        status: {name for name, outcome in result.outcomes.items() if outcome.status is status} for status in LoadStatus
+    }
+    assert by_status[AVAILABLE] == {f"good-{number}" for number in range(10)}
+    assert by_status[TRANSIENT] == {"hangs", "resets", "busy", "hangs at once"}
+    assert by_status[DENIED] == {"denies"}
+    tools, failed, errors = result.triple
+    assert [tool.name for tool in tools].count("pid") == 10
+    assert set(failed) == set(servers) - by_status[AVAILABLE]
+    assert dict(zip(failed, errors, strict=True))["busy"] == "answered with HTTP status 503"
+    messages = result.messages()
+    assert set(messages) == {TRANSIENT, DENIED, PERMANENT}
+    for told, message in messages.items():
+        assert {name for name in servers if f'"{name}"' in message} == by_status[told]
+    assert '"missing" (could not be started: command `no-such-command-here` was not found)' in messages[PERMANENT]
+
+
+async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
+    """Nothing is tried again on a guess; what loads needs no answer."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{unused_port()}") as channel, BadHttp().listening() as server:
+        silent = CallabilityServiceStub(channel)
+        assert summary(await loaded(HttpTarget(server.url), silent)) == (AVAILABLE, 1)
+        server.opening = status(503)
+        result = await get_tools_with_resilience({"x": HttpTarget(server.url)}, silent)
+    assert summary(result.outcomes["x"]) == (PERMANENT, 1)
+    reason = "answered with HTTP status 503; the policy service gave no answer, so that it could not be classified"
+    assert result.outcomes["x"].error == reason
+    assert f'"x" ({reason})' in result.messages()[PERMANENT]
+
+
+async def test_only_the_names_of_a_quarantined_server_are_kept_and_a_disabled_one_is_not_connected(
+    stub: InProcessStub,
+) -> None:
+    """The entries of a config are loaded as a gateway does it (A.4)."""
+    entry = {"command": sys.executable, "args": (str(BAD),)}
+    servers = {
+        "held": ServerConfig.model_validate({**entry, "quarantined": True}),
+        "off": ServerConfig.model_validate({**entry, "enabled": False}),
+    }
+    result = await get_tools_with_resilience(servers, stub, open_seconds=PATIENT)
+    assert list(result.outcomes) == ["held"]
+    assert [(tool.name, tool.definition) for tool in result.outcomes["held"].tools] == [("pid", None)]
+
+
+@pytest.fixture
+def secret() -> str:
+    """What must be in no answer."""
+    return "s3cr3t-v4lu3"
+
+
+async def test_no_secret_is_in_an_outcome(secret: str, stub: InProcessStub, caplog: pytest.LogCaptureFixture) -> None:
+    """Planted in the URL, a header, the environment, an argument and the body (L-8)."""
+    caplog.set_level("DEBUG")
+    async with BadHttp().listening() as server:
+        server.opening = status(403, f"upstream timeout for {secret}".encode())
+        url = server.url.replace("//", f"//user:{secret}@") + f"?key={secret}"
+        servers: dict[str, Target] = {
+            "denied": HttpTarget(url, {"Authorization": f"Bearer {secret}"}),
+            "refused": HttpTarget(f"http://user:{secret}@127.0.0.1:{unused_port()}/?key={secret}", {"X-Key": secret}),
+            "malformed": HttpTarget(f"http://user:{secret}@127.0.0.1:port/"),
+            "exits": StdioTarget(sys.executable, (str(BAD), "exits", secret), env={"TOKEN": secret}),
+            "missing": StdioTarget("no-such-command-here", (secret,), env={"TOKEN": secret}),
+        }
+        result = await get_tools_with_resilience(servers, stub, open_seconds=PATIENT, sleep=Pauses())
+    assert all(outcome.error for outcome in result.outcomes.values())
+    told = f"{result!r} {result.triple} {result.messages()} {caplog.text}"
+    assert secret not in told
+    assert "Traceback" not in told
+    assert str(os.getpid()) not in str(result.triple)
