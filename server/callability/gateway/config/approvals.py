@@ -1,4 +1,4 @@
-"""The approvals file: what people decided about single tools. It is only read."""
+"""The approvals file: what people decided about single tools. A gateway only reads it; people's commands write it."""
 
 from __future__ import annotations
 
