@@ -175,6 +175,7 @@ class EnableAuthorization(StrEnum):
     GRANTED = "granted"
     DECLINED = "declined"
     NO_DIALOG = "no_dialog"
+    UNANSWERED = "unanswered"
 
 
 class EnableEnd(StrEnum):

@@ -258,6 +258,8 @@ class _EnableAuthorizationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_E
     """The user declined, in the dialog or at the provider."""
     ENABLE_AUTHORIZATION_NO_DIALOG: _EnableAuthorization.ValueType  # 4
     """It is needed, and this session cannot show a dialog."""
+    ENABLE_AUTHORIZATION_UNANSWERED: _EnableAuthorization.ValueType  # 5
+    """The user was asked, and had not answered when the attempt ended."""
 
 class EnableAuthorization(_EnableAuthorization, metaclass=_EnableAuthorizationEnumTypeWrapper):
     """What came of asking the user to authorize the connection."""
@@ -272,6 +274,8 @@ ENABLE_AUTHORIZATION_DECLINED: EnableAuthorization.ValueType  # 3
 """The user declined, in the dialog or at the provider."""
 ENABLE_AUTHORIZATION_NO_DIALOG: EnableAuthorization.ValueType  # 4
 """It is needed, and this session cannot show a dialog."""
+ENABLE_AUTHORIZATION_UNANSWERED: EnableAuthorization.ValueType  # 5
+"""The user was asked, and had not answered when the attempt ended."""
 Global___EnableAuthorization: _TypeAlias = EnableAuthorization  # noqa: Y015
 
 class _EnableEnd:
