@@ -154,25 +154,25 @@ FAULTY = {
     ),
     "a key that is near nothing": (
         "mcpServers: {}\nzzz: 1",
-        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `deadlines`, `mcpServers`)"],
+        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `mcpServers`)"],
     ),
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
             "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `cwd`, `url`, `headers`, "
-            "`type`, `enabled`, `quarantined`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`)"
+            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `enabled`, `quarantined`)"
         ],
     ),
     "a key of the deadlines": (
         "mcpServers: {}\ndeadlines: {call: 3}",
         [
-            "2:13: unknown key `call` in `deadlines`"
-            " (one of `call_seconds`, `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
+            "2:13: unknown key `call` in `deadlines` (one of `call_seconds`, `dialog_seconds`, `enable_seconds`,"
+            " `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
         ],
     ),
     "a word with a line break": (
         'mcpServers: {}\n"a\\nb`c": 1',
-        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `deadlines`, `mcpServers`)"],
+        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `mcpServers`)"],
     ),
     "no servers": (
         "deadlines: {}",
@@ -467,7 +467,7 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
         ),
         (
             "  a: {servers: [gitt]}",
-            "3:17: agent `a` may see server `gitt`, which is not in `mcpServers` (did you mean `git`?)",
+            "3:17: agent `a` may see server `gitt`, which is not in `mcpServers`, nor in `catalog` (did you mean `git`?)",
         ),
         ("  a: {}", "3:3: agent `a` has no `servers`"),
         ("  a b: {servers: []}", "3:3: agent `a b` is not named with 1 to 128 of `A-Za-z0-9_.-`"),
@@ -481,3 +481,71 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
 def test_what_is_wrong_with_an_agent_is_told(agents: str, finding: str) -> None:
     """At its place, and never with a digest."""
     assert refused(AGENTS + agents + "\n") == [f"servers.yaml:{finding}"]
+
+
+CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "findings"),
+    [
+        (
+            "  git: {command: x}",
+            ["3:3: catalog server `git` has the name of a server in `mcpServers` (give it another one)"],
+        ),
+        (
+            "  x: {command: x, enabled: true}",
+            [
+                "3:19: unknown key `enabled` in catalog server `x` (did you mean `enabled_tools`?)",
+            ],
+        ),
+        (
+            "  x: {command: x, oauth: {}}",
+            [
+                "3:19: `oauth` of catalog server `x` does not go with `command` (it belongs to a server with `url`)",
+            ],
+        ),
+        (
+            "  x: {url: 'http://h/mcp', oauth: {}, headers: {authorization: '${T}'}}",
+            [
+                "3:28: catalog server `x` has both `oauth` and an authorization in `headers` (keep one of them)",
+            ],
+        ),
+        (
+            "  x: {url: 'http://h/mcp', oauth: {client_secret: s}}",
+            [
+                "3:51: `oauth` of catalog server `x` has `client_secret`, and no `client_id` (give the `client_id` that it"
+                " belongs to)",
+            ],
+        ),
+        (
+            "  x: {url: 'http://h/mcp', oauth: {}, trust: manual}",
+            [
+                "3:46: catalog server `x` has `oauth`, so that no command can look at its tools to approve them"
+                " (leave `trust` out)",
+            ],
+        ),
+        (
+            "  x: {url: 'http://h/mcp', oauth: {scopes: a}}",
+            ["3:36: unknown key `scopes` in `oauth` of catalog server `x` (did you mean `scope`?)"],
+        ),
+        (
+            "  x: {url: 'http://h/mcp', oauth: {redirect_port: 0}}",
+            ["3:51: a value in `oauth` of catalog server `x` is not a port from 1 to 65,535"],
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_catalog_is_told(entry: str, findings: list[str]) -> None:
+    """At its place, and never with a secret."""
+    assert refused(CATALOG + entry + "\n") == [f"servers.yaml:{finding}" for finding in findings]
+
+
+def test_what_looks_like_a_variable_and_is_none_is_a_warning(tmp_path: Path) -> None:
+    """It would be sent as it is."""
+    path = tmp_path / "servers.yaml"
+    path.write_text(CATALOG + "  x: {url: 'http://h/mcp', headers: {X: '${A B}', Y: '${OK}'}}\n")
+    [warning] = load_config(path).warnings
+    assert str(warning) == (
+        f"{path}:3:41: a value of catalog server `x` has `${{` and no name of a variable behind it, and is taken as it is"
+        " (a variable is written `${NAME}`)"
+    )

@@ -7,7 +7,16 @@ from callability.gateway.config.approvals import (
     Approvals,
     load_approvals,
 )
-from callability.gateway.config.config import AgentConfig, Config, ConfigRefused, Deadlines, ServerConfig, load_config
+from callability.gateway.config.config import (
+    AgentConfig,
+    CatalogEntry,
+    Config,
+    ConfigRefused,
+    Deadlines,
+    ServerConfig,
+    load_config,
+)
+from callability.gateway.config.model import OAuthConfig
 
 __all__ = [
     "NO_APPROVALS",
@@ -15,9 +24,11 @@ __all__ = [
     "AgentConfig",
     "ApprovalRecord",
     "Approvals",
+    "CatalogEntry",
     "Config",
     "ConfigRefused",
     "Deadlines",
+    "OAuthConfig",
     "ServerConfig",
     "load_approvals",
     "load_config",

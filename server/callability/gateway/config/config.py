@@ -8,10 +8,11 @@ from pathlib import Path
 
 from callability import document
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, shown
-from callability.gateway.config.findings import TOOL_LISTS, findings, place
-from callability.gateway.config.model import AgentConfig, Deadlines, ServerConfig
+from callability.gateway.config.disagreements import TOOL_LISTS
+from callability.gateway.config.findings import findings, place
+from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, ServerConfig
 
-__all__ = ["AgentConfig", "Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
+__all__ = ["AgentConfig", "CatalogEntry", "Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
 
 
 class ConfigRefused(Exception):
@@ -24,7 +25,9 @@ class ConfigRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A sound config; `servers` are in the order of the file, and `approvals` is None where no file is configured."""
+    """A sound config; `servers` and `catalog` are in the order of the file and share no name, and `approvals` is None
+    where no file is configured.
+    """
 
     path: Path
     servers: Mapping[str, ServerConfig]
@@ -35,6 +38,12 @@ class Config:
     root: document.Node = field(repr=False)
     digest: str = ""
     """Which state of the file was read: see `document.digest`."""
+    catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
+
+    @property
+    def every_server(self) -> Mapping[str, ServerConfig]:
+        """The servers and those of the catalog, as they are when they are switched on."""
+        return {**self.servers, **{name: entry.server for name, entry in self.catalog.items()}}
 
     def place(self, *keys: str | int) -> Place:
         """Return where a value stands, for example of `"mcpServers", "files", "disabled_tools"`.
@@ -52,11 +61,12 @@ class Config:
         return in_order(self._unmatched(server, frozenset(tools)))
 
     def _unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
+        section = "catalog" if server in self.catalog else "mcpServers"
         for key in TOOL_LISTS:
-            for index, name in enumerate(getattr(self.servers[server], key) or ()):
+            for index, name in enumerate(getattr(self.every_server[server], key) or ()):
                 if name not in tools:
                     sentence = f"{shown(name)} in `{key}` of server `{server}` matches no tool of the server"
-                    at = self.place("mcpServers", server, key, index)
+                    at = self.place(section, server, key, index)
                     yield Finding(at, "unmatched-tool", sentence, _near(name, tools), Severity.WARNING)
 
 
@@ -76,7 +86,8 @@ def load_config(path: Path) -> Config:
     if file is None or has_errors(ordered):
         raise ConfigRefused(ordered)
     approvals = None if file.approvals is None else path.parent / file.approvals
-    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root, document.digest(data))
+    digest = document.digest(data)
+    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root, digest, file.catalog)
 
 
 def _near(name: str, tools: frozenset[str]) -> str:

@@ -1,25 +1,32 @@
-"""What is wrong with a config file: its keys one by one, and those that do not go together.
+"""What is wrong with a config file: its keys one by one; `disagreements` finds those that do not go together.
 
 No finding holds a value of `args`, `env`, `headers` or `url`, nor a name in `env` or `headers`: they may be secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from callability.document import Mapping, Node, Scalar, Sequence, plain
-from callability.finding import Finding, Place, Severity, did_you_mean, listed, shown
-from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, ServerConfig
-
-TOOL_LISTS = ("enabled_tools", "disabled_tools")
+from callability.finding import Finding, Place, did_you_mean, listed, shown
+from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
+from callability.gateway.config.model import (
+    AgentConfig,
+    CatalogEntry,
+    ConfigFile,
+    Deadlines,
+    OAuthConfig,
+    ServerConfig,
+)
 
 _WANTED = {
     "bool_type": "`true` or `false`",
     "dict_type": "a mapping",
     "float_type": "a number",
+    "int_type": "a whole number",
     "literal_error": "text",
     "model_type": "a mapping",
     "string_type": "text",
@@ -34,16 +41,19 @@ _ELSEWHERE = {
     "serverUrl": "url",
     "transport": "type",
 }
-_WAYS: dict[object, str] = {"stdio": "command", "http": "url", "streamable-http": "url"}
-_TYPES = {"command": "stdio", "url": "http"}
-_COMPANIONS = {"command": ("args", "env", "cwd"), "url": ("headers",)}
+_MODELS: dict[object, type[BaseModel]] = {
+    "deadlines": Deadlines,
+    "agents": AgentConfig,
+    "mcpServers": ServerConfig,
+    "catalog": CatalogEntry,
+}
 
 Location = tuple[int | str, ...]
 
 
 def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
     """Return what a file says, or None where it cannot be read so, and everything that is wrong with it."""
-    together = tuple(_across_keys(root))
+    together = tuple(disagreements(root))
     try:
         return ConfigFile.model_validate(plain(root)), together
     except ValidationError as error:
@@ -102,17 +112,17 @@ def _subject(location: Location) -> str:
     match location:
         case ():
             return "the file"
-        case ("mcpServers", server) | ("mcpServers", server, "[key]"):
-            return f"server {shown(str(server))}"
+        case (section, server) | (section, server, "[key]") if section in SECTIONS:
+            return server_subject(str(section), str(server))
         case ("agents", agent) | ("agents", agent, "[key]"):
             return f"agent {shown(str(agent))}"
         case ("agents", agent, key, *_):
             return f"`{key}` of agent {shown(str(agent))}"
-        case ("mcpServers", server, key):
-            return f"`{key}` of server {shown(str(server))}"
-        case ("mcpServers", server, key, *rest):
+        case (section, server, key) if section in SECTIONS:
+            return f"`{key}` of {server_subject(str(section), str(server))}"
+        case (section, server, key, *rest) if section in SECTIONS:
             part = "a key" if rest[-1] == "[key]" else "an item" if isinstance(rest[-1], int) else "a value"
-            return f"{part} in `{key}` of server {shown(str(server))}"
+            return f"{part} in `{key}` of {server_subject(str(section), str(server))}"
         case _:
             return f"`{'.'.join(map(str, location))}`"
 
@@ -145,91 +155,11 @@ def _retyped(node: Node, wanted: str) -> str:
 
 def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
-    models: dict[object, type[BaseModel]] = {"deadlines": Deadlines, "agents": AgentConfig, "mcpServers": ServerConfig}
-    model = models[above[0]] if above else ConfigFile
+    model = OAuthConfig if above[-1:] == ("oauth",) else _MODELS[above[0]] if above else ConfigFile
     # `$schema` is for editors: nobody who looks for a key of the gateway's means it.
     names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
     if model is ServerConfig and key == "disabled" and isinstance(node, Scalar) and isinstance(node.value, bool):
         return f"write `enabled: {str(not node.value).lower()}`"
-    if model is ServerConfig and key in _ELSEWHERE:
+    if model in {ServerConfig, CatalogEntry} and key in _ELSEWHERE:
         return f"did you mean `{_ELSEWHERE[key]}`?"
     return did_you_mean(key, names) or f"one of {listed(names)}"
-
-
-def _across_keys(root: Node) -> Iterator[Finding]:
-    servers = root.get("mcpServers") if isinstance(root, Mapping) else None
-    for name, server in servers.entries if isinstance(servers, Mapping) else ():
-        if isinstance(server, Mapping):
-            keys = {str(key.value): key for key, _ in server.entries}
-            subject = f"server {shown(str(name.value))}"
-            yield from _transport_findings(name, server, keys, subject)
-            yield from _list_findings(server, keys, subject)
-    yield from _agent_findings(root, servers)
-
-
-def _agent_findings(root: Node, servers: Node | None) -> Iterator[Finding]:
-    """Find servers of agents that are not there, and tokens that would name two agents."""
-    agents = root.get("agents") if isinstance(root, Mapping) else None
-    known = [str(name.value) for name, _ in servers.entries] if isinstance(servers, Mapping) else []
-    digests: dict[str, str] = {}
-    for name, agent in agents.entries if isinstance(agents, Mapping) else ():
-        seen = agent.get("servers") if isinstance(agent, Mapping) else None
-        subject = f"agent {shown(str(name.value))}"
-        for item in seen.items if isinstance(seen, Sequence) else ():
-            if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
-                sentence = f"{subject} may see server {shown(item.value)}, which is not in `mcpServers`"
-                yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
-        digest = agent.get("token_sha256") if isinstance(agent, Mapping) else None
-        if isinstance(digest, Scalar) and isinstance(digest.value, str):
-            first = digests.setdefault(digest.value.lower(), subject)
-            if first != subject:
-                yield Finding(
-                    digest.place, "shared-token", f"{subject} has the same token as {first}", "give each its own"
-                )
-
-
-def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
-    ways = [key for key in keys if key in _COMPANIONS]
-    if not ways:
-        yield Finding(name.place, "no-transport", f"{subject} has neither `command` nor `url`", "give it one of them")
-    elif len(ways) > 1:
-        sentence = f"{subject} has both `command` and `url`"
-        yield Finding(keys[ways[1]].place, "two-transports", sentence, "keep one of them")
-    else:
-        [way] = ways
-        [other] = _COMPANIONS.keys() - {way}
-        for key in (key for key in _COMPANIONS[other] if key in keys):
-            sentence = f"`{key}` of {subject} does not go with `{way}`"
-            yield Finding(keys[key].place, "key-of-other-transport", sentence, f"it belongs to a server with `{other}`")
-        yield from _type_findings(server.get("type"), way, subject)
-
-
-def _type_findings(node: Node | None, way: str, subject: str) -> Iterator[Finding]:
-    if isinstance(node, Scalar) and _WAYS.get(node.value, way) != way:
-        sentence = f"`type` of {subject} is `{node.value}`, but the server has `{way}`"
-        yield Finding(node.place, "type-disagrees", sentence, f"write `type: {_TYPES[way]}`, or leave it out")
-
-
-def _list_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
-    both = [key for key in keys if key in TOOL_LISTS]
-    if len(both) > 1:
-        sentence = f"{subject} has both `enabled_tools` and `disabled_tools`"
-        yield Finding(keys[both[1]].place, "two-tool-lists", sentence, "keep one of them")
-    for key in both:
-        items = server.get(key)
-        if not isinstance(items, Sequence):
-            continue
-        if key == "enabled_tools" and not items.items:
-            sentence = f"`enabled_tools` of {subject} is empty, so that no tool could be called"
-            yield Finding(items.place, "empty-allow-list", sentence, "to switch the server off, write `enabled: false`")
-        yield from _duplicates(items, f"`{key}` of {subject}")
-
-
-def _duplicates(items: Sequence, subject: str) -> Iterator[Finding]:
-    seen: set[object] = set()
-    for item in items.items:
-        if isinstance(item, Scalar) and isinstance(item.value, str):
-            if item.value in seen:
-                sentence = f"{shown(item.value)} stands twice in {subject}"
-                yield Finding(item.place, "duplicate-entry", sentence, "keep one of them", Severity.WARNING)
-            seen.add(item.value)

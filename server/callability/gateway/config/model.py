@@ -19,6 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StrictBool,
+    StrictInt,
     StrictStr,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -27,6 +28,7 @@ MAX_LABELS = 64
 MAX_LABEL_KEY_BYTES = 128
 MAX_LABEL_VALUE_BYTES = 512
 MAX_SECONDS = 86_400
+MAX_PORT = 65_535
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
 # What a pattern can say of an address; which hosts and ports there can be, it cannot.
@@ -77,6 +79,12 @@ def _seconds(value: object) -> object:
     return value
 
 
+def _port(value: int) -> int:
+    if not 1 <= value <= MAX_PORT:
+        raise PydanticCustomError("out-of-range", f"is not a port from 1 to {MAX_PORT:,}")
+    return value
+
+
 def _few(value: Mapping[str, str]) -> Mapping[str, str]:
     if len(value) > MAX_LABELS:
         raise PydanticCustomError("too-many-labels", f"has more than {MAX_LABELS} entries")
@@ -117,6 +125,7 @@ Seconds = Annotated[
     Field(strict=True, json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
     BeforeValidator(_seconds),
 ]
+Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
 ServerName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
 ]
@@ -147,8 +156,8 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class ServerConfig(_Model):
-    """One upstream server: how to reach it, and which of its tools the operator lets through."""
+class _Entry(_Model):
+    """How a server is reached, and which of its tools the operator lets through."""
 
     command: Annotated[Text | None, _Given] = Field(
         default=None, repr=False, description="Program that serves MCP on stdio."
@@ -173,14 +182,6 @@ class ServerConfig(_Model):
         description="How the server is reached; `streamable-http` is `http`. It follows from `command` or `url`.",
         json_schema_extra={"enum": ["stdio", "http", "streamable-http"]},
     )
-    enabled: StrictBool = Field(
-        default=True, description="`false`: the server is not connected, and none of its tools can be called."
-    )
-    quarantined: StrictBool = Field(
-        default=False,
-        description="`true`: the server is held for review. It is connected, which runs one on stdio, and its tools are"
-        " listed so that they can be named; only their names are kept, and nothing on it is called.",
-    )
     trust: Literal["auto", "manual"] = Field(
         default="auto",
         description="What a tool without an approval record counts as: approved (`auto`) or pending (`manual`).",
@@ -193,6 +194,19 @@ class ServerConfig(_Model):
     tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
         description="Labels of single tools, by exact name; no rule reads them yet.",
+    )
+
+
+class ServerConfig(_Entry):
+    """One upstream server: how to reach it, and which of its tools the operator lets through."""
+
+    enabled: StrictBool = Field(
+        default=True, description="`false`: the server is not connected, and none of its tools can be called."
+    )
+    quarantined: StrictBool = Field(
+        default=False,
+        description="`true`: the server is held for review. It is connected, which runs one on stdio, and its tools are"
+        " listed so that they can be named; only their names are kept, and nothing on it is called.",
     )
 
     @property
@@ -209,6 +223,43 @@ class ServerConfig(_Model):
     @cached_property
     def _listed(self) -> frozenset[str]:
         return frozenset(self.listed_tools)
+
+
+class OAuthConfig(_Model):
+    """How the gateway asks for an authorization; `{}` is enough where the provider registers clients by itself."""
+
+    client_id: Annotated[HeaderText | None, _Given] = Field(
+        default=None, repr=False, description="The client that the provider knows. Left out: the gateway registers."
+    )
+    client_secret: Annotated[HeaderText | None, _Given] = Field(
+        default=None, repr=False, description="The secret of that client, where it has one."
+    )
+    scope: Annotated[HeaderText | None, _Given] = Field(
+        default=None, description="The scopes to ask for, with blanks between. Left out: what the provider names."
+    )
+    redirect_port: Annotated[Port | None, _Given] = Field(
+        default=None,
+        description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. Left out:"
+        " a free one.",
+    )
+
+
+class CatalogEntry(_Entry):
+    """A server that agents may switch on by `enable_server`, and off again. `${NAME}` stands for an environment
+    variable of the gateway, in `args`, `env`, `url`, `headers` and `oauth`.
+    """
+
+    description: Annotated[Text | None, _Given] = Field(
+        default=None, description="What the server is for, in the operator's words: shown and searched."
+    )
+    oauth: Annotated[OAuthConfig | None, _Given] = Field(
+        default=None, description="The server needs an authorization by a person, through OAuth."
+    )
+
+    @cached_property
+    def server(self) -> ServerConfig:
+        """The entry as a server that is switched on; where it is reached is not filled in."""
+        return ServerConfig.model_validate({name: getattr(self, name) for name in _Entry.model_fields})
 
 
 class AgentConfig(_Model):
@@ -243,6 +294,14 @@ class Deadlines(_Model):
     open_seconds: Seconds = Field(
         default=10.0, description="For a connection to stand, in seconds: above 0, at most 86,400."
     )
+    enable_seconds: Seconds = Field(
+        default=30.0,
+        description="For a server of the catalog to be connected when an agent enables it, in seconds: above 0, at most"
+        " 86,400. While a person is asked, this does not count.",
+    )
+    dialog_seconds: Seconds = Field(
+        default=600.0, description="For a person to authorize it, in seconds: above 0, at most 86,400."
+    )
 
 
 class ConfigFile(_Model):
@@ -255,11 +314,19 @@ class ConfigFile(_Model):
         default=None,
         description="Path of the approvals file, from the directory of this file. Left out: there are no records.",
     )
+    catalog: Annotated[Mapping[ServerName, CatalogEntry], _Sealed] = Field(
+        default_factory=partial(MappingProxyType, dict[str, CatalogEntry]()),
+        description="Servers that agents may switch on, by name; none is connected before. Left out: there are none.",
+    )
     agents: Annotated[Mapping[AgentName, AgentConfig], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, AgentConfig]()),
         description="The agents, by name. Left out: whoever connects sees every server.",
     )
-    deadlines: Deadlines = Field(default_factory=Deadlines, description="How long to wait for upstream servers.")
+    deadlines: Deadlines = Field(
+        default_factory=Deadlines,
+        description="How long to wait for upstream servers.",
+        json_schema_extra={"default": {}},
+    )
     editors_schema: Annotated[StrictStr | None, _Given] = Field(
         default=None, alias="$schema", description="Where an editor finds the schema of this file; it is passed over."
     )

@@ -23,12 +23,16 @@ _TOGETHER = """\
 ## What goes together
 
 - A server has either `command`, and with it `args`, `env` and `cwd`, or `url`, and with it `headers`; `type` says the
-  same.
+  same. `oauth`, in the catalog, goes with `url`.
 - A server has at most one of `enabled_tools` and `disabled_tools`.
-- An agent's `servers` are in `mcpServers`, and no two agents have the same token.
+- A `client_secret` belongs to a `client_id`.
+- With `oauth` there is no `Authorization` among the `headers`, and no `trust: manual`: no command could look at the
+  tools, to approve them.
+- A server of the catalog has a name that no server in `mcpServers` has.
+- An agent's `servers` are in `mcpServers` or in the catalog, and no two agents have the same token.
 
-The schema says all of this but the last. Nor does it say how many bytes a label takes (a key 1 to 128, a value up to
-512), which hosts and ports there can be in `url`, or that no key stands twice. The gateway checks these too.
+The schema says all of this but the last three. Nor does it say how many bytes a label takes (a key 1 to 128, a value up
+to 512), which hosts and ports there can be in `url`, or that no key stands twice. The gateway checks these too.
 """
 _APPROVALS = """\
 ## The approvals file
@@ -63,17 +67,19 @@ def config_page() -> str:
     """Return the page, in Markdown."""
     schema = config_schema()
     sections = [_section("## The config", schema)]
-    sections += [_section(f"## `{place}`", model) for place, model in _models(schema)]
+    sections += [_section(f"## `{place}`", model) for place, model in _models(schema, schema["$defs"])]
     records = "\n".join([_APPROVALS, *_header(), *(_row(f"`{key}`", *cells) for key, *cells in _RECORD_KEYS)])
     return "\n".join([_HEAD, *sections, _TOGETHER, records]) + "\n"
 
 
-def _models(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield each model that a key of the file leads to, with its place."""
-    for key, value in schema["properties"].items():
+def _models(model: Schema, models: Schema, above: str = "") -> Iterator[tuple[str, Schema]]:
+    """Yield each model that a key leads to, with its place, and behind it those that its own keys lead to."""
+    for key, value in model["properties"].items():
         for place, inner in ((key, value), (f"{key}.NAME", value.get("additionalProperties", {}))):
             if inner and "$ref" in inner:
-                yield place, schema["$defs"][inner["$ref"].rpartition("/")[2]]
+                found = models[inner["$ref"].rpartition("/")[2]]
+                yield f"{above}{place}", found
+                yield from _models(found, models, f"{above}{place}.")
 
 
 def _section(heading: str, model: Schema) -> str:
@@ -112,4 +118,4 @@ def _default(key: str, value: Schema, model: Schema) -> str:
         return "must be given"
     if "default" in value:
         return f"`{json.dumps(value['default'])}`"
-    return "`{}`" if value.get("type", "object") == "object" else "nothing"
+    return "`{}`" if value.get("type") == "object" else "nothing"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from callability.gateway.config.model import ConfigFile, ServerConfig
+from callability.gateway.config.model import CatalogEntry, ConfigFile, OAuthConfig, ServerConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -15,7 +16,7 @@ _STDIO_OR_HTTP = [
     {
         "title": "A server on standard input and output",
         "required": ["command"],
-        "properties": {"url": False, "headers": False, "type": {"const": "stdio"}},
+        "properties": {"url": False, "headers": False, "oauth": False, "type": {"const": "stdio"}},
     },
     {
         "title": "A server on HTTP",
@@ -39,11 +40,21 @@ def config_schema() -> dict[str, Any]:
     these are the gateway's alone to check.
     """
     schema = ConfigFile.model_json_schema(schema_generator=_Generator)
-    server = schema["$defs"][ServerConfig.__name__]
-    server["properties"]["enabled_tools"]["minItems"] = 1
-    server["oneOf"] = _STDIO_OR_HTTP
-    server["not"] = _NOT_BOTH_LISTS
+    for model in (ServerConfig, CatalogEntry):
+        server = schema["$defs"][model.__name__]
+        server["properties"]["enabled_tools"]["minItems"] = 1
+        server["oneOf"] = [_of(model, way) for way in _STDIO_OR_HTTP]
+        server["not"] = _NOT_BOTH_LISTS
+    reviewable = {"if": {"required": ["oauth"]}, "then": {"properties": {"trust": {"const": "auto"}}}}
+    schema["$defs"][CatalogEntry.__name__] |= reviewable
+    schema["$defs"][OAuthConfig.__name__]["dependentRequired"] = {"client_secret": ["client_id"]}
     return {"$schema": DIALECT, **schema, "title": "The config of a callability gateway"}
+
+
+def _of(model: type[BaseModel], way: dict[str, Any]) -> dict[str, Any]:
+    """Return what a way to reach a server asks of the keys that a model has."""
+    properties = {key: value for key, value in way["properties"].items() if key in model.model_fields}
+    return {**way, "properties": properties}
 
 
 class _Generator(GenerateJsonSchema):

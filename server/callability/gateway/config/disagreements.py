@@ -1,0 +1,147 @@
+"""What does not go together in a config file, although each key by itself may be sound.
+
+No finding holds a value of `args`, `env`, `headers`, `oauth` or `url`: they may be secrets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from callability.document import Mapping, Node, Scalar, Sequence
+from callability.finding import Finding, Severity, did_you_mean, shown
+
+TOOL_LISTS = ("enabled_tools", "disabled_tools")
+SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
+"""The keys of the file under which servers stand, and what one of them is called."""
+
+_WAYS: dict[object, str] = {"stdio": "command", "http": "url", "streamable-http": "url"}
+_TYPES = {"command": "stdio", "url": "http"}
+_COMPANIONS = {"command": ("args", "env", "cwd"), "url": ("headers", "oauth")}
+_ODD_VARIABLE = re.compile(r"\$\{(?![A-Za-z_][A-Za-z0-9_]*\})")
+
+
+def server_subject(section: str, server: str) -> str:
+    """Return how a server is called in a sentence."""
+    return f"{SECTIONS[section]} {shown(server)}"
+
+
+def disagreements(root: Node) -> Iterator[Finding]:
+    """Yield what is wrong between keys, in servers, in the catalog and in agents."""
+    sections = {section: root.get(section) if isinstance(root, Mapping) else None for section in SECTIONS}
+    names: dict[str, str] = {}
+    for section, servers in sections.items():
+        for name, server in servers.entries if isinstance(servers, Mapping) else ():
+            subject = server_subject(section, str(name.value))
+            first = names.setdefault(str(name.value), section)
+            if first != section:
+                sentence = f"{subject} has the name of a server in `{first}`"
+                yield Finding(name.place, "name-taken", sentence, "give it another one")
+            if isinstance(server, Mapping):
+                keys = {str(key.value): key for key, _ in server.entries}
+                yield from _transport_findings(name, server, keys, subject)
+                yield from _list_findings(server, keys, subject)
+                if section == "catalog":
+                    yield from _oauth_findings(server, keys, subject)
+                    yield from _variable_findings(server, subject)
+    yield from _agent_findings(root, tuple(names))
+
+
+def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+    oauth, headers, trust = (server.get(key) for key in ("oauth", "headers", "trust"))
+    if not isinstance(oauth, Mapping):
+        return
+    if isinstance(trust, Scalar) and trust.value == "manual":
+        sentence = f"{subject} has `oauth`, so that no command can look at its tools to approve them"
+        yield Finding(trust.place, "unreviewable", sentence, "leave `trust` out")
+    for header, _ in headers.entries if isinstance(headers, Mapping) else ():
+        if str(header.value).lower() == "authorization":
+            sentence = f"{subject} has both `oauth` and an authorization in `headers`"
+            yield Finding(keys["oauth"].place, "two-authorizations", sentence, "keep one of them")
+    for key, value in oauth.entries:
+        if key.value == "client_secret" and oauth.get("client_id") is None:
+            sentence = f"`oauth` of {subject} has `client_secret`, and no `client_id`"
+            yield Finding(value.place, "secret-without-client", sentence, "give the `client_id` that it belongs to")
+
+
+def _variable_findings(node: Node, subject: str) -> Iterator[Finding]:
+    """Find what looks like a variable and would be sent as it is."""
+    match node:
+        case Mapping(entries=entries):
+            for _, value in entries:
+                yield from _variable_findings(value, subject)
+        case Sequence(items=items):
+            for item in items:
+                yield from _variable_findings(item, subject)
+        case Scalar(value=str() as text) if _ODD_VARIABLE.search(text):
+            sentence = f"a value of {subject} has `${{` and no name of a variable behind it, and is taken as it is"
+            yield Finding(node.place, "odd-variable", sentence, "a variable is written `${NAME}`", Severity.WARNING)
+
+
+def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
+    """Find servers of agents that are not there, and tokens that would name two agents."""
+    agents = root.get("agents") if isinstance(root, Mapping) else None
+    digests: dict[str, str] = {}
+    for name, agent in agents.entries if isinstance(agents, Mapping) else ():
+        seen = agent.get("servers") if isinstance(agent, Mapping) else None
+        subject = f"agent {shown(str(name.value))}"
+        for item in seen.items if isinstance(seen, Sequence) else ():
+            if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
+                sentence = (
+                    f"{subject} may see server {shown(item.value)}, which is not in `mcpServers`, nor in `catalog`"
+                )
+                yield Finding(item.place, "unknown-server", sentence, did_you_mean(item.value, known))
+        digest = agent.get("token_sha256") if isinstance(agent, Mapping) else None
+        if isinstance(digest, Scalar) and isinstance(digest.value, str):
+            first = digests.setdefault(digest.value.lower(), subject)
+            if first != subject:
+                yield Finding(
+                    digest.place, "shared-token", f"{subject} has the same token as {first}", "give each its own"
+                )
+
+
+def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+    ways = [key for key in keys if key in _COMPANIONS]
+    if not ways:
+        yield Finding(name.place, "no-transport", f"{subject} has neither `command` nor `url`", "give it one of them")
+    elif len(ways) > 1:
+        sentence = f"{subject} has both `command` and `url`"
+        yield Finding(keys[ways[1]].place, "two-transports", sentence, "keep one of them")
+    else:
+        [way] = ways
+        [other] = _COMPANIONS.keys() - {way}
+        for key in (key for key in _COMPANIONS[other] if key in keys):
+            sentence = f"`{key}` of {subject} does not go with `{way}`"
+            yield Finding(keys[key].place, "key-of-other-transport", sentence, f"it belongs to a server with `{other}`")
+        yield from _type_findings(server.get("type"), way, subject)
+
+
+def _type_findings(node: Node | None, way: str, subject: str) -> Iterator[Finding]:
+    if isinstance(node, Scalar) and _WAYS.get(node.value, way) != way:
+        sentence = f"`type` of {subject} is `{node.value}`, but the server has `{way}`"
+        yield Finding(node.place, "type-disagrees", sentence, f"write `type: {_TYPES[way]}`, or leave it out")
+
+
+def _list_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
+    both = [key for key in keys if key in TOOL_LISTS]
+    if len(both) > 1:
+        sentence = f"{subject} has both `enabled_tools` and `disabled_tools`"
+        yield Finding(keys[both[1]].place, "two-tool-lists", sentence, "keep one of them")
+    for key in both:
+        items = server.get(key)
+        if not isinstance(items, Sequence):
+            continue
+        if key == "enabled_tools" and not items.items:
+            sentence = f"`enabled_tools` of {subject} is empty, so that no tool could be called"
+            yield Finding(items.place, "empty-allow-list", sentence, "to switch the server off, write `enabled: false`")
+        yield from _duplicates(items, f"`{key}` of {subject}")
+
+
+def _duplicates(items: Sequence, subject: str) -> Iterator[Finding]:
+    seen: set[object] = set()
+    for item in items.items:
+        if isinstance(item, Scalar) and isinstance(item.value, str):
+            if item.value in seen:
+                sentence = f"{shown(item.value)} stands twice in {subject}"
+                yield Finding(item.place, "duplicate-entry", sentence, "keep one of them", Severity.WARNING)
+            seen.add(item.value)
