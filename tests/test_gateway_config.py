@@ -467,7 +467,8 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
         ),
         (
             "  a: {servers: [gitt]}",
-            "3:17: agent `a` may see server `gitt`, which is not in `mcpServers`, nor in `catalog` (did you mean `git`?)",
+            "3:17: agent `a` may see server `gitt`, which is not in `mcpServers`, nor in `catalog`"
+            " (did you mean `git`?)",
         ),
         ("  a: {}", "3:3: agent `a` has no `servers`"),
         ("  a b: {servers: []}", "3:3: agent `a b` is not named with 1 to 128 of `A-Za-z0-9_.-`"),
@@ -514,8 +515,8 @@ CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
         (
             "  x: {url: 'http://h/mcp', oauth: {client_secret: s}}",
             [
-                "3:51: `oauth` of catalog server `x` has `client_secret`, and no `client_id` (give the `client_id` that it"
-                " belongs to)",
+                "3:51: `oauth` of catalog server `x` has `client_secret`, and no `client_id` (give the `client_id` that"
+                " it belongs to)",
             ],
         ),
         (
@@ -526,8 +527,8 @@ CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
             ],
         ),
         (
-            "  x: {url: 'http://h/mcp', oauth: {scopes: a}}",
-            ["3:36: unknown key `scopes` in `oauth` of catalog server `x` (did you mean `scope`?)"],
+            "  x: {url: 'http://h/mcp', oauth: {clientid: a}}",
+            ["3:36: unknown key `clientid` in `oauth` of catalog server `x` (did you mean `client_id`?)"],
         ),
         (
             "  x: {url: 'http://h/mcp', oauth: {redirect_port: 0}}",
@@ -546,6 +547,6 @@ def test_what_looks_like_a_variable_and_is_none_is_a_warning(tmp_path: Path) -> 
     path.write_text(CATALOG + "  x: {url: 'http://h/mcp', headers: {X: '${A B}', Y: '${OK}'}}\n")
     [warning] = load_config(path).warnings
     assert str(warning) == (
-        f"{path}:3:41: a value of catalog server `x` has `${{` and no name of a variable behind it, and is taken as it is"
-        " (a variable is written `${NAME}`)"
+        f"{path}:3:41: a value of catalog server `x` has `${{` and no name of a variable behind it, and is taken as"
+        " it is (a variable is written `${NAME}`)"
     )

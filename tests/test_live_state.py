@@ -257,7 +257,7 @@ def test_a_tool_that_changed_since_it_was_approved_is_locked_before_the_next_cal
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_no_change_behind_the_gateway_changes_its_own_tools(mode: Literal["legacy", "auto"], tmp_path: Path) -> None:
-    """So it announces none, and says so: `notifications/tools/list_changed` is for its own `tools/list`."""
+    """So it announces none of them: its own `tools/list` is what it was."""
     config = write_config(tmp_path, {"it": {"command": sys.executable, "args": [str(CHANGING), "2025"]}})
     heard: list[Any] = []
 
@@ -266,8 +266,6 @@ def test_no_change_behind_the_gateway_changes_its_own_tools(mode: Literal["legac
 
     async def story(url: str) -> None:
         async with Client(url, mode=mode, message_handler=listen) as client:
-            assert client.server_capabilities.tools is not None
-            assert not client.server_capabilities.tools.list_changed
             own = (await client.list_tools()).tools
             await call(client, "it:change", description="Feeds the zebra.")
             edit(config, servers={"files": shelf(tmp_path, "files", READ)})

@@ -43,7 +43,8 @@ def enable_result(
         server: the server that the agent named.
         phrases: the proxy's own action phrases.
         variables: the names of what is not set.
-        locks: why no tool of the server can be called, as `Judgement.remediation` tells it.
+        locks: why no tool of the server can be called, as `Judgement.remediation` tells it; empty where it has no
+            tool, and None where that is not known.
         load: what the service said of the load that failed.
         reason: why the connection failed, in the proxy's own words, safe to show (L-8).
 
@@ -54,14 +55,19 @@ def enable_result(
     known = response.words.message and response.words.status == response.verdict.status in _STATUSES
     texts = {
         "variables": ", ".join(map(quoted, variables)) or "some of its variables",
-        "locks": " ".join(f"{lock}: {on_one_line(text)}" for lock, text in (locks or {}).items())
-        or "Which lock is left is not known.",
+        "locks": _locks(locks),
         "reason": _reason(reason, load),
     }
     author = fill(response.words.message if known else UNEXPLAINED, phrases, {"server": server}, texts)
     parts = (f"Connected: {status}.", author) if status.connected else (f"Not connected: {status}.", author, _NO_CLAIM)
     told = {"status": str(status), "server": server[:MAX_NAME], "tools_changed": status.tools_changed}
     return tool_result(told, text=" ".join(parts), is_error=status.error)
+
+
+def _locks(locks: Mapping[str, str] | None) -> str:
+    if locks is None:
+        return "Which lock is left is not known."
+    return " ".join(f"{lock}: {on_one_line(text)}" for lock, text in locks.items()) or "It lists no tool at all."
 
 
 def _reason(reason: str, load: ClassifyLoadResponse | None) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
+from mcp_types import Tool
 
+from callability.gateway.announcements import Announcements
 from callability.gateway.config import AgentConfig
 from callability.gateway.gateway import Gateway
 
@@ -44,6 +46,7 @@ class Gateways:
     def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
         self.guarded = False
         """Whether tokens are asked for over HTTP."""
+        self.announcements = Announcements()
         self.replace(by_agent, nobody, tokens)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
@@ -61,7 +64,20 @@ class Gateways:
         """Return who the agent with a token is at the moment, or None."""
         return await self.tokens.verify_token(token)
 
+    def asking(self, agent: str) -> str:
+        """Return the agent whose token came with the request at hand, else `agent`."""
+        token = get_access_token()
+        return token.client_id if token else agent
+
     def asked(self, agent: str) -> Gateway:
         """Return the gateway of the agent whose token came with the request at hand, else of `agent`."""
-        token = get_access_token()
-        return self._by_agent.get(token.client_id if token else agent, self._nobody)
+        return self._by_agent.get(self.asking(agent), self._nobody)
+
+    def seeing(self, server: str) -> tuple[str, ...]:
+        """Return the agents that may see a server."""
+        return tuple(agent for agent, gateway in self._by_agent.items() if gateway.sees(server))
+
+    @property
+    def tools(self) -> Mapping[str, tuple[Tool, ...]]:
+        """The gateway's own tools, as each agent sees them at the moment."""
+        return {agent: gateway.tools for agent, gateway in self._by_agent.items()}

@@ -11,7 +11,7 @@ import grpc
 from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory import KnownServer
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2
+from callability.v1 import facts_pb2, outcome_pb2
 
 MAX_NAME_BYTES = 512
 """What the contract takes as a name."""
@@ -32,6 +32,14 @@ class CallabilityStub(Protocol):
     @property
     def CheckTools(self) -> Callable[..., Awaitable[pb.CheckToolsResponse]]:  # noqa: N802  # the contract's name
         """Decide many tools."""
+
+    @property
+    def ClassifyLoad(self) -> Callable[..., Awaitable[pb.ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
+        """Classify one failure to load."""
+
+    @property
+    def ClassifyEnable(self) -> Callable[..., Awaitable[pb.ClassifyEnableResponse]]:  # noqa: N802  # the contract's name
+        """Classify one enable."""
 
 
 class PolicyUnavailable(Exception):
@@ -88,6 +96,17 @@ class Decisions:
             PolicyUnavailable: there is no answer.
         """
         return tool_counts(await self.judge(servers))
+
+    async def enable(self, facts: outcome_pb2.EnableFacts) -> pb.ClassifyEnableResponse:
+        """Say what came of an enable.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        try:
+            return await self._stub.ClassifyEnable(pb.ClassifyEnableRequest(facts=facts), timeout=POLICY_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            raise _unavailable(error) from error
 
     async def _answers(
         self, servers: Collection[KnownServer]

@@ -1,4 +1,4 @@
-"""The gateway's three tools: finding tools, calling one, and looking at the servers."""
+"""The gateway's own tools: finding tools, calling one, and looking at the servers; switching them is elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, InputRequiredResult, Tool
 
 from callability.adapter import (
     InvalidArgument,
@@ -23,7 +23,9 @@ from callability.adapter import (
 )
 from callability.gateway.arguments import text_of, undeclared
 from callability.gateway.call_log import logged
+from callability.gateway.catalog import Catalog
 from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
+from callability.gateway.dialogs import NoDialogs
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
 from callability.gateway.metrics import Metrics
@@ -31,6 +33,8 @@ from callability.gateway.phrases import Commands
 from callability.gateway.search import SearchDocument
 from callability.gateway.server_list import server_entry, unknown_server
 from callability.gateway.standing import Standing
+from callability.gateway.switching import Dialogs, Switching
+from callability.gateway.tool_list import CATALOG_TOOLS, TOOLS
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 
 LOOKS = 3
@@ -46,7 +50,7 @@ Result = dict[str, Any]
 
 
 class Gateway:
-    """Answers the three tools for one agent; each answer is a function of the inventory and of the policy alone."""
+    """Answers the tools for one agent; each answer is a function of the inventory and of the policy alone."""
 
     def __init__(
         self,
@@ -56,14 +60,25 @@ class Gateway:
         standing: Standing,
         metrics: Metrics,
         agent: str = "",
+        catalog: Catalog | None = None,
     ) -> None:
         self._agent = agent
+        self._switching = Switching(catalog, inventory, decisions, phrases) if catalog is not None else None
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
         self._standing = standing
         self._metrics = metrics
         self._indexes = Indexes()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The gateway's own tools; those about the catalog only where the agent may see a server of it (FR-007)."""
+        return (*TOOLS, *CATALOG_TOOLS) if self._switching is not None and self._switching.switches else TOOLS
+
+    def sees(self, server: str) -> bool:
+        """Say whether the agent may see a server, if it is there."""
+        return self._inventory.sees(server)
 
     async def answer(
         self,
@@ -72,16 +87,26 @@ class Gateway:
         *,
         meta: Mapping[str, Any] | None = None,
         progress: ProgressFnT | None = None,
-    ) -> CallToolResult:
-        """Answer a call of one of the three tools; whatever is wrong with it is told in the result.
+        dialogs: Dialogs | None = None,
+    ) -> CallToolResult | InputRequiredResult:
+        """Answer a call of one of the gateway's tools; whatever is wrong with it is told in the result.
 
-        `meta` goes with the call of an upstream's tool, and `progress` is told of that call's progress.
+        `meta` goes with the call of an upstream's tool, `progress` is told how a call goes on, and `dialogs` are what
+        the agent's user can be asked by; without them nobody can.
         """
-        return CallToolResult.model_validate(await self._answered(tool, arguments, meta, progress))
+        answer = await self._answered(tool, arguments, meta, progress, dialogs or NoDialogs())
+        return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
 
     async def _answered(
-        self, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any] | None, progress: ProgressFnT | None
-    ) -> Result | CallToolResult:
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        meta: Mapping[str, Any] | None,
+        progress: ProgressFnT | None,
+        dialogs: Dialogs,
+    ) -> Result | CallToolResult | InputRequiredResult:
+        tools = [each.name for each in self.tools]
+        switching = self._switching if tool in tools else None
         try:
             match tool:
                 case "retrieve_tools":
@@ -90,9 +115,13 @@ class Gateway:
                     return await self.call_tool(arguments, meta=meta, progress=progress)
                 case "upstream_servers":
                     return await self.upstream_servers(arguments)
-            return error_result(
-                "Not done: this server has the tools `retrieve_tools`, `call_tool`, `upstream_servers`."
-            )
+                case "enable_server" if switching is not None:
+                    return await switching.enable_server(arguments, dialogs, progress)
+                case "disable_server" if switching is not None:
+                    return await switching.disable_server(arguments)
+                case "search_servers" if switching is not None:
+                    return await switching.search_servers(arguments)
+            return error_result(f"Not done: this server has the tools {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
             return error_result(f"Not done: {error}.")
         except PolicyUnavailable as error:
@@ -171,7 +200,13 @@ class Gateway:
             return await upstream.call(tool, given, on=connection, meta=meta, progress=progress)
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
-            return error_result(f"Not done: server {error}.{said}")
+            return error_result(f"Not done: server {error}.{said}{self._again(server)}")
+
+    def _again(self, server: str) -> str:
+        """Say how a server of the catalog that has lost its connection gets one: a call dials none (E-4)."""
+        upstream = self._inventory.upstream(server) if self._inventory.is_joined(server) else None
+        lost = upstream is not None and upstream.state == "failed"
+        return " It can be connected again by `enable_server`." if lost else ""
 
     async def upstream_servers(self, arguments: Mapping[str, Any]) -> Result:
         """List the servers, or look at one of them, with the counts of their tools (A.6).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 
@@ -55,31 +55,72 @@ class KnownServer:
         return _tool_facts(self.config, self.records, tool, self.by_name.get(tool), self.fingerprints.get(tool))
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A server of the catalog that is switched on; its connection may have been lost since."""
+
+    config: ServerConfig
+    upstream: Upstream
+
+
+_NONE: Mapping[str, Joined] = {}
+
+
 class Inventory:
     """The servers of a config, with their approvals and upstreams; those of disabled servers are never started.
 
-    What an `earlier` inventory knows of a server for which everything is as it was is taken over.
+    Beside them are those of the catalog that have `joined`. What an `earlier` inventory knows of a server for which
+    everything is as it was is taken over.
     """
 
     def __init__(
-        self, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream], earlier: Inventory | None = None
+        self,
+        config: Config,
+        approvals: Approvals,
+        upstreams: Mapping[str, Upstream],
+        earlier: Inventory | None = None,
+        joined: Callable[[], Mapping[str, Joined]] = lambda: _NONE,
     ) -> None:
         self._approvals = approvals
         self._upstreams = upstreams
+        self._joined = joined
+        names = {*config.servers, *config.catalog}
         before: Mapping[str, KnownServer] = earlier._known if earlier else {}
-        self._known: dict[str, KnownServer] = {name: it for name, it in before.items() if name in config.servers}
-        self.servers: Mapping[str, ServerConfig] = config.servers
-        """The servers, in the order of the config."""
+        self._known: dict[str, KnownServer] = {name: it for name, it in before.items() if name in names}
+        self._configured: Mapping[str, ServerConfig] = config.servers
+        self._visible: Collection[str] | None = None
+        self._servers: tuple[Mapping[str, Joined], Mapping[str, ServerConfig]] | None = None
+
+    @property
+    def servers(self) -> Mapping[str, ServerConfig]:
+        """The servers, in the order of the config; behind them those of the catalog, in its order."""
+        joined = self._joined()
+        if self._servers is None or self._servers[0] is not joined:
+            every = {**self._configured, **{name: each.config for name, each in joined.items()}}
+            self._servers = joined, {name: server for name, server in every.items() if self.sees(name)}
+        return self._servers[1]
 
     def scoped(self, visible: Collection[str]) -> Inventory:
         """Return the inventory of an agent that may see some servers: to it, no others exist (FR-007)."""
         scoped = copy(self)
-        scoped.servers = {name: server for name, server in self.servers.items() if name in visible}
+        scoped._visible, scoped._servers = frozenset(visible), None
         return scoped
+
+    def sees(self, server: str) -> bool:
+        """Say whether the agent may see a server, if it is there."""
+        return self._visible is None or server in self._visible
+
+    def is_joined(self, server: str) -> bool:
+        """Say whether a server is one of the catalog, which only an enable connects (E-4)."""
+        return server in self._joined()
 
     def upstream(self, server: str) -> Upstream | None:
         """Return the upstream of a server; None for one that is disabled."""
-        return self._upstreams[server] if self.servers[server].enabled else None
+        return self._upstream(server) if self.servers[server].enabled else None
+
+    def _upstream(self, server: str) -> Upstream:
+        joined = self._joined().get(server)
+        return self._upstreams[server] if joined is None else joined.upstream
 
     def known(self, server: str) -> KnownServer:
         """Return what is known of a server at this moment.
@@ -87,7 +128,7 @@ class Inventory:
         Of a connected one these are the tools that it lists; of any other those that it listed earlier, those with an
         approval record, and those in its two lists (A.4).
         """
-        upstream, config = self._upstreams[server], self.servers[server]
+        upstream, config = self._upstream(server), self.servers[server]
         tools, connected = upstream.tools, upstream.state == "connected"
         records = self._approvals.records.get(server, {}) if self._approvals.readable else None
         known = self._known.get(server)

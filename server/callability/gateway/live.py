@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from callability.finding import shown
 from callability.gateway.agents import Gateways, Tokens
+from callability.gateway.catalog import Catalog
 from callability.gateway.config import Approvals, Config
 from callability.gateway.decisions import MAX_NAME_BYTES, CallabilityStub, Decisions
 from callability.gateway.files import Files
@@ -56,11 +58,12 @@ class Live:
         self._setup = setup
         self._files = Files(setup.config, setup.approvals, setup.metrics)
         self._fleet = Fleet()
+        self._catalog = Catalog(setup.stub, self._announce)
         setup.metrics.follow(self._fleet.states)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
         self._told: set[str] = set()
-        self._warning: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.gateways = Gateways(*self._made())
         self._warn_of_leftovers()
 
@@ -68,24 +71,30 @@ class Live:
         """Take edits of the files over, for ever; calls under way end where they began."""
         async for _ in self._files.edits():
             try:
+                before = self.gateways.tools
                 self.gateways.replace(*self._made())
                 self._renew()
+                after = self.gateways.tools
+                self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
                 self._warn_of_leftovers()
             except Exception:
                 _logger.exception("an edit could not be put into force")
 
     async def close(self) -> None:
         """Disconnect every server."""
-        for task in self._warning:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._warning, return_exceptions=True)
-        await self._fleet.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self._fleet.close(), self._catalog.close())
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens]:
         """Return gateways over the state at hand: for each agent, for whoever is not told apart, and for nobody."""
         config = self._files.config
         self._fleet.apply(config)
-        inventory = Inventory(config, self._files.approvals, self._fleet.upstreams, self._inventory)
+        self._catalog.apply(config)
+        inventory = Inventory(
+            config, self._files.approvals, self._fleet.upstreams, self._inventory, lambda: self._catalog.joined
+        )
         self._inventory = inventory
         by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
         nobody = self._gateway(inventory.scoped(()), "")
@@ -110,20 +119,31 @@ class Live:
             self._files.standing,
             self._setup.metrics,
             agent,
+            self._catalog,
         )
+
+    def _announce(self, server: str) -> None:
+        """Tell the agents that may see a server of the catalog that its tools have come or gone."""
+        self._begin(self._announced(self.gateways.seeing(server)))
+
+    async def _announced(self, agents: Iterable[str]) -> None:
+        await self.gateways.announcements.announce(agents)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _warn_of_leftovers(self) -> None:
         config, approvals = self._files.config, self._files.approvals
         for server in approvals.records:
-            if server not in config.servers:
+            if server not in config.servers and server not in config.catalog:
                 self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
         for upstream in self._fleet.upstreams.values():
             if not config.servers[upstream.name].enabled:
                 self._tell(f"`{upstream.name}` is switched off in the config, and is not connected", logging.INFO)
             else:
-                task = asyncio.create_task(self._warn_of_unmatched(config, approvals, upstream))
-                self._warning.add(task)
-                task.add_done_callback(self._warning.discard)
+                self._begin(self._warn_of_unmatched(config, approvals, upstream))
 
     async def _warn_of_unmatched(self, config: Config, approvals: Approvals, upstream: Upstream) -> None:
         """Log entries of a server's two lists and records that none of its tools has (A.2), and names that are none."""

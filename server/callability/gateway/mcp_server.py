@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel.server import Server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+)
 
 from callability import __version__
 from callability.gateway.agents import Gateways
+from callability.gateway.dialogs import SessionDialogs
 from callability.gateway.progress import progress_of
-from callability.gateway.tool_list import TOOLS
 
 INSTRUCTIONS = (
     "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"
@@ -21,25 +30,52 @@ INSTRUCTIONS = (
 _OWN_META = "io.modelcontextprotocol/"
 
 
+class _Server(Server[Any]):
+    """Tells clients of MCP 2025-11-25 that the list of tools may change; to those of 2026-07-28 the library does."""
+
+    def create_initialization_options(self, *_: object, **__: object) -> InitializationOptions:
+        return super().create_initialization_options(NotificationOptions(tools_changed=True))
+
+
 def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
     """Return the MCP server in front of gateways; where no token tells who asks, it is `agent`."""
+    announcements = gateways.announcements
 
     async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=list(TOOLS))
+        return ListToolsResult(tools=list(gateways.asked(agent).tools))
 
-    async def on_call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    async def on_call_tool(
+        context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
         meta = dict(params.meta or {})
         async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
             passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
             return await gateways.asked(agent).answer(
-                params.name, params.arguments or {}, meta=passed_on, progress=progress
+                params.name,
+                params.arguments or {},
+                meta=passed_on,
+                progress=progress,
+                dialogs=SessionDialogs(context, params),
             )
 
-    return Server(
+    async def on_subscriptions_listen(
+        context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        return await announcements.listen(gateways.asking(agent), context, params)
+
+    async def remembered(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        if ctx.method == "notifications/initialized":
+            announcements.opened(gateways.asking(agent), ctx.session)
+        return await call_next(ctx)
+
+    server = _Server(
         "callability",
         version=__version__,
         title="callability gateway",
         instructions=INSTRUCTIONS,
         on_list_tools=on_list_tools,
         on_call_tool=on_call_tool,
+        on_subscriptions_listen=on_subscriptions_listen,
     )
+    server.middleware.append(remembered)
+    return server

@@ -61,3 +61,42 @@ TOOLS = (
     ),
 )
 """`retrieve_tools`, `call_tool` and `upstream_servers`."""
+
+_ID: dict[str, Any] = {"type": "string", "minLength": 1, "description": "The server, as `search_servers` names it."}
+CATALOG_TOOLS = (
+    Tool(
+        name="search_servers",
+        description=(
+            "Finds MCP servers that are not connected but can be: by what they are for, or all of them. `state` says"
+            " whether one is connected, `authorization` that its user has to authorize it, and `unset` which variables"
+            " the operator has to set before. Connects nothing."
+        ),
+        input_schema=_schema(
+            [],
+            query={"type": "string", "description": "What the server is for, in a few words. Left out: all of them."},
+            limit={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_LIMIT,
+                "default": DEFAULT_LIMIT,
+                "description": "How many servers at the most.",
+            },
+        ),
+        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    ),
+    Tool(
+        name="enable_server",
+        description=(
+            "Connects a server that `search_servers` found, and answers when it is connected or has failed. The user"
+            " may be asked to authorize it. Its tools are then found by `retrieve_tools`. After the user has declined,"
+            " call it again only on the user's word."
+        ),
+        input_schema=_schema(["id"], id=_ID),
+    ),
+    Tool(
+        name="disable_server",
+        description="Disconnects a server that `enable_server` connected, or ends the attempt to connect it.",
+        input_schema=_schema(["id"], id=_ID),
+    ),
+)
+"""`search_servers`, `enable_server` and `disable_server`, for a gateway with a catalog."""

@@ -234,9 +234,6 @@ class OAuthConfig(_Model):
     client_secret: Annotated[HeaderText | None, _Given] = Field(
         default=None, repr=False, description="The secret of that client, where it has one."
     )
-    scope: Annotated[HeaderText | None, _Given] = Field(
-        default=None, description="The scopes to ask for, with blanks between. Left out: what the provider names."
-    )
     redirect_port: Annotated[Port | None, _Given] = Field(
         default=None,
         description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. Left out:"
@@ -259,7 +256,8 @@ class CatalogEntry(_Entry):
     @cached_property
     def server(self) -> ServerConfig:
         """The entry as a server that is switched on; where it is reached is not filled in."""
-        return ServerConfig.model_validate({name: getattr(self, name) for name in _Entry.model_fields})
+        given = self.model_fields_set & _Entry.model_fields.keys()
+        return ServerConfig.model_validate({name: getattr(self, name) for name in given})
 
 
 class AgentConfig(_Model):

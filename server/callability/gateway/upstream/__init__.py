@@ -1,5 +1,6 @@
 """The connections to upstream MCP servers: each has one owner, and one that fails harms no other."""
 
+from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.http_client import HttpTarget
@@ -10,6 +11,8 @@ from callability.gateway.upstream.upstream import Upstream
 
 __all__ = [
     "NOT_SENT",
+    "Authorization",
+    "AuthorizationFailed",
     "Connection",
     "Failure",
     "HttpTarget",

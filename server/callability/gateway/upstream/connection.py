@@ -83,6 +83,7 @@ class Connection:
         target: StdioTarget | HttpTarget,
         *,
         open_seconds: float,
+        list_seconds: float,
         refresh_seconds: float,
         tools: tuple[UpstreamTool, ...],
         names_only: bool = False,
@@ -98,7 +99,7 @@ class Connection:
             name,
             self._take,
             self._lose_list,
-            list_seconds=open_seconds,
+            list_seconds=list_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
         )

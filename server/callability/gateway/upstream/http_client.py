@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
+from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
 from callability.vocabulary import LoadFailure, LoadPhase
 
@@ -28,6 +29,8 @@ TIMEOUT = httpx2.Timeout(connect=5, write=30, pool=10, read=None)
 # Shorter than the five seconds of many servers, so that a request does not meet the end of a kept connection.
 LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3)
 MAX_REDIRECTS = 3
+# The client counts the requests of an authorization as redirects of the request that needed it.
+AUTHORIZATION_REQUESTS = 12
 NOT_MCP = "answered with something that is not MCP"
 SESSION_LOST = "no longer knows the session of this connection"
 # By their definition, these statuses answer a request that was not carried out.
@@ -73,10 +76,15 @@ for _name, _level in (
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """An MCP endpoint of the streamable HTTP transport, and the headers of every request to it."""
+    """An MCP endpoint of the streamable HTTP transport, the headers of every request to it, and how it is authorized.
+
+    `secrets` are masked wherever the server says them, beside those that are found in headers and URL.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    authorization: Authorization | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -107,12 +115,21 @@ class HttpClient(httpx2.AsyncClient):
     """Answers a failed POST in the upstream's stead: an exception would end the connection and all its calls."""
 
     def __init__(self, target: HttpTarget) -> None:
-        super().__init__(headers=dict(target.headers), timeout=TIMEOUT, limits=LIMITS, max_redirects=MAX_REDIRECTS)
+        super().__init__(
+            headers=dict(target.headers),
+            auth=target.authorization,
+            timeout=TIMEOUT,
+            limits=LIMITS,
+            max_redirects=MAX_REDIRECTS + (AUTHORIZATION_REQUESTS if target.authorization else 0),
+        )
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note in the caller's exchange what came of it."""
         if request.method != "POST":
-            return await super().send(request, *args, **options)
+            try:
+                return await super().send(request, *args, **options)
+            except AuthorizationFailed:
+                return httpx2.Response(http.HTTPStatus.UNAUTHORIZED, request=request)
         # A request that follows a redirect has a stream only.
         await request.aread()
         exchange = EXCHANGE.get()
@@ -126,6 +143,8 @@ class HttpClient(httpx2.AsyncClient):
         except _TooLong:
             # The server is well, and so is the connection: what is left of the body goes with its own socket.
             exchange.failure = TOO_LONG
+        except AuthorizationFailed as error:
+            exchange.lose(error.failure)
         except httpx2.RequestError as error:
             exchange.lose(transport_failure(error))
         return _stand_in(request)

@@ -39,10 +39,11 @@ class Secrets:
 
     @classmethod
     def of(cls, target: StdioTarget | HttpTarget) -> Secrets:
-        """Return the secrets that a target is given: in `env` and `args`, or in its headers and its URL."""
+        """Return the secrets that a target is given: in `env` and `args`, or in its headers, its URL and its tokens."""
         if isinstance(target, HttpTarget):
-            return cls((*_credentials(target.headers.values()), *_in_url(target.url)))
-        return cls((*target.env.values(), *_in_arguments(target.args)))
+            tokens = target.authorization.secrets if target.authorization else ()
+            return cls((*target.secrets, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
+        return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args)))
 
     def masked(self, text: str, *, cut: bool = False) -> str:
         """Return a text without the secrets; the end of one that was cut is left out: a secret may begin there."""

@@ -40,12 +40,16 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 @dataclass(frozen=True, slots=True)
 class StdioTarget:
-    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on."""
+    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on.
+
+    `secrets` are masked wherever the server says them, beside those that are found in `env` and `args`.
+    """
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class StdioTransport:

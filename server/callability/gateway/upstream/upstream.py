@@ -27,6 +27,8 @@ class Upstream:
     An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`. Over
     HTTP the tools are listed again after `refresh_seconds`, beside the changes that the upstream tells. With
     `names_only` no text of the tools is kept, as for a server in quarantine (A.4). `tools` are those listed earlier.
+    With `once_within` it is opened once only, for at most so many seconds, since a person may be asked on the way:
+    whoever wants it again makes another.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class Upstream:
         refresh_seconds: float = 300,
         names_only: bool = False,
         tools: tuple[UpstreamTool, ...] = (),
+        once_within: float | None = None,
     ) -> None:
         self.name = name
+        self._once_within = once_within
         self._target = target
         self._open_seconds = open_seconds
         self._call_seconds = call_seconds
@@ -84,12 +88,14 @@ class Upstream:
 
     def start(self) -> None:
         """Begin to open, unless that is done or under way, and return at once; once closed, it stays so."""
-        if self._retired or self.state in ("connecting", "connected"):
+        spent = self._once_within is not None and self._openings
+        if self._retired or spent or self.state in ("connecting", "connected"):
             return
         self._connection = Connection(
             self.name,
             self._target,
-            open_seconds=self._open_seconds,
+            open_seconds=self._once_within or self._open_seconds,
+            list_seconds=self._open_seconds,
             refresh_seconds=self._refresh_seconds,
             tools=self.tools,
             names_only=self._names_only,

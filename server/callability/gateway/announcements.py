@@ -1,0 +1,47 @@
+"""Telling agents that their tools have changed, in both revisions of MCP, and only those whose tools they are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+
+MAX_SESSIONS = 1_000
+"""Sessions of MCP 2025-11-25 that are told; one more takes the place of the oldest."""
+
+
+class Announcements:
+    """The agents that listen; use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._buses: dict[str, InMemorySubscriptionBus] = {}
+        self._handlers: dict[str, ListenHandler] = {}
+        # The library tells nobody that a session has ended; a message to one that has is dropped.
+        self._sessions: OrderedDict[int, tuple[str, ServerSession]] = OrderedDict()
+
+    async def announce(self, agents: Iterable[str]) -> None:
+        """Tell some agents that their tools have changed, each session once."""
+        concerned = set(agents)
+        for agent, session in tuple(self._sessions.values()):
+            if agent in concerned:
+                await session.send_tool_list_changed()
+        for agent in concerned & self._buses.keys():
+            await self._buses[agent].publish(ToolsListChanged())
+
+    def opened(self, agent: str, session: ServerSession) -> None:
+        """Tell a session of MCP 2025-11-25 from now on."""
+        self._sessions[id(session)] = agent, session
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+
+    async def listen(
+        self, agent: str, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Tell a stream of MCP 2026-07-28 until its client leaves."""
+        bus = self._buses.setdefault(agent, InMemorySubscriptionBus())
+        return await self._handlers.setdefault(agent, ListenHandler(bus))(context, params)

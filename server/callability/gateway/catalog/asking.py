@@ -1,0 +1,41 @@
+"""Asking a person for an authorization, by way of the agent that enables a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: to authorize the connection to a server, at a URL of its provider.
+
+    `id` cannot be guessed: who has it was asked.
+    """
+
+    id: str = field(repr=False)
+    server: str
+    url: str = field(repr=False)
+
+
+class Answer(StrEnum):
+    """What a person did with the question: `accepted` means that they went to the URL, not that they authorized."""
+
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+
+
+class Asker(Protocol):
+    """How the caller of an enable can ask its user."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it can show a dialog."""
+
+    @property
+    def asks_by_returning(self) -> bool:
+        """Whether the question is the answer to its call, and the user's answer comes with another call."""
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Show the dialog and return what the user did, or None where it could not be shown."""

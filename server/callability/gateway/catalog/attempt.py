@@ -1,0 +1,256 @@
+"""One attempt to connect a server of the catalog: callers share it, and it asks a person by way of one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+from mcp.shared.auth import AuthorizationCodeResult
+
+from callability.gateway.catalog.asking import Answer, Asker, Question
+from callability.gateway.catalog.outcome import EnableOutcome
+from callability.gateway.catalog.redirect import ProviderRefused, Redirect
+from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
+from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
+
+_T = TypeVar("_T")
+HELD_SECONDS = 60.0
+"""How long a question that was handed out as the answer to a call is shown to nobody else."""
+
+_DECLINED = "was not authorized: the user declined"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds for a connection, those in which a person is asked left out, and seconds for the person."""
+
+    connect: float
+    dialog: float
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A caller that waits for the outcome; `turn` is the question, once it is this caller's to ask."""
+
+    asker: Asker
+    able: bool
+    turn: asyncio.Future[Question] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Attempt:
+    """It comes to its end by the connection, the person's answer, `stop`, its deadline, or its last caller's going.
+
+    Whoever made it sets `ended` when it is decided what becomes of what it opened.
+    """
+
+    def __init__(self, server: str, limits: Limits) -> None:
+        self.server = server
+        self.ended: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
+        self.question_id = ""
+        """The id of the question that was asked last."""
+        self._question: Question | None = None
+        self._limits = limits
+        self._authorization = EnableAuthorization.NOT_NEEDED
+        self._code: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
+        self._clock: asyncio.TimerHandle | None = None
+        self._waiting: list[_Waiting] = []
+        self._shown_by: object = None
+        self._held = False
+        self._release: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a person is asked at the moment."""
+        return self._question is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped: then nothing that came of it may be called a connection."""
+        return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
+
+    async def connected(self, upstream: Upstream) -> EnableOutcome:
+        """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
+        self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
+        upstream.start()
+        opening = self._task(_opened(upstream), "opening")
+        try:
+            await _first(opening, self._over)
+            if self._over.done():
+                return self._over.result()
+            failure = opening.result()
+            if failure is None:
+                return EnableOutcome(authorization=self._authorization, end=EnableEnd.CONNECTED, upstream=upstream)
+            return self.failed(failure)
+        finally:
+            opening.cancel()
+            self._stop_clocks()
+
+    def failed(self, failure: Failure) -> EnableOutcome:
+        """Return the outcome of an attempt that failed now."""
+        return EnableOutcome(authorization=self._authorization, end=EnableEnd.FAILED, failure=failure)
+
+    def cancelled(self) -> EnableOutcome:
+        """Return the outcome of an attempt that is stopped now."""
+        return EnableOutcome(authorization=self._authorization, end=EnableEnd.CANCELLED)
+
+    def stop(self) -> None:
+        """End it, whatever it is at; whoever waits learns that it was cancelled."""
+        self._end(self.cancelled())
+
+    async def authorized(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
+        """Have a person sent to a URL of the provider, and return what the provider sends back with them.
+
+        Raises:
+            AuthorizationFailed: nobody can be asked, or the person declines, here or there.
+        """
+        if self.ended.done():
+            raise AuthorizationFailed("needs an authorization again")
+        self._authorization = EnableAuthorization.UNANSWERED
+        self.question_id = secrets.token_urlsafe(16)
+        self._question = Question(self.question_id, self.server, url)
+        self._restart_clock(self._limits.dialog, f"was not authorized within {self._limits.dialog:g} s")
+        coming = self._task(redirect.awaited(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for")
+        try:
+            self._offer()
+            await _first(coming, self._code)
+            result = self._code.result() if self._code.done() else coming.result()
+        except ProviderRefused as refused:
+            if refused.declined:
+                self._authorization = EnableAuthorization.DECLINED
+            raise AuthorizationFailed("was not authorized: its provider refused") from None
+        finally:
+            self._question = None
+            coming.cancel()
+        self._authorization = EnableAuthorization.GRANTED
+        self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
+        return result
+
+    async def outcome(self, asker: Asker) -> EnableOutcome | Question:
+        """Wait with a caller for the outcome; a question is for its user, where the caller asks by returning it."""
+        waiting = _Waiting(asker, asker.can_ask)
+        self._waiting.append(waiting)
+        try:
+            self._offer()
+            while True:
+                await _first(self.ended, waiting.turn)
+                if self.ended.done():
+                    return self.ended.result()
+                question = waiting.turn.result()
+                if asker.asks_by_returning:
+                    self._hold(question)
+                    return question
+                waiting.turn = asyncio.get_running_loop().create_future()
+                await self._asked(waiting, question)
+        finally:
+            self._leave(waiting)
+
+    def answered(self, answer: Answer) -> None:
+        """Take the answer of a user who was asked by a question that was returned."""
+        self._held = False
+        if self._release is not None:
+            self._release.cancel()
+        if answer is Answer.DECLINED:
+            self._refuse(EnableAuthorization.DECLINED, _DECLINED)
+        else:
+            self._shown_by = self._question
+
+    async def _asked(self, waiting: _Waiting, question: Question) -> None:
+        """Ask by way of a caller; what comes of the attempt meanwhile ends the asking."""
+        asking = self._task(waiting.asker.ask(question), "asking about")
+        try:
+            await _first(asking, self.ended)
+            answer = asking.result() if asking.done() else Answer.ACCEPTED
+        finally:
+            asking.cancel()
+        if answer is Answer.DECLINED:
+            self._refuse(EnableAuthorization.DECLINED, _DECLINED)
+        elif answer is Answer.ACCEPTED:
+            self._shown_by = question
+        else:
+            waiting.able, self._shown_by = False, None
+            self._offer()
+
+    async def close(self) -> None:
+        """Wait until nothing of it is left."""
+        self._stop_clocks()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def _offer(self) -> None:
+        """Hand the question to the first caller that can ask; where none can, the attempt needs another session."""
+        if self._question is None or self._code.done() or self._shown_by is not None:
+            return
+        for waiting in self._waiting:
+            if waiting.able and not waiting.turn.done():
+                self._shown_by = waiting
+                waiting.turn.set_result(self._question)
+                return
+        if not self._held:
+            self._refuse(EnableAuthorization.NO_DIALOG, "was not authorized: this session can show no dialog")
+
+    def _refuse(self, authorization: EnableAuthorization, words: str) -> None:
+        if self._question is not None and not self._code.done():
+            self._authorization = authorization
+            self._code.set_exception(AuthorizationFailed(words))
+
+    def _hold(self, question: Question) -> None:
+        self._held, self._shown_by = True, question
+        self._release = asyncio.get_running_loop().call_later(HELD_SECONDS, self._released)
+
+    def _released(self) -> None:
+        self._shown_by = None
+        self._offer()
+
+    def _leave(self, waiting: _Waiting) -> None:
+        """Forget a caller; the question that was its to ask is another's, and without callers there is no attempt."""
+        self._waiting.remove(waiting)
+        if self._shown_by is waiting:
+            self._shown_by = None
+        if self._waiting or self._held:
+            self._offer()
+        else:
+            self.stop()
+
+    def _restart_clock(self, seconds: float, words: str) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        failure = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
+        self._clock = asyncio.get_running_loop().call_later(seconds, lambda: self._end(self.failed(failure)))
+
+    def _stop_clocks(self) -> None:
+        for clock in (self._clock, self._release):
+            if clock is not None:
+                clock.cancel()
+
+    def _task(self, work: Coroutine[Any, Any, _T], what: str) -> asyncio.Task[_T]:
+        task = asyncio.create_task(work, name=f"{what} {self.server}")
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        # What the error of one that nobody waits for any more says has been said by what came before it.
+        _ = task.cancelled() or task.exception()
+
+    def _end(self, outcome: EnableOutcome) -> None:
+        if not self._over.done():
+            self._over.set_result(outcome)
+
+
+async def _first(*futures: asyncio.Future[Any]) -> None:
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _opened(upstream: Upstream) -> Failure | None:
+    try:
+        await upstream.opened()
+    except UpstreamError as error:
+        return error.failure
+    return None

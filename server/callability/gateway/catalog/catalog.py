@@ -1,0 +1,81 @@
+"""The catalog of a config as it is at the moment: its switches, and the servers that are switched on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from callability.gateway.catalog.ruling import OutcomeStub, Ruling
+from callability.gateway.catalog.switch import Switch
+from callability.gateway.config import CatalogEntry, Config
+from callability.gateway.inventory import Joined
+
+_REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
+"""The keys of an entry with other values of which it is another server."""
+
+
+class Catalog:
+    """One switch for each entry; use it in one event loop.
+
+    `changed` is told the name of a server when it has joined, and when it is no longer there.
+    """
+
+    def __init__(
+        self, stub: OutcomeStub, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._ruling = Ruling(stub)
+        self._told = changed
+        self._environment = environment
+        self._switches: dict[str, Switch] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._joined: Mapping[str, Joined] = MappingProxyType({})
+
+    @property
+    def switches(self) -> Mapping[str, Switch]:
+        """The switches by name, in the order of the config."""
+        return self._switches
+
+    @property
+    def joined(self) -> Mapping[str, Joined]:
+        """The servers that are switched on, by name; another mapping whenever they are others."""
+        return self._joined
+
+    def apply(self, config: Config) -> None:
+        """Take the catalog of a config over; what is switched on stays so, unless it is another server now."""
+        earlier, self._switches = self._switches, {}
+        for name, entry in config.catalog.items():
+            switch = earlier.get(name)
+            if switch is None or _reached(switch.entry) != _reached(entry):
+                switch = self._switch(name, entry, config)
+            switch.take(entry, config.deadlines)
+            self._switches[name] = switch
+        for name, switch in earlier.items():
+            if self._switches.get(name) is not switch:
+                task = asyncio.create_task(switch.close(), name=f"closing {name}")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+        self._gather()
+
+    async def close(self) -> None:
+        """Switch every server off, and return when nothing is left of any."""
+        switches, self._switches = self._switches, {}
+        await asyncio.gather(*(switch.close() for switch in switches.values()), *self._closing, return_exceptions=True)
+
+    def _switch(self, name: str, entry: CatalogEntry, config: Config) -> Switch:
+        def changed() -> None:
+            self._gather()
+            self._told(name)
+
+        return Switch(name, entry, config.deadlines, self._ruling, changed, self._environment)
+
+    def _gather(self) -> None:
+        """Put another mapping in the place of the one before, where servers have joined or left."""
+        joined = {name: switch.joined for name, switch in self._switches.items() if switch.joined is not None}
+        if joined != self._joined:
+            self._joined = MappingProxyType(joined)
+
+
+def _reached(entry: CatalogEntry) -> tuple[object, ...]:
+    return tuple(getattr(entry, key) for key in _REACHING)

@@ -1,0 +1,105 @@
+"""Where a provider sends the person back to: one page on loopback, for one authorization."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import uvicorn
+from mcp.shared.auth import AuthorizationCodeResult
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+HOST = "127.0.0.1"
+PATH = "/callback"
+GRACE = 1
+"""Seconds that the page has to be sent to its end."""
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'",
+}
+_PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>callability</title><p>{}</p></html>"
+
+
+class ProviderRefused(Exception):
+    """The provider sent the person back without a code; `declined` says that the person did not want it."""
+
+    def __init__(self, *, declined: bool) -> None:
+        super().__init__("the provider gave no code")
+        self.declined = declined
+
+
+class Redirect:
+    """Listens from the beginning, so that its address is known, and serves while it is waited for."""
+
+    def __init__(self, port: int | None) -> None:
+        self._socket = socket.create_server((HOST, port or 0))
+        self._came = asyncio.get_running_loop().create_future()
+        self._state = ""
+
+    @property
+    def uri(self) -> str:
+        """The address that the provider is told."""
+        return f"http://{HOST}:{self._socket.getsockname()[1]}{PATH}"
+
+    async def awaited(self, state: str) -> AuthorizationCodeResult:
+        """Serve until the person comes back with this state, and return what the provider sent with them.
+
+        Raises:
+            ProviderRefused: it sent no code.
+        """
+        self._state = state
+        application = Starlette(routes=[Route(PATH, self._page)])
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            loop="asyncio",
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+        )
+        server = _Server(config)
+        serving = asyncio.create_task(server.serve(sockets=[self._socket]), name="redirect")
+        try:
+            result: AuthorizationCodeResult = await self._came
+            return result
+        finally:
+            server.should_exit = True
+            with suppress(asyncio.CancelledError):
+                await serving
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+    async def _page(self, request: Request) -> HTMLResponse:
+        given = request.query_params
+        if not self._state or given.get("state") != self._state:
+            return _page("This address belongs to no authorization that is under way.", 400)
+        code, error = given.get("code"), given.get("error")
+        if not self._came.done():
+            if code and not error:
+                self._came.set_result(AuthorizationCodeResult(code=code, state=self._state, iss=given.get("iss")))
+            else:
+                self._came.set_exception(ProviderRefused(declined=error == "access_denied"))
+        told = "The server is not authorized." if error or not code else "The authorization has arrived."
+        return _page(f"{told} You can close this page and go back to your agent.", 200)
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals of the process to the gateway."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _page(text: str, status: int) -> HTMLResponse:
+    return HTMLResponse(_PAGE.format(text), status, _HEADERS)

@@ -1,0 +1,213 @@
+"""The switch of one server of the catalog: its state machine, in one event loop and without a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from enum import StrEnum
+from typing import Any
+
+from callability.gateway.catalog.asking import Answer, Asker, Question
+from callability.gateway.catalog.attempt import Attempt, Limits
+from callability.gateway.catalog.outcome import EnableOutcome
+from callability.gateway.catalog.redirect import Redirect
+from callability.gateway.catalog.ruling import Ruling
+from callability.gateway.catalog.variables import Unfillable, filled, unset, values
+from callability.gateway.config import CatalogEntry, Deadlines
+from callability.gateway.inventory import Joined
+from callability.gateway.upstream import Authorization, Failure, HttpTarget, StdioTarget, Target, Upstream
+from callability.vocabulary import EnableEnd, LoadFailure, LoadPhase
+
+_logger = logging.getLogger(__name__)
+_PORT_TAKEN = Failure(
+    "cannot be authorized: the address to which its provider sends people back cannot be listened on",
+    kind=LoadFailure.BAD_CONFIG,
+    phase=LoadPhase.CONFIG,
+)
+_FAULT = "the gateway failed"
+
+
+class SwitchState(StrEnum):
+    """Where a server of the catalog is; `failed` is kept and not connected."""
+
+    ABSENT = "absent"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    FAILED = "failed"
+
+
+class Switch:
+    """Switches one server on and off; callers at the same time share one attempt (E-2).
+
+    `changed` is told when the server has joined, and when it is no longer there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entry: CatalogEntry,
+        deadlines: Deadlines,
+        ruling: Ruling,
+        changed: Callable[[], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.name = name
+        self.entry = entry
+        self.deadlines = deadlines
+        self.joined: Joined | None = None
+        self._environment = environment
+        self._ruling = ruling
+        self._changed = changed
+        self._kept = False
+        self._attempt: Attempt | None = None
+        self._last: tuple[str, EnableOutcome] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> SwitchState:
+        """Where the server is."""
+        if self._attempt is not None:
+            return SwitchState.CONNECTING
+        if self.joined is not None and self.joined.upstream.state == "connected":
+            return SwitchState.CONNECTED
+        return SwitchState.FAILED if self._kept else SwitchState.ABSENT
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a person is asked at the moment."""
+        return self._attempt is not None and self._attempt.is_asking
+
+    @property
+    def unset(self) -> tuple[str, ...]:
+        """The variables that the server needs and that are not set."""
+        return unset(self.entry, self._environment)
+
+    async def enable(
+        self, asker: Asker, question_id: str = "", answer: Answer | None = None
+    ) -> EnableOutcome | Question:
+        """Connect the server, or wait with those who do so already.
+
+        The answer to a question that was returned comes with the question's id; what came of its attempt meanwhile is
+        what it gets.
+        """
+        if question_id and self._last is not None and self._last[0] == question_id:
+            outcome, self._last = self._last[1], None
+            return outcome
+        attempt = self._attempt
+        if attempt is not None and question_id == attempt.question_id and answer is not None:
+            attempt.answered(answer)
+        if attempt is None and self.state is SwitchState.CONNECTED:
+            return EnableOutcome(was_connected=True)
+        if attempt is None and (missing := self.unset):
+            return EnableOutcome(variables=missing)
+        if attempt is None:
+            attempt = self._attempt = Attempt(
+                self.name, Limits(self.deadlines.enable_seconds, self.deadlines.dialog_seconds)
+            )
+            self._begin(self._attempted(attempt), "attempt")
+        return await attempt.outcome(asker)
+
+    async def disable(self) -> SwitchState:
+        """Switch the server off, end an attempt that is under way, and return where the server was."""
+        before = self.state
+        if self._attempt is not None:
+            self._attempt.stop()
+            await asyncio.wait({self._attempt.ended})
+        elif self._kept:
+            self._remove()
+        return before
+
+    def take(self, entry: CatalogEntry, deadlines: Deadlines) -> None:
+        """Take over what an edit says of the server, which is reached as before."""
+        self.entry, self.deadlines = entry, deadlines
+        if self.joined is not None:
+            self.joined = Joined(entry.server, self.joined.upstream)
+            self.joined.upstream.wait_at_most(deadlines)
+
+    async def close(self) -> None:
+        """Switch it off for good, and return when nothing is left."""
+        await self.disable()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def _attempted(self, attempt: Attempt) -> None:
+        """Try, decide what becomes of the entry, and tell those who wait; whatever happens, they are told (E-7)."""
+        redirect: Redirect | None = None
+        upstream: Upstream | None = None
+        outcome, kept = attempt.failed(Failure(_FAULT)), False
+        try:
+            redirect = Redirect(self.entry.oauth.redirect_port) if self.entry.oauth else None
+            upstream = self._upstream(attempt, redirect)
+            outcome, kept = await self._ruling.on(await attempt.connected(upstream))
+        except Unfillable as error:
+            outcome, kept = await self._ruling.on(attempt.failed(error.failure))
+        except OSError:
+            outcome, kept = await self._ruling.on(attempt.failed(_PORT_TAKEN))
+        except Exception:
+            _logger.exception("the attempt to connect `%s` failed", self.name)
+        finally:
+            # The port may be needed by the next attempt, which begins as soon as this one is settled.
+            await attempt.close()
+            if redirect is not None:
+                redirect.close()
+            if attempt.stopped:
+                outcome, kept = attempt.cancelled(), False
+            self._settle(attempt, outcome, upstream if kept and outcome.end is EnableEnd.CONNECTED else None, kept=kept)
+            if upstream is not None and (self.joined is None or self.joined.upstream is not upstream):
+                await upstream.close()
+
+    def _settle(self, attempt: Attempt, outcome: EnableOutcome, upstream: Upstream | None, *, kept: bool) -> None:
+        """Move to the state after an attempt, at once and whole: nobody sees anything in between."""
+        earlier = self.joined
+        self._attempt, self._kept = None, kept
+        if upstream is not None:
+            self.joined = Joined(self.entry.server, upstream)
+        elif not kept:
+            self.joined = None
+        if attempt.question_id:
+            self._last = (attempt.question_id, outcome)
+        attempt.ended.set_result(outcome)
+        if earlier is not self.joined:
+            if earlier is not None:
+                self._begin(earlier.upstream.close(), "closing")
+            self._changed()
+
+    def _remove(self) -> None:
+        earlier, self.joined, self._kept = self.joined, None, False
+        if earlier is not None:
+            earlier.upstream.disconnect()
+            self._begin(earlier.upstream.close(), "closing")
+            self._changed()
+
+    def _upstream(self, attempt: Attempt, redirect: Redirect | None) -> Upstream:
+        target = self._target(attempt, redirect)
+        return Upstream(
+            self.name,
+            target,
+            open_seconds=self.deadlines.open_seconds,
+            call_seconds=self.deadlines.call_seconds,
+            refresh_seconds=self.deadlines.refresh_seconds,
+            once_within=self.deadlines.enable_seconds * 2 + self.deadlines.dialog_seconds,
+        )
+
+    def _target(self, attempt: Attempt, redirect: Redirect | None) -> Target:
+        entry, hidden = filled(self.entry, self._environment), values(self.entry, self._environment)
+        if entry.command is not None:
+            return StdioTarget(entry.command, entry.args, entry.env, entry.cwd, hidden)
+        url, authorization = entry.url or "", None
+        if redirect is not None and entry.oauth is not None:
+            authorization = Authorization(
+                url,
+                redirect.uri,
+                lambda asked: attempt.authorized(asked, redirect),
+                client_id=entry.oauth.client_id,
+                client_secret=entry.oauth.client_secret,
+            )
+        return HttpTarget(url, entry.headers, hidden, authorization)
+
+    def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        task = asyncio.create_task(work, name=f"{what} {self.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,112 @@
+"""Dialogs in the agent's session: whether it can show one, and how, in both revisions of MCP."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import NoBackChannelError
+from mcp_types import (
+    CallToolRequestParams,
+    ElicitationCapability,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from callability.gateway.catalog import Answer, Question
+
+KEY = "authorization"
+"""Under which the question and its answer stand in MCP 2026-07-28."""
+_NOTHING = {"type": "object", "properties": {}}
+_logger = logging.getLogger(__name__)
+
+
+class SessionDialogs:
+    """Asks the user of the agent whose call of a tool is at hand."""
+
+    def __init__(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
+        self._context = context
+        self._params = params
+        capabilities = context.session.client_capabilities
+        self._elicitation = capabilities.elicitation if capabilities else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the session can show a dialog."""
+        return self._elicitation is not None and (self.asks_by_returning or self._context.session.can_send_request)
+
+    @property
+    def asks_by_returning(self) -> bool:
+        """Whether the question is the answer to the call, as in MCP 2026-07-28."""
+        return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    @property
+    def question_id(self) -> str:
+        """The id of the question that the call answers, or nothing."""
+        return self._params.request_state or ""
+
+    @property
+    def answer(self) -> Answer | None:
+        """What the user did with that question; None where the call answers none."""
+        given = (self._params.input_responses or {}).get(KEY)
+        return _answer(given) if isinstance(given, ElicitResult) else None
+
+    def returned(self, question: Question) -> InputRequiredResult:
+        """Return the result that asks."""
+        return InputRequiredResult(
+            input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
+        )
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Show the dialog, and return what the user did, or None where it could not be shown."""
+        session, call = self._context.session, self._context.request_id
+        asked = _params(self._elicitation, question)
+        try:
+            if isinstance(asked, ElicitRequestURLParams):
+                result = await session.elicit_url(asked.message, asked.url, question.id, related_request_id=call)
+            else:
+                result = await session.elicit_form(asked.message, asked.requested_schema, related_request_id=call)
+        except (MCPError, NoBackChannelError, ValidationError) as error:
+            _logger.warning("an agent that can show dialogs did not show one: %s", type(error).__name__)
+            return None
+        return _answer(result)
+
+
+def _params(
+    capability: ElicitationCapability | None, question: Question
+) -> ElicitRequestURLParams | ElicitRequestFormParams:
+    """Return the dialog: one that opens the page by itself, where the client has such."""
+    message = f"The MCP server `{question.server}` needs your authorization, on a page of its provider."
+    if capability is not None and capability.url is not None:
+        return ElicitRequestURLParams(message=message, url=question.url, elicitation_id=question.id)
+    message = f"{message} Open it in a browser on the machine of the gateway, and accept here: {question.url}"
+    return ElicitRequestFormParams(message=message, requested_schema=_NOTHING)
+
+
+def _answer(result: ElicitResult) -> Answer:
+    """Take a dialog that was closed without an answer for a decline: nobody is asked twice (E-2)."""
+    return Answer.ACCEPTED if result.action == "accept" else Answer.DECLINED
+
+
+class NoDialogs:
+    """A caller without a user who could be asked."""
+
+    can_ask = False
+    asks_by_returning = False
+    question_id = ""
+    answer: Answer | None = None
+
+    def returned(self, question: Question) -> InputRequiredResult:
+        """Never called: a caller that cannot ask is handed no question."""
+        raise NotImplementedError(question.server)
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Ask nobody."""
+        return None

@@ -1,0 +1,184 @@
+"""The gateway's tools about the catalog: finding servers that can be switched on, and switching them (spec C)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import InputRequiredResult
+
+from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
+from callability.finding import shown
+from callability.gateway.arguments import text_of, undeclared
+from callability.gateway.catalog import Answer, Asker, Catalog, EnableOutcome, Question, Switch, SwitchState
+from callability.gateway.decisions import Decisions
+from callability.gateway.indexes import Indexes
+from callability.gateway.inventory import Inventory
+from callability.gateway.phrases import Commands
+from callability.gateway.search import SearchDocument
+from callability.vocabulary import EnableEnd
+
+PROGRESS_SECONDS = 5.0
+"""How often an agent that waits for an enable is told that it goes on."""
+_ASKING, _CONNECTING = "waiting for the user's authorization", "connecting"
+
+Result = dict[str, Any]
+
+
+class Dialogs(Asker, Protocol):
+    """How the caller of a tool can ask its user, and what it was answered."""
+
+    @property
+    def question_id(self) -> str:
+        """The id of the question that the call answers, or nothing."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """What the user did with that question."""
+
+    def returned(self, question: Question) -> InputRequiredResult:
+        """Return the result that asks a question."""
+
+
+class Switching:
+    """Answers for one agent: to it, the catalog has the servers that it may see, and no others (FR-007)."""
+
+    def __init__(self, catalog: Catalog, inventory: Inventory, decisions: Decisions, phrases: Commands) -> None:
+        self._catalog = catalog
+        self._inventory = inventory
+        self._decisions = decisions
+        self._phrases = phrases
+        self._indexes = Indexes()
+
+    @property
+    def switches(self) -> dict[str, Switch]:
+        """The switches of the servers that the agent may see, by name."""
+        return {name: switch for name, switch in self._catalog.switches.items() if self._inventory.sees(name)}
+
+    async def enable_server(
+        self, arguments: Mapping[str, Any], dialogs: Dialogs, progress: ProgressFnT | None = None
+    ) -> Result | InputRequiredResult:
+        """Connect a server of the catalog, and say what came of it (E-1).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+            PolicyUnavailable: the service gave no answer.
+        """
+        undeclared(arguments, "id")
+        name = text_of(arguments, "id")
+        switch = self.switches.get(name)
+        if switch is None:
+            return await self._told(name, EnableOutcome(known=False))
+        async with _telling(switch, progress):
+            outcome = await switch.enable(dialogs, dialogs.question_id, dialogs.answer)
+        if isinstance(outcome, Question):
+            return dialogs.returned(outcome)
+        return await self._told(name, outcome)
+
+    async def disable_server(self, arguments: Mapping[str, Any]) -> Result:
+        """Disconnect a server of the catalog, or end the attempt to connect it (E-6).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+        """
+        undeclared(arguments, "id")
+        name = text_of(arguments, "id")
+        switch = self.switches.get(name)
+        if switch is None:
+            return error_result(
+                f"Not done: there is no server {shown(name)} in the catalog. `search_servers` shows them all."
+            )
+        told = {
+            SwitchState.ABSENT: "was not switched on, and nothing had to be done",
+            SwitchState.CONNECTING: "is not switched on: the attempt to connect it was ended",
+            SwitchState.CONNECTED: "is switched off now, and its tools are gone",
+            SwitchState.FAILED: "is switched off now; it was not connected",
+        }[await switch.disable()]
+        return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {told}.")
+
+    async def search_servers(self, arguments: Mapping[str, Any]) -> Result:
+        """Find servers of the catalog by a query, or list them all; none is connected for it (E-4).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+        """
+        undeclared(arguments, "query", "limit")
+        query = arguments.get("query", "")
+        if not isinstance(query, str):
+            raise InvalidArgument("`query` must be text, and is something else")
+        limit = checked_limit(arguments.get("limit", 15))
+        switches = self.switches
+        names = await self._found(switches, query) if query.strip() else tuple(switches)
+        entries = [_entry(switches[name]) for name in names[:limit]]
+        return tool_result({"servers": entries, "total": len(names)})
+
+    async def _found(self, switches: Mapping[str, Switch], query: str) -> tuple[str, ...]:
+        documents = (SearchDocument(name, "", "", switch.entry.description or "") for name, switch in switches.items())
+        index = await self._indexes.of(tuple(documents))
+        return tuple(hit.document.name for hit in index.search(query))
+
+    async def _told(self, name: str, outcome: EnableOutcome) -> Result:
+        """Return what the agent reads; what was connected and is no longer there is not called a connection (E-9)."""
+        locks: dict[str, str] | None = None
+        callable_tools = True
+        phrases = self._phrases.about(name)
+        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
+            outcome = replace(outcome, end=EnableEnd.CANCELLED)
+        if outcome.end is EnableEnd.CONNECTED:
+            judgement = await self._decisions.judge([self._inventory.known(name)])
+            callable_tools = bool(judgement.callable)
+            locks = judgement.remediation(judgement.locked, phrases)
+        response = await self._decisions.enable(outcome.facts(callable_tools=callable_tools))
+        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
+            return await self._told(name, outcome)
+        return enable_result(
+            response,
+            name,
+            phrases=phrases,
+            variables=outcome.variables,
+            locks=locks,
+            load=outcome.load,
+            reason=outcome.failure.words if outcome.failure else "",
+        )
+
+    def _stands(self, name: str, outcome: EnableOutcome) -> bool:
+        joined = self._catalog.joined.get(name)
+        return joined is not None and joined.upstream is outcome.upstream
+
+
+def _entry(switch: Switch) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": switch.name}
+    if switch.entry.description is not None:
+        entry["description"] = switch.entry.description
+    entry |= {"type": "http" if switch.entry.url else "stdio", "state": str(switch.state)}
+    if switch.entry.oauth is not None:
+        entry["authorization"] = "oauth"
+    if switch.unset:
+        entry["unset"] = list(switch.unset)
+    return entry
+
+
+@asynccontextmanager
+async def _telling(switch: Switch, progress: ProgressFnT | None) -> AsyncIterator[None]:
+    """Tell an agent that waits how it goes on, so that it does not give the call up."""
+    if progress is None:
+        yield
+        return
+    telling = asyncio.create_task(_tell(switch, progress))
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+
+
+async def _tell(switch: Switch, progress: ProgressFnT) -> None:
+    step = 0
+    while True:
+        step += 1
+        await progress(step, None, _ASKING if switch.is_asking else _CONNECTING)
+        await asyncio.sleep(PROGRESS_SECONDS)

@@ -1,0 +1,143 @@
+"""The authorization of a connection by a person, through OAuth; each connection has its own, which ends with it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from mcp.client.auth.utils import extract_field_from_www_auth
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl, ValidationError
+
+from callability.gateway.upstream.failure import Failure
+from callability.vocabulary import LoadFailure, LoadPhase
+
+Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
+"""Sends a person to a URL, and returns what the provider sent back with them."""
+
+TOKENS_KEPT = 8
+"""Tokens of one connection that are still masked after others have replaced them."""
+
+# It writes states, codes and the provider's answers to the log.
+logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
+
+
+class AuthorizationFailed(Exception):
+    """An authorization did not come about."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.failure = Failure(words, exception=type(self).__name__, kind=LoadFailure.OTHER, phase=LoadPhase.RESPONSE)
+
+
+class Authorization(OAuthClientProvider):
+    """Gets a token when the server asks for one, once: a person who has declined is not asked again.
+
+    `ask` raises `AuthorizationFailed` where nobody can be asked, or the person declines.
+    """
+
+    def __init__(
+        self, url: str, redirect_uri: str, ask: Ask, *, client_id: str | None = None, client_secret: str | None = None
+    ) -> None:
+        metadata = OAuthClientMetadata(
+            client_name="callability gateway",
+            redirect_uris=[AnyUrl(redirect_uri)],
+            grant_types=["authorization_code", "refresh_token"],
+        )
+        self._kept = _Kept(_client(metadata, client_id, client_secret))
+        super().__init__(url, metadata, self._kept, self._sent_to, self._called_back)
+        self._ask = ask
+        self._asked = ""
+        self._failed: AuthorizationFailed | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is to be masked: the tokens, and the client's secret."""
+        return self._kept.secrets
+
+    async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if self._failed is not None:
+            raise self._failed
+        # The library holds a lock until each answer is there, so that calls would wait for one another.
+        if self.context.is_token_valid():
+            self._add_auth_header(request)
+            response = yield request
+            if not _refuses_token(response):
+                return
+        flow = super()._auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                outgoing = await flow.asend((yield outgoing))
+        except StopAsyncIteration:
+            return
+        except (OAuthFlowError, ValidationError, AuthorizationFailed) as error:
+            self._failed = error if isinstance(error, AuthorizationFailed) else AuthorizationFailed(_words(error))
+            raise self._failed from None
+        finally:
+            await flow.aclose()
+
+    async def _sent_to(self, url: str) -> None:
+        self._asked = url
+
+    async def _called_back(self) -> AuthorizationCodeResult:
+        return await self._ask(self._asked)
+
+
+class _Kept:
+    """The client and its tokens, in memory only."""
+
+    def __init__(self, client: OAuthClientInformationFull | None) -> None:
+        self._client = client
+        self._tokens: OAuthToken | None = None
+        self._given: deque[str] = deque(maxlen=TOKENS_KEPT)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        secret = self._client.client_secret if self._client else None
+        return (*self._given, *([secret] if secret else ()))
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self._tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tokens = tokens
+        self._given.extend(token for token in (tokens.access_token, tokens.refresh_token) if token)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self._client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._client = client_info
+
+
+def _client(
+    metadata: OAuthClientMetadata, client_id: str | None, client_secret: str | None
+) -> OAuthClientInformationFull | None:
+    """Return the client that the provider knows already; without one the gateway registers."""
+    if client_id is None:
+        return None
+    method = "none" if client_secret is None else "client_secret_post"
+    return OAuthClientInformationFull(
+        client_id=client_id,
+        client_secret=client_secret,
+        redirect_uris=metadata.redirect_uris,
+        token_endpoint_auth_method=method,
+    )
+
+
+def _refuses_token(response: httpx2.Response) -> bool:
+    if response.status_code == 403:
+        return extract_field_from_www_auth(response, "error") == "insufficient_scope"
+    return response.status_code == 401
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OAuthRegistrationError):
+        return "could not be authorized: its provider does not register this gateway"
+    if isinstance(error, OAuthTokenError):
+        return "could not be authorized: its provider gave no token"
+    return "could not be authorized: its provider does not answer as OAuth asks"

@@ -1,0 +1,282 @@
+"""An OAuth provider and the MCP server that it protects, in one origin; a test tells what the person at it does."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Self
+
+import httpx2
+import uvicorn
+from mcp.server.auth.handlers.authorize import AuthorizationHandler
+from mcp.server.auth.handlers.metadata import MetadataHandler, ProtectedResourceMetadataHandler
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    OAuthAuthorizationServerProvider,
+    ProviderTokenVerifier,
+    RefreshToken,
+    construct_redirect_uri,
+)
+from mcp.server.auth.routes import build_metadata
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
+from mcp.server.lowlevel import Server
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken, ProtectedResourceMetadata
+from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+Person = Literal["authorize", "decline", "fail", "nobody"]
+CODE_SECONDS = 600
+PAGE = "<!doctype html><title>Sign in</title><p>Nobody is here."
+
+
+async def browse(url: str) -> int:
+    """Do what a person's browser does with an authorization URL, and return the HTTP status that it ends at."""
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=20) as browser:
+        return (await browser.get(url)).status_code
+
+
+class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """Listens on a free port, or on the one of the last time, while it is entered; its settings may change meanwhile.
+
+    It counts what it was asked: `requests` are "METHOD /path" in order, `tokens` the access tokens that it gave, and
+    `connections` how often an MCP client with a valid token opened.
+    """
+
+    def __init__(self, *, tools: tuple[str, ...] = ("greet", "secret"), token_seconds: int = 3600) -> None:
+        self.port = 0
+        self.person: Person = "authorize"
+        self.token_seconds = token_seconds
+        self.leeway_seconds = 60
+        """For so long the MCP server takes a token after the time that was told, as clocks differ."""
+        self.register_status = 0
+        self.token_status = 0
+        self.mcp_status = 0
+        """What `/mcp` answers to a request with a valid token, as the two above to any; 0 is what is due."""
+        self.wrong_state = False
+        self.requests: list[str] = []
+        self.tokens: list[str] = []
+        self.connections = 0
+        self._tools = tools
+        self._clients: dict[str, OAuthClientInformationFull] = {}
+        self._codes: dict[str, AuthorizationCode] = {}
+        self._access: dict[str, AccessToken] = {}
+        self._refresh: dict[str, RefreshToken] = {}
+
+    @property
+    def issuer(self) -> str:
+        """The origin, which names the provider."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The MCP endpoint."""
+        return f"{self.issuer}/mcp"
+
+    def expire(self) -> None:
+        """Let the time of all access tokens be over; those that refresh stay."""
+        self._access.clear()
+
+    def revoke(self) -> None:
+        """Take back every token and code; clients stay registered."""
+        self._access.clear()
+        self._refresh.clear()
+        self._codes.clear()
+
+    async def __aenter__(self) -> Self:
+        # A socket that does not name its protocol keeps Nagle's algorithm, and every answer waits for 40 ms.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen()
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            self._application(),
+            log_config=None,
+            loop="asyncio",
+            ws="none",
+            lifespan="on",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        await self._serving
+        await asyncio.gather(*self._server.server_state.tasks, return_exceptions=True)
+
+    def _application(self) -> ASGIApp:
+        registration, revocation = ClientRegistrationOptions(enabled=True), RevocationOptions()
+        # From strings: a URL that is parsed already has a slash at its end, and issuers are compared as strings.
+        settings = AuthSettings.model_validate(
+            {
+                "issuer_url": self.issuer,
+                "resource_server_url": self.url,
+                "validate_token_resource": True,
+                "client_registration_options": registration,
+                "revocation_options": revocation,
+            }
+        )
+        application = _mcp_server(self).streamable_http_app(
+            auth=settings, auth_server_provider=self, token_verifier=ProviderTokenVerifier(self)
+        )
+        about = build_metadata(settings.issuer_url, None, registration, revocation)
+        about.authorization_response_iss_parameter_supported = True
+        about.token_endpoint_auth_methods_supported = ["none", "client_secret_post", "client_secret_basic"]
+        resource = {"resource": self.url, "authorization_servers": [self.issuer]}
+        protected = ProtectedResourceMetadataHandler(ProtectedResourceMetadata.model_validate(resource))
+        # These come before the library's own of the same paths.
+        application.router.routes[:0] = [
+            Route("/.well-known/oauth-authorization-server", MetadataHandler(about).handle),
+            Route("/.well-known/oauth-protected-resource", protected.handle),
+            Route("/authorize", self._at_the_person),
+        ]
+        return self._counted(application)
+
+    def _counted(self, application: ASGIApp) -> ASGIApp:
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            answer = None
+            if scope["type"] == "http":
+                self.requests.append(f"{scope['method']} {scope['path']}")
+                answer = await self._told_to_answer(scope)
+            await (answer or application)(scope, receive, send)
+
+        return counted
+
+    async def _told_to_answer(self, scope: Scope) -> Response | None:
+        match scope["path"]:
+            case "/register" if self.register_status:
+                return JSONResponse({"error": "invalid_client_metadata"}, self.register_status)
+            case "/token" if self.token_status:
+                return JSONResponse({"error": "invalid_grant"}, self.token_status)
+            case "/mcp" if self.mcp_status:
+                token = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
+                if await self.load_access_token(token) is not None:
+                    return JSONResponse({"error": "told to"}, self.mcp_status)
+        return None
+
+    async def _at_the_person(self, request: Request) -> Response:
+        answer = await AuthorizationHandler(self).handle(request)
+        return HTMLResponse(PAGE) if answer.headers.get("location") == "" else answer
+
+    async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        """Return a client that registered."""
+        return self._clients.get(client_id)
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        """Remember a client."""
+        self._clients[client_info.client_id] = client_info
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        """Return where the person's browser is sent to, "" for nowhere.
+
+        Raises:
+            AuthorizeError: the client asks for access to another server.
+        """
+        if params.resource != self.url:
+            raise AuthorizeError("invalid_target", f"there is nothing but {self.url}")
+        told: dict[str, str | None] = {"state": params.state, "iss": self.issuer}
+        if self.wrong_state:
+            told["state"] = secrets.token_urlsafe()
+        match self.person:
+            case "nobody":
+                return ""
+            case "decline":
+                told["error"] = "access_denied"
+            case "fail":
+                told["error"] = "server_error"
+            case "authorize":
+                told["code"] = self._new_code(client, params)
+        return construct_redirect_uri(str(params.redirect_uri), **told)
+
+    def _new_code(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        code = secrets.token_urlsafe()
+        self._codes[code] = AuthorizationCode(
+            code=code,
+            client_id=client.client_id,
+            scopes=params.scopes or [],
+            expires_at=time.time() + CODE_SECONDS,
+            **params.model_dump(include={"code_challenge", "redirect_uri", "redirect_uri_provided_explicitly"}),
+            resource=params.resource,
+        )
+        return code
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        """Return a code that was not used yet."""
+        return self._codes.get(authorization_code)
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        """Give tokens for a code, once."""
+        del self._codes[authorization_code.code]
+        return self._new_tokens(authorization_code, authorization_code.scopes)
+
+    async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        """Return a refresh token that was not used yet."""
+        return self._refresh.get(refresh_token)
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        """Give tokens for a refresh token, once."""
+        del self._refresh[refresh_token.token]
+        return self._new_tokens(refresh_token, scopes)
+
+    def _new_tokens(self, grant: AuthorizationCode | RefreshToken, scopes: list[str]) -> OAuthToken:
+        access, refresh = secrets.token_urlsafe(), secrets.token_urlsafe()
+        granted: dict[str, Any] = {"client_id": grant.client_id, "scopes": scopes, "resource": grant.resource}
+        until = int(time.time()) + self.token_seconds + self.leeway_seconds
+        self._access[access] = AccessToken(token=access, expires_at=until, **granted)
+        self._refresh[refresh] = RefreshToken(token=refresh, **granted)
+        self.tokens.append(access)
+        return OAuthToken(access_token=access, expires_in=self.token_seconds, refresh_token=refresh)
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        """Return an access token that is valid now."""
+        found = self._access.get(token)
+        return found if found and (found.expires_at or 0) > time.time() else None
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        """Forget a token."""
+        self._access.pop(token.token, None)
+        self._refresh.pop(token.token, None)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to the tests."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _mcp_server(provider: OAuthProvider) -> Server[Any]:
+    async def list_tools(_context: object, _params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name=name, input_schema={"type": "object"}) for name in provider._tools])
+
+    async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
+        known = params.name in provider._tools
+        return CallToolResult(content=[TextContent(text=f"{params.name} was called")], is_error=not known)
+
+    async def count(ctx: Any, call_next: Any) -> Any:
+        provider.connections += ctx.method in ("initialize", "server/discover")
+        return await call_next(ctx)
+
+    server: Server[Any] = Server("protected", on_list_tools=list_tools, on_call_tool=call_tool)
+    server.middleware.append(count)
+    return server
