@@ -51,7 +51,7 @@ def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Ins
         inspected = found.get(server)
         asked = inspected is not None and not inspected.failure
         listed = inspected.tools if inspected else {}
-        config = files.config.servers[server]
+        config = files.config.server(server)
         for name in dict.fromkeys((*listed, *files.approvals.tools(server), *config.listed_tools)):
             sha256 = listed[name].sha256 if name in listed else None
             yield tool_approval(files, server, name, sha256, listed=name in listed if asked else None)
@@ -59,7 +59,7 @@ def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Ins
 
 def tool_approval(files: Files, server: str, tool: str, sha256: str | None, *, listed: bool | None) -> ToolApproval:
     """Return how a tool with a fingerprint stands; without a record, as its server's `trust` says (A.2)."""
-    config, record = files.config.servers[server], files.approvals.record(server, tool)
+    config, record = files.config.server(server), files.approvals.record(server, tool)
     if record is None:
         record = ApprovalRecord(disabled=False, status="approved" if config.trust == "auto" else "pending")
     return ToolApproval(

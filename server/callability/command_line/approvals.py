@@ -38,13 +38,16 @@ def list_approvals(
 ) -> None:
     """List the tools of the enabled servers with their approvals, those first that wait for a review.
 
-    The servers are connected for it: those on standard input and output are run. Tools that only a file names are told
-    too. Exit code 0: listed. 1: a file is refused, or a server cannot be connected; the others are listed. 2: there is
-    no such server.
+    The servers are connected for it, one of the catalog only where it is named: those on standard input and output are
+    run. Tools that only a file names are told too. Exit code 0: listed. 1: a file is refused, or a server cannot be
+    connected; the others are listed. 2: there is no such server.
     """
     files = sound_files(config, approvals)
-    servers = tuple(files.config.servers) if server is None else (known_server(files.config, server),)
-    found = {} if offline else _found(files, servers)
+    named = () if server is None else (known_server(files.config.names, server),)
+    # What the catalog has is connected for who asks for it by its name.
+    recorded = (name for name in files.config.catalog if files.approvals.tools(name))
+    servers = named or (*files.config.servers, *recorded)
+    found = {} if offline else _found(files, named or files.config.servers)
     tools = [tool for tool in tool_approvals(files, servers, found) if tool.waits or not waiting]
     tools.sort(key=lambda tool: not tool.waits)
     failures = {name: each.failure for name, each in found.items() if each.failure}
@@ -122,7 +125,7 @@ def disable(
     or nothing to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
     """
     files = sound_files(config, approvals)
-    known_server(files.config, server)
+    known_server(files.config.names, server)
     _verify(files, server, tool, offline=offline)
     _switch(files, server, tool, disabled=True)
 
@@ -135,7 +138,7 @@ def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, app
     such server.
     """
     files = sound_files(config, approvals)
-    known_server(files.config, server)
+    known_server(files.config.names, server)
     _switch(files, server, tool, disabled=False)
 
 
@@ -190,7 +193,7 @@ def _switch(files: Files, server: str, tool: str, *, disabled: bool) -> None:
 
 def _verify(files: Files, server: str, tool: str, *, offline: bool) -> None:
     """Leave with exit code 2 where a server does not list a tool; say so where that cannot be known."""
-    config = files.config.servers[server]
+    config = files.config.server(server)
     if tool in {*files.approvals.tools(server), *config.listed_tools}:
         return
     found = None if offline or not config.enabled else _found(files, (server,))[server]
@@ -209,7 +212,7 @@ def _known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> st
 
 def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
     """Connect a server and return its tools, or leave with exit code 1 and what to do first."""
-    config = files.config.servers[known_server(files.config, server)]
+    config = files.config.server(known_server(files.config.names, server))
     if not config.enabled:
         phrase = _commands(files).about(server)["enable_server"]
         leave(f"server {shown(server)} is switched off, and lists nothing: {phrase} first", 1)
@@ -222,7 +225,7 @@ def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
 def _found(files: Files, servers: Iterable[str]) -> dict[str, Inspected]:
     """Connect the enabled ones of some servers, and tell of each on standard error."""
     log_to_standard_error(LogLevel.ERROR)
-    enabled = [server for server in servers if files.config.servers[server].enabled]
+    enabled = [server for server in servers if files.config.server(server).enabled]
     for server in (server for server in servers if server not in enabled):
         typer.echo(f"server {shown(server)} is switched off, and is not connected", err=True)
     if enabled:
@@ -236,7 +239,7 @@ def _tell(server: str, found: Inspected) -> None:
 
 
 def _commands(files: Files) -> Commands:
-    return Commands(files.config.path, files.given)
+    return Commands(files.config.path, files.given, frozenset(files.config.catalog))
 
 
 def _tools(tools: Sequence[UpstreamTool]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -76,10 +76,10 @@ def sound_files(config_path: Path, approvals: Path | None) -> Files:
     return Files(config, path, records if named else NO_APPROVALS, named, approvals)
 
 
-def known_server(config: Config, name: str) -> str:
-    """Return the name of a server, or leave with exit code 2."""
-    if name not in config.servers:
-        hint = did_you_mean(name, config.servers)
+def known_server(servers: Collection[str], name: str) -> str:
+    """Return the name of one of some servers, or leave with exit code 2."""
+    if name not in servers:
+        hint = did_you_mean(name, servers)
         leave(f"the config has no server {shown(name)}" + (f" ({hint})" if hint else ""), 2)
     return name
 

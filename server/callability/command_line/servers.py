@@ -76,7 +76,7 @@ def release(name: NameArgument, config: ConfigOption) -> None:
 
 def _set(path: ConfigOption, name: str, key: str, value: bool, state: str) -> None:
     config = sound_config(path)
-    server = config.servers[known_server(config, name)]
+    server = config.servers[known_server(config.servers, name)]
     if getattr(server, key) is value or not changed(path, {"mcpServers": {name: {key: value}}}):
         typer.echo(f"nothing to do: server {shown(name)} {state}")
         return

@@ -115,7 +115,7 @@ class Live:
         return Gateway(
             inventory,
             Decisions(self._setup.stub, agent=agent),
-            phrases(self._files.config.path, self._files.given),
+            phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
             self._files.standing,
             self._setup.metrics,
             agent,
@@ -125,6 +125,9 @@ class Live:
     def _announce(self, server: str) -> None:
         """Tell the agents that may see a server of the catalog that its tools have come or gone."""
         self._begin(self._announced(self.gateways.seeing(server)))
+        joined = self._catalog.joined.get(server)
+        if joined is not None:
+            self._begin(self._warn_of_unmatched(self._files.config, self._files.approvals, joined.upstream))
 
     async def _announced(self, agents: Iterable[str]) -> None:
         await self.gateways.announcements.announce(agents)

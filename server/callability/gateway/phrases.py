@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class Commands:
     config: Path
     approvals: Path | None
     """The approvals file, where the gateway was told of it by an option."""
+    catalog: frozenset[str] = frozenset()
+    """The servers that are in the catalog of the config, of those that the reader may see."""
 
     def about(self, server: str, tool: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
@@ -38,7 +41,7 @@ class Commands:
         return self._phrases(_SERVER, _TOOL)
 
     def _phrases(self, server: str, tool: str) -> Phrases:
-        entry = f"the entry of the server, under `mcpServers` in `{self.config}`"
+        entry = f"the entry of the server, under {self._section(server)} in `{self.config}`"
         show = self._command("approvals", "show", server)
         of_server, of_tool = _meaning(server), _meaning(server, tool)
         return {
@@ -53,6 +56,11 @@ class Commands:
             ),
             "check_logs": "look into the log of the gateway, which is its standard error",
         }
+
+    def _section(self, server: str) -> str:
+        if server == _SERVER and self.catalog:
+            return "`mcpServers` or `catalog`"
+        return "`catalog`" if server in self.catalog else "`mcpServers`"
 
     def _command(self, noun: str, verb: str, *names: str) -> str:
         options: tuple[str, ...] = ("--config", str(self.config))
@@ -69,6 +77,6 @@ def _meaning(*names: str) -> str:
     return _MEANINGS.get(tuple(name for name in names if name in {_SERVER, _TOOL}), "")
 
 
-def phrases(config: Path, approvals: Path | None) -> Commands:
+def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = ()) -> Commands:
     """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
-    return Commands(config.absolute(), approvals.absolute() if approvals else None)
+    return Commands(config.absolute(), approvals.absolute() if approvals else None, frozenset(catalog))

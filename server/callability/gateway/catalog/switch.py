@@ -14,10 +14,11 @@ from callability.gateway.catalog.attempt import Attempt, Limits
 from callability.gateway.catalog.outcome import EnableOutcome
 from callability.gateway.catalog.redirect import Redirect
 from callability.gateway.catalog.ruling import Ruling
-from callability.gateway.catalog.variables import Unfillable, filled, unset, values
+from callability.gateway.catalog.target import entry_target
+from callability.gateway.catalog.variables import Unfillable, filled, unset
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.inventory import Joined
-from callability.gateway.upstream import Authorization, Failure, HttpTarget, StdioTarget, Target, Upstream
+from callability.gateway.upstream import Authorization, Failure, Upstream
 from callability.vocabulary import EnableEnd, LoadFailure, LoadPhase
 
 _logger = logging.getLogger(__name__)
@@ -182,30 +183,25 @@ class Switch:
             self._changed()
 
     def _upstream(self, attempt: Attempt, redirect: Redirect | None) -> Upstream:
-        target = self._target(attempt, redirect)
+        authorization = self._authorization(attempt, redirect) if redirect is not None else None
         return Upstream(
             self.name,
-            target,
+            entry_target(self.entry, self._environment, authorization),
             open_seconds=self.deadlines.open_seconds,
             call_seconds=self.deadlines.call_seconds,
             refresh_seconds=self.deadlines.refresh_seconds,
             once_within=self.deadlines.enable_seconds * 2 + self.deadlines.dialog_seconds,
         )
 
-    def _target(self, attempt: Attempt, redirect: Redirect | None) -> Target:
-        entry, hidden = filled(self.entry, self._environment), values(self.entry, self._environment)
-        if entry.command is not None:
-            return StdioTarget(entry.command, entry.args, entry.env, entry.cwd, hidden)
-        url, authorization = entry.url or "", None
-        if redirect is not None and entry.oauth is not None:
-            authorization = Authorization(
-                url,
-                redirect.uri,
-                lambda asked: attempt.authorized(asked, redirect),
-                client_id=entry.oauth.client_id,
-                client_secret=entry.oauth.client_secret,
-            )
-        return HttpTarget(url, entry.headers, hidden, authorization)
+    def _authorization(self, attempt: Attempt, redirect: Redirect) -> Authorization:
+        entry = filled(self.entry, self._environment)
+        return Authorization(
+            entry.url or "",
+            redirect.uri,
+            lambda asked: attempt.authorized(asked, redirect),
+            client_id=entry.oauth.client_id if entry.oauth else None,
+            client_secret=entry.oauth.client_secret if entry.oauth else None,
+        )
 
     def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
         task = asyncio.create_task(work, name=f"{what} {self.name}")

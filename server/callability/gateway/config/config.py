@@ -41,9 +41,17 @@ class Config:
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
 
     @property
-    def every_server(self) -> Mapping[str, ServerConfig]:
-        """The servers and those of the catalog, as they are when they are switched on."""
-        return {**self.servers, **{name: entry.server for name, entry in self.catalog.items()}}
+    def names(self) -> tuple[str, ...]:
+        """The names of all servers, those of the catalog behind the others."""
+        return (*self.servers, *self.catalog)
+
+    def server(self, name: str) -> ServerConfig:
+        """Return a server; one of the catalog as it is when it is switched on.
+
+        Raises:
+            KeyError: the config has no such server.
+        """
+        return self.catalog[name].server if name in self.catalog else self.servers[name]
 
     def place(self, *keys: str | int) -> Place:
         """Return where a value stands, for example of `"mcpServers", "files", "disabled_tools"`.
@@ -63,7 +71,7 @@ class Config:
     def _unmatched(self, server: str, tools: frozenset[str]) -> Iterator[Finding]:
         section = "catalog" if server in self.catalog else "mcpServers"
         for key in TOOL_LISTS:
-            for index, name in enumerate(getattr(self.every_server[server], key) or ()):
+            for index, name in enumerate(getattr(self.server(server), key) or ()):
                 if name not in tools:
                     sentence = f"{shown(name)} in `{key}` of server `{server}` matches no tool of the server"
                     at = self.place(section, server, key, index)
