@@ -231,7 +231,11 @@ class Gateway:
             counts = await self._decisions.counts(servers.values())
         except PolicyUnavailable as error:
             counts, answer["policy"] = {}, f"{error}: there are no counts"
-        entries = [server_entry(self._inventory, server, counts.get(server)) for server in servers]
+        # One of the catalog may have been switched off meanwhile.
+        there = [server for server in servers if server in self._inventory.servers]
+        if operation == "get" and not there:
+            return unknown_server(name, self._inventory.servers)
+        entries = [server_entry(self._inventory, server, counts.get(server)) for server in there]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
         return tool_result(listed | answer | self._standing.told())
 
@@ -249,6 +253,8 @@ class Gateway:
         if upstream is not None and tool not in self._inventory.known(server).by_name:
             await self._read(upstream)
         for _ in range(LOOKS):
+            if server not in self._inventory.servers:
+                return None
             known = self._inventory.known(server)
             exists = len(tool.encode()) <= MAX_NAME_BYTES if upstream is None else tool in known.by_name
             if not exists:
@@ -260,7 +266,8 @@ class Gateway:
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
             connection = await self._read(upstream)
-            if self._inventory.known(server) is known and known.connected:
+            still = server in self._inventory.servers and self._inventory.known(server) is known
+            if still and known.connected:
                 return upstream, connection
         return error_result(f"Not done: server `{server}` changes its tools again and again; the call was not sent.")
 

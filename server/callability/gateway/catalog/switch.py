@@ -94,8 +94,7 @@ class Switch:
         what it gets.
         """
         if question_id and self._last is not None and self._last[0] == question_id:
-            outcome, self._last = self._last[1], None
-            return outcome
+            return self._last[1]
         attempt = self._attempt
         if attempt is not None and question_id == attempt.question_id and answer is not None:
             attempt.answered(answer)
