@@ -60,6 +60,7 @@ async def story(client: Client, narration: Narration) -> None:
     await _rejections(client, narration)
     await _server_list(client, narration)
     await _real_call(client, narration)
+    await _switching(client, narration)
 
 
 async def _normal_discovery(client: Client, narration: Narration) -> None:
@@ -124,6 +125,32 @@ async def _real_call(client: Client, narration: Narration) -> None:
     narration.said("  answer:", " ".join(text_of(result).split()))
     answered = json.loads(text_of(result)) if not result.is_error else {}
     narration.check("the time server answered", answered.get("timezone"), "UTC")
+
+
+async def _switching(client: Client, narration: Narration) -> None:
+    narration.step(
+        "It switches servers on", "Servers of the catalog are its own to switch; the answer is what came of it."
+    )
+    _, found = await told(client, "search_servers")
+    narration.said("search_servers", "")
+    narration.shown(found)
+    states = {server["id"]: (server["state"], server.get("unset")) for server in found["servers"]}
+    narration.check("none is connected", states, {"calendar": ("absent", None), "weather": ("absent", ["WEATHER_KEY"])})
+    for server, status in (
+        ("weather", "missing_credentials"),
+        ("calendar", "enabled"),
+        ("calendar", "already_enabled"),
+    ):
+        result, answer = await told(client, "enable_server", id=server)
+        narration.said("enable_server", server)
+        narration.said("  answer:", text_of(result))
+        narration.check(f"{server}: {status}", answer.get("status"), status)
+    result, _ = await told(client, "call_tool", name="calendar:get_current_time", arguments={"timezone": "UTC"})
+    narration.check("a tool of the calendar can be called", result.is_error, False)
+    result, _ = await told(client, "disable_server", id="calendar")
+    narration.said("disable_server", text_of(result))
+    _, found = await told(client, "retrieve_tools", query="current time", limit=100)
+    narration.check("its tools are gone", [tool for tool in found["tools"] if tool["server"] == "calendar"], [])
 
 
 async def main() -> int:

@@ -58,10 +58,13 @@ def set_up(directory: Path) -> Path:
         "clock": time_server | {"quarantined": True},
         "archive": git_server | {"enabled": False},
     }
+    catalog = {
+        "calendar": time_server | {"description": "Times and time zones, for meetings."},
+        "weather": time_server | {"description": "Weather by place.", "env": {"WEATHER_KEY": "${WEATHER_KEY}"}},
+    }
     (directory / "approvals.yaml").write_text(APPROVALS)
     config = directory / "mcp_config.json"
     deadlines = {"open_seconds": 60}
-    config.write_text(
-        json.dumps({"mcpServers": servers, "approvals": "approvals.yaml", "deadlines": deadlines}, indent=2)
-    )
+    content = {"mcpServers": servers, "catalog": catalog, "approvals": "approvals.yaml", "deadlines": deadlines}
+    config.write_text(json.dumps(content, indent=2))
     return config
