@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callability.finding import Place
 from callability.policy.callability import CALLABILITY
 from callability.policy.condition import All, Any, Condition, Is, Not
 from callability.policy.normal_form import TooLarge, conjunctions
 from callability.policy.path import PathEnd, path_to_callable
 from callability.policy.rule_file import MAX_RULES
-from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision, decide
 from callability.policy.space import Space, space_of
 from callability.policy.table import DecisionTable
 from callability.policy.tabulation import Engine, NotDecided, tabulate
 from callability.vocabulary import UNKNOWN
+from drawn_policies import NOWHERE, conditions, rule_set_of
 
-NOWHERE = Place("drawn.yaml")
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("durable") is None, reason="durable-rules cannot be imported on Python 3.13 and later"
 )
 
-_is = st.sampled_from(list(CALLABILITY.facts.values())).flatmap(
-    lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
-)
-_conditions: st.SearchStrategy[Condition] = st.recursive(
-    _is,
-    lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-    ),
-    max_leaves=6,
-)
-_rules = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
-
-
-def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet:
-    rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
-    return RuleSet(CALLABILITY, (*rules, Rule("last", None, "callable", NOWHERE)), {})
+_rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
 
 
 def _whole() -> Space:
@@ -99,7 +80,7 @@ def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
 @given(drawn=_rules)
 def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
     """Over random rule sets, all combinations, unknown facts among them."""
-    rule_set, space = _rule_set(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), _whole()
     tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     table = DecisionTable(rule_set, space, tabulation)
     assert tabulation.engine.startswith("durable-rules")
@@ -129,7 +110,7 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
     """In blocks, since the engine has limits of its own."""
     chance = Random(seed)
     drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
-    rule_set, space = _rule_set(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), _whole()
     by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
 
@@ -137,7 +118,7 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
 @needs_engine
 def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     """`--engine both` is a comparison: a reference that means something else is noticed."""
-    rule_set = _rule_set([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     monkeypatch.setattr(
         "callability.policy.tabulation.decide", lambda rules, facts: Decision(len(rules) - 1, undetermined=False)
     )
@@ -148,7 +129,7 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
 @needs_engine
 def test_an_engine_that_takes_too_long_is_ended() -> None:
     """The child process has a time limit, and what it was asked is refused."""
-    rule_set = _rule_set([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds"):
         tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES, seconds=0.001)
 
@@ -165,7 +146,7 @@ def test_a_condition_that_multiplies_out_is_refused() -> None:
 def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -> None:
     """A rule that is true through one fact rests on another, which is unknown."""
     when = Any((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
-    rule_set = _rule_set([(when, "server_disabled")])
+    rule_set = rule_set_of([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
     path = path_to_callable(rule_set, facts)
     assert path is not None
@@ -176,7 +157,7 @@ def test_a_path_opens_no_more_than_it_needs() -> None:
     """Of two facts that must both hold, one."""
     when = All((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
-    path = path_to_callable(_rule_set([(when, "server_disabled")]), facts)
+    path = path_to_callable(rule_set_of([(when, "server_disabled")]), facts)
     assert path is not None
     assert [[change.fact.name for change in step.changes] for step in path.steps] == [["server.enabled"]]
     assert path.end is PathEnd.CALLABLE

@@ -1,0 +1,133 @@
+"""`callability diff`: every combination of facts whose answer a change of a policy changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from callability.command_line.conditions import condition_text
+from callability.command_line.options import JsonOption, leave
+from callability.command_line.terminal import number_of
+from callability.finding import line, shown
+from callability.policy.difference import Change, differences
+from callability.policy.loading import Policy, check_files, policy_files
+from callability.policy.shipped import shipped_policy
+
+GIT_SECONDS = 30
+
+
+def diff(
+    old: Annotated[
+        str,
+        typer.Argument(metavar="OLD", help="The directory of a policy, or a git revision, at which NEW is looked up."),
+    ],
+    new: Annotated[
+        Path | None, typer.Argument(metavar="[NEW]", help="The directory of a policy. Left out: the shipped one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
+
+    An answer is the status, and what is said about it. The tests beside the rules are not run. Exit code 0: no answer
+    changes. 1: some do. 2: a policy is refused, or is not there.
+    """
+    directory = new or shipped_policy()
+    with _directory(old, directory) as before:
+        changes = differences(_loaded(before, old), _loaded(directory, str(directory)))
+    typer.echo(json.dumps({"changes": [_json(change) for change in changes]}, indent=2) if as_json else _text(changes))
+    raise typer.Exit(1 if changes else 0)
+
+
+def _loaded(directory: Path, name: str) -> Policy:
+    """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 2."""
+    files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
+    check = check_files(files, directory)
+    if check.policy is None:
+        for finding in check.findings:
+            typer.echo(line(finding).replace(str(directory), name), err=True)
+        leave(f"the policy {shown(name)} is refused", 2)
+    return check.policy
+
+
+@contextmanager
+def _directory(old: str, new: Path) -> Iterator[Path]:
+    """Yield a directory as it is, or what a revision of git has in the place of the new one."""
+    if Path(old).is_dir():
+        yield Path(old)
+        return
+    with TemporaryDirectory(prefix="callability-diff-") as temporary:
+        for name in _git(new, old, "ls-tree", "--name-only", "-z", old, "./").split(b"\0"):
+            if name.endswith((b".yaml", b".yml")):
+                file = name.decode()
+                (Path(temporary) / Path(file).name).write_bytes(_git(new, old, "show", f"{old}:./{file}"))
+        yield Path(temporary)
+
+
+def _git(directory: Path, revision: str, *arguments: str) -> bytes:
+    if revision.startswith("-"):
+        leave(f"{shown(revision)} is neither a directory nor a revision", 2)
+    command = ["git", "-C", str(directory), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        leave(f"{shown(revision)} is not a directory, and git cannot be asked for it: {type(error).__name__}", 2)
+    if done.returncode:
+        leave(f"{shown(revision)} is neither a directory, nor a revision of git that has `{directory}`", 2)
+    return done.stdout
+
+
+def _text(changes: tuple[Change, ...]) -> str:
+    if not changes:
+        return "no answer changes"
+    lines = []
+    for change in changes:
+        what = f"{change.before.status}: other words" if change.words_only else _arrow(change)
+        lines.append(f"{change.question}: {what}, in {number_of(change.combinations, 'combination')}")
+        lines += [f"  where {condition_text(condition)}" for condition in change.where]
+        before, after = (", ".join(rules) for rules in change.rules)
+        lines.append(f"  by    {before}" if before == after else f"  by    {before} before, {after} after")
+        lines.append(f"  e.g.  {_example(change)}")
+        lines += _words(change)
+    lines.append(f"{number_of(sum(change.combinations for change in changes), 'answer')} changed")
+    return "\n".join(lines)
+
+
+def _arrow(change: Change) -> str:
+    return f"{change.before.status} -> {change.after.status}"
+
+
+def _words(change: Change) -> Iterator[str]:
+    before, after = change.before.words or {}, change.after.words or {}
+    if change.words_only:
+        for name in dict.fromkeys((*before, *after)):
+            if before.get(name) != after.get(name):
+                yield f"  - {name}: {before.get(name, '')}"
+                yield f"  + {name}: {after.get(name, '')}"
+
+
+def _example(change: Change) -> str:
+    return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its open value"
+
+
+def _restricted(change: Change) -> Mapping[str, str]:
+    """Return what of the example some condition names."""
+    named = {fact for condition in change.where for fact in condition}
+    return {fact: value for fact, value in change.example.items() if fact in named}
+
+
+def _json(change: Change) -> dict[str, Any]:
+    return {
+        "question": change.question,
+        "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},
+        "after": {"status": change.after.status, "words": change.after.words, "rules": change.rules[1]},
+        "combinations": change.combinations,
+        "where": change.where,
+        "example": change.example,
+    }

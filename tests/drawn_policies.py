@@ -1,0 +1,48 @@
+"""Rule sets as hypothesis draws them, for laws that hold of every policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from callability.finding import Place
+from callability.policy.callability import CALLABILITY
+from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.space import space_of
+from callability.policy.table import DecisionTable
+from callability.policy.tabulation import Engine, tabulate
+
+NOWHERE = Place("drawn.yaml")
+
+_is = st.sampled_from(list(CALLABILITY.facts.values())).flatmap(
+    lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
+)
+conditions: st.SearchStrategy[Condition] = st.recursive(
+    _is,
+    lambda inner: st.one_of(
+        st.builds(Not, inner),
+        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    ),
+    max_leaves=6,
+)
+
+
+def rule_set_of(drawn: Sequence[tuple[Condition, str]]) -> RuleSet:
+    """Return a rule set of conditions and statuses, and of a last rule that makes callable."""
+    rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
+    return RuleSet(CALLABILITY, (*rules, Rule("last", None, "callable", NOWHERE)), {})
+
+
+def rule_sets(*, most: int = 12) -> st.SearchStrategy[RuleSet]:
+    """Return rule sets of at most so many rules, beside the last."""
+    rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=most)
+    return rules.map(rule_set_of)
+
+
+def tabled(drawn: RuleSet) -> DecisionTable:
+    """Return the decision table of a rule set, by the reference evaluator."""
+    space = space_of(drawn)
+    return DecisionTable(drawn, space, tabulate(drawn, space, NOWHERE.file, by=Engine.REFERENCE))

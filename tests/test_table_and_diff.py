@@ -1,0 +1,154 @@
+"""`callability table` and `callability diff`: what a policy means, and what a change of it changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from conftest import POLICY
+from running import callability
+
+
+def edited(directory: Path, file: str, *changes: tuple[str, str]) -> Path:
+    """Return a copy of the shipped policy in which texts are replaced."""
+    copy = directory / "edited"
+    shutil.copytree(POLICY, copy, dirs_exist_ok=True)
+    text = (copy / file).read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (copy / file).write_text(text)
+    return copy
+
+
+def test_a_table_is_written_for_a_terminal_a_page_and_a_program() -> None:
+    """The same rows in each."""
+    plain = callability("table", str(POLICY)).stdout.splitlines()
+    markdown = callability("table", str(POLICY), "--format", "markdown").stdout.splitlines()
+    rows = json.loads(callability("table", str(POLICY), "--format", "json").stdout)["rows"]
+    assert len(plain) - 1 == len(markdown) - 2 == len(rows) == 12
+    assert plain[1].split() == ["false", "-", "-", "-", "-", "-", "server_disabled", "server-off", "252"]
+    assert markdown[2] == "| false | - | - | - | - | - | server_disabled | server-off | 252 |"
+    assert rows[0] == {
+        "facts": {"server.enabled": ["false"]},
+        "status": "server_disabled",
+        "rule": "server-off",
+        "undetermined": False,
+        "combinations": 252,
+    }
+
+
+def test_a_table_as_a_page_is_whole_and_asks_no_other_host() -> None:
+    """Each row has a cell for each column."""
+
+    class Cells(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows: list[int] = []
+            self.addresses: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.addresses += [value or "" for name, value in attrs if name in {"src", "href"}]
+            if tag == "tr":
+                self.rows.append(0)
+            elif tag in {"td", "th"}:
+                self.rows[-1] += 1
+
+    cells = Cells()
+    cells.feed(callability("table", str(POLICY), "--question", "enable_outcome", "--format", "html").stdout)
+    assert cells.rows == [9] * 16
+    assert cells.addresses == []
+
+
+def test_a_question_that_there_is_not_is_told_with_a_near_name() -> None:
+    """A wrong call."""
+    done = callability("table", "--question", "callabilty")
+    assert done.returncode == 2
+    assert "did you mean `callability`?" in done.stderr
+
+
+def test_a_policy_that_answers_the_same_has_no_differences(tmp_path: Path) -> None:
+    """Other comments, other ids and another order of rules that exclude each other are no change."""
+    copy = edited(tmp_path, "callability.yaml", ("id: user-off,", "id: switched-off,"))
+    done = callability("diff", str(POLICY), str(copy))
+    assert (done.returncode, done.stdout) == (0, "no answer changes\n")
+
+
+def test_a_change_is_told_by_the_conditions_that_it_changes_and_an_example(tmp_path: Path) -> None:
+    """Although the tests beside the rules do not fit any more."""
+    change = (
+        "when: {load.failure: timeout}, status: transient",
+        "when: {load.failure: [timeout, refused]}, status: transient",
+    )
+    copy = edited(tmp_path, "load_outcome.yaml", change)
+    done = callability("diff", str(POLICY), str(copy))
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        "load_outcome: permanent -> transient, in 32 combinations",
+        "  where load.failure: refused",
+        "  by    needs-attention before, timed-out after",
+        "  e.g.  load.failure=refused",
+        "32 answers changed",
+    ]
+    [told] = json.loads(callability("diff", str(POLICY), str(copy), "--json").stdout)["changes"]
+    assert told["where"] == [{"load.failure": ["refused"]}]
+    assert (told["before"]["status"], told["after"]["status"], told["combinations"]) == ("permanent", "transient", 32)
+    assert told["example"]["load.failure"] == "refused"
+
+
+def test_other_words_are_a_change_of_the_answer(tmp_path: Path) -> None:
+    """They are what agents read."""
+    copy = edited(tmp_path, "callability.yaml", ("status: callable}", "status: callable}  # open"))
+    words = (copy / "callability.yaml").read_text().split("  server_disabled:\n", 1)
+    (copy / "callability.yaml").write_text(f"{words[0]}  server_disabled:\n{words[1].replace('server', 'host', 1)}")
+    done = callability("diff", str(POLICY), str(copy))
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "callability: server_disabled: other words, in 252 combinations"
+    assert lines[1] == "  where server.enabled: false"
+    assert [line[:4] for line in lines[4:-1]] == ["  - ", "  + "]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of git that has the shipped policy in a folder."""
+    shutil.copytree(POLICY, tmp_path / "repository/rules")
+    git(tmp_path / "repository", "init", "--quiet")
+    git(tmp_path / "repository", "add", ".")
+    git(tmp_path / "repository", "commit", "--quiet", "--message", "first")
+    return tmp_path / "repository"
+
+
+def git(directory: Path, *arguments: str) -> None:
+    """Run git, as nobody in particular."""
+    who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(directory), *who, *arguments], check=True, capture_output=True, timeout=60)
+
+
+def test_what_is_old_may_be_a_revision_of_git(repository: Path) -> None:
+    """The directory is looked up in it."""
+    path = repository / "rules/load_outcome.yaml"
+    path.write_text(path.read_text().replace("{load.http_status: [408, 429]}", "{load.http_statu: [408, 429]}"))
+    refused = callability("diff", "HEAD", str(repository / "rules"))
+    assert refused.returncode == 2
+    assert f"{repository}/rules/load_outcome.yaml:" in refused.stderr
+    path.write_text(path.read_text().replace("{load.http_statu: [408, 429]}", "{load.http_status: 408}"))
+    done = callability("diff", "HEAD", str(repository / "rules"))
+    assert done.returncode == 1
+    assert "transient -> permanent" in done.stdout
+    git(repository, "commit", "--all", "--quiet", "--message", "second")
+    assert callability("diff", "HEAD", str(repository / "rules")).returncode == 0
+    assert callability("diff", "HEAD~1", str(repository / "rules")).stdout == done.stdout
+
+
+@pytest.mark.parametrize("old", ["HEAD~7", "no-such-thing", "--help-me"])
+def test_what_is_neither_a_directory_nor_a_revision_is_a_wrong_call(old: str, repository: Path) -> None:
+    """It says so."""
+    done = callability("diff", "--", old, str(repository / "rules"))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"callability: `{old}` is neither a directory")
