@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import POLICY
+from gateways import shelf, write_config
 from running import callability
 
 
@@ -152,3 +153,63 @@ def test_what_is_neither_a_directory_nor_a_revision_is_a_wrong_call(old: str, re
     done = callability("diff", "--", old, str(repository / "rules"))
     assert done.returncode == 2
     assert done.stderr.startswith(f"callability: `{old}` is neither a directory")
+
+
+READ = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
+WIPE = {**READ, "name": "wipe", "description": "SECRET INSTRUCTIONS"}
+
+
+def _inventory(directory: Path, *options: str) -> Path:
+    servers = {"disk": shelf(directory, "disk", READ, WIPE), "shed": shelf(directory, "shed", READ, enabled=False)}
+    config = write_config(directory, servers, approvals="approvals.yaml", agents={"clerk": {"servers": ["shed"]}})
+    (directory / "approvals.yaml").write_text("disk: {wipe: {status: pending}}\nshed: {paint: {}}\n")
+    path = directory / "inventory.json"
+    done = callability("inventory", "--config", str(config), "--output", str(path), *options)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_the_tools_that_a_change_concerns_are_told(tmp_path: Path) -> None:
+    """Each by its name, with its status before and after."""
+    inventory = _inventory(tmp_path)
+    assert "SECRET" not in inventory.read_text()
+    copy = edited(tmp_path, "callability.yaml", ("approval.status: [pending, changed]", "approval.status: changed"))
+    done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
+    assert done.returncode == 2, "what is withheld may not become callable"
+    swap = ("  - {id: server-off,        when: {server.enabled: false},               status: server_disabled}\n", "")
+    first = "  - {id: awaiting-review,   when: {approval.status: [pending, changed]}, status: pending_approval}\n"
+    copy = edited(tmp_path / "other", "callability.yaml", swap, (first, first + swap[0]))
+    done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[-1] == "no tool changes"
+    record = tmp_path / "approvals.yaml"
+    record.write_text(record.read_text().replace("paint: {}", "paint: {status: pending}"))
+    config = tmp_path / "mcp_config.json"
+    callability("inventory", "--config", str(config), "--output", str(inventory), "--offline")
+    done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
+    assert done.stdout.splitlines()[-2:] == [
+        "  shed:paint: server_disabled -> pending_approval",
+        "1 tool of the inventory changed",
+    ]
+    told = json.loads(callability("diff", str(POLICY), str(copy), "--inventory", str(inventory), "--json").stdout)
+    assert told["tools"] == [{"tool": "shed:paint", "before": "server_disabled", "after": "pending_approval"}]
+
+
+def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> None:
+    """What it may not see is not in it."""
+    told = json.loads(_inventory(tmp_path, "--agent", "clerk").read_text())
+    assert told["agent"] == {"name": "clerk"}
+    assert [(server["name"], [tool["name"] for tool in server["tools"]]) for server in told["servers"]] == [
+        ("shed", ["paint"])
+    ]
+    assert callability("inventory", "--config", str(tmp_path / "mcp_config.json"), "--agent", "x").returncode == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"servers": 3}', '{"tools": []}', "\udcff"])
+def test_what_is_no_inventory_is_a_wrong_call(content: str, tmp_path: Path) -> None:
+    """It says so, and where."""
+    path = tmp_path / "inventory.json"
+    path.write_text(content, errors="surrogateescape")
+    done = callability("diff", str(POLICY), str(POLICY), "--inventory", str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"callability: `{path}` is no inventory: ")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ import typer
 from callability.command_line.conditions import condition_text
 from callability.command_line.options import JsonOption, leave
 from callability.command_line.terminal import number_of
+from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
 from callability.finding import line, shown
 from callability.policy.difference import Change, differences
 from callability.policy.loading import Policy, check_files, policy_files
@@ -31,6 +33,10 @@ def diff(
     new: Annotated[
         Path | None, typer.Argument(metavar="[NEW]", help="The directory of a policy. Left out: the shipped one.")
     ] = None,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", metavar="FILE", help="Tell also which tools change, of `callability inventory`."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
@@ -39,9 +45,12 @@ def diff(
     changes. 1: some do. 2: a policy is refused, or is not there.
     """
     directory = new or shipped_policy()
+    asked = read_inventory(inventory) if inventory else None
     with _directory(old, directory) as before:
-        changes = differences(_loaded(before, old), _loaded(directory, str(directory)))
-    typer.echo(json.dumps({"changes": [_json(change) for change in changes]}, indent=2) if as_json else _text(changes))
+        policies = _loaded(before, old), _loaded(directory, str(directory))
+    changes = differences(*policies)
+    tools = None if asked is None else tool_changes(*policies, asked)
+    typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
     raise typer.Exit(1 if changes else 0)
 
 
@@ -83,20 +92,25 @@ def _git(directory: Path, revision: str, *arguments: str) -> bytes:
     return done.stdout
 
 
-def _text(changes: tuple[Change, ...]) -> str:
-    if not changes:
-        return "no answer changes"
-    lines = []
-    for change in changes:
-        what = f"{change.before.status}: other words" if change.words_only else _arrow(change)
-        lines.append(f"{change.question}: {what}, in {number_of(change.combinations, 'combination')}")
-        lines += [f"  where {condition_text(condition)}" for condition in change.where]
-        before, after = (", ".join(rules) for rules in change.rules)
-        lines.append(f"  by    {before}" if before == after else f"  by    {before} before, {after} after")
-        lines.append(f"  e.g.  {_example(change)}")
-        lines += _words(change)
-    lines.append(f"{number_of(sum(change.combinations for change in changes), 'answer')} changed")
+def _text(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
+    lines = [line for change in changes for line in _lines(change)]
+    count = sum(change.combinations for change in changes)
+    lines.append(f"{number_of(count, 'answer')} changed" if changes else "no answer changes")
+    if tools is not None:
+        lines += [f"  {each.tool}: {each.before} -> {each.after}" for each in tools]
+        lines.append(f"{number_of(len(tools), 'tool')} of the inventory changed" if tools else "no tool changes")
     return "\n".join(lines)
+
+
+def _lines(change: Change) -> Iterator[str]:
+    what = f"{change.before.status}: other words" if change.words_only else _arrow(change)
+    yield f"{change.question}: {what}, in {number_of(change.combinations, 'combination')}"
+    for condition in change.where:
+        yield f"  where {condition_text(condition)}"
+    before, after = (", ".join(rules) for rules in change.rules)
+    yield f"  by    {before}" if before == after else f"  by    {before} before, {after} after"
+    yield f"  e.g.  {_example(change)}"
+    yield from _words(change)
 
 
 def _arrow(change: Change) -> str:
@@ -122,7 +136,14 @@ def _restricted(change: Change) -> Mapping[str, str]:
     return {fact: value for fact, value in change.example.items() if fact in named}
 
 
-def _json(change: Change) -> dict[str, Any]:
+def _json(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
+    told: dict[str, Any] = {"changes": [_change_json(change) for change in changes]}
+    if tools is not None:
+        told["tools"] = [asdict(each) for each in tools]
+    return json.dumps(told, indent=2)
+
+
+def _change_json(change: Change) -> dict[str, Any]:
     return {
         "question": change.question,
         "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},

@@ -1,0 +1,65 @@
+"""`callability inventory`: the tools of a gateway and their facts, for looking at what a change of a policy changes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from callability.command_line.files import ApprovalsOption, ConfigOption, sound_files
+from callability.command_line.options import LogLevel, leave, log_to_standard_error
+from callability.command_line.terminal import number_of
+from callability.finding import did_you_mean, shown
+from callability.gateway.snapshot import snapshot
+
+
+def inventory(
+    config: ConfigOption,
+    approvals: ApprovalsOption = None,
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="NAME", help="As this agent of the config sees them. Left out: all.")
+    ] = "",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Connect no server: the tools are those that the files name.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Where it is written. Left out: standard output.")
+    ] = None,
+) -> None:
+    """Write the tools of a gateway's servers with their facts, as JSON of the contract's `CheckToolsRequest`.
+
+    `callability diff --inventory` reads it. The enabled servers are connected for it: those on standard input and
+    output are run. It holds names and facts, annotations among them, and no other text of a server. Exit code 0:
+    written. 1: a file is refused, or a server cannot be connected; the others are written. 2: there is no such agent,
+    or the output cannot be written.
+    """
+    log_to_standard_error(LogLevel.ERROR)
+    files = sound_files(config, approvals)
+    if agent and agent not in files.config.agents:
+        hint = did_you_mean(agent, files.config.agents)
+        leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
+    failures: list[str] = []
+
+    def told(server: str, failure: str) -> None:
+        typer.echo(f"server {failure or f'`{server}` is connected'}", err=True)
+        failures.extend([failure] if failure else [])
+
+    request = asyncio.run(snapshot(files.config, files.approvals, agent, told, connecting=not offline))
+    text = MessageToJson(request)
+    if output is None:
+        typer.echo(text)
+    else:
+        _write(output, f"{text}\n")
+        tools = sum(len(server.tools) for server in request.servers)
+        typer.echo(f"{number_of(tools, 'tool')} of {number_of(len(request.servers), 'server')} in `{output}`", err=True)
+    raise typer.Exit(1 if failures else 0)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 2)

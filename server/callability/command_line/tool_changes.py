@@ -1,0 +1,76 @@
+"""The tools of an inventory that a change of a policy answers otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from google.protobuf.json_format import ParseDict, ParseError
+
+from callability.adapter import judge
+from callability.command_line.options import leave
+from callability.finding import shown
+from callability.policy.loading import Policy
+from callability.service.in_process import InProcessStub
+from callability.v1.callability_service_pb2 import CheckToolsRequest
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """A tool, by `server:tool`, and its status before and after."""
+
+    tool: str
+    before: str
+    after: str
+
+
+def read_inventory(path: Path) -> CheckToolsRequest:
+    """Return what `callability inventory` wrote, or leave with exit code 2."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 2)
+    if len(data) > MAX_BYTES:
+        leave(f"{shown(str(path))} is no inventory: it has more than {MAX_BYTES:,} bytes", 2)
+    try:
+        return _parsed(data)
+    except (ParseError, ValueError, RecursionError) as error:
+        leave(f"{shown(str(path))} is no inventory: {str(error)[:200]}", 2)
+
+
+def _parsed(data: bytes) -> CheckToolsRequest:
+    content = json.loads(data)
+    if not isinstance(content, dict):
+        raise ParseError("it holds no JSON object")
+    return ParseDict(content, CheckToolsRequest())
+
+
+def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tuple[ToolChange, ...]:
+    """Return the tools whose status differs, in the order of the inventory, or leave with exit code 2."""
+    try:
+        before, after = asyncio.run(_statuses(old, inventory)), asyncio.run(_statuses(new, inventory))
+    except grpc.aio.AioRpcError as error:
+        leave(f"the inventory is refused: {error.details()}", 2)
+    pairs = zip(before, after, strict=True)
+    return tuple(ToolChange(tool, was, now) for (tool, was), (_, now) in pairs if was != now)
+
+
+async def _statuses(policy: Policy, inventory: CheckToolsRequest) -> list[tuple[str, str]]:
+    stub = InProcessStub(policy)
+    statuses: list[tuple[str, str]] = []
+    for request in _by_server(inventory):
+        judgement = judge(request, await stub.CheckTools(request), visible=[request.servers[0].name])
+        statuses += ((tool.name, str(tool.status)) for tool in judgement.tools)
+    return statuses
+
+
+def _by_server(inventory: CheckToolsRequest) -> Iterator[CheckToolsRequest]:
+    for server in inventory.servers:
+        yield CheckToolsRequest(agent=inventory.agent, servers=[server])

@@ -1,0 +1,49 @@
+"""Everything that a gateway would ask the policy about at this moment, as one request of the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from callability.gateway.config import Approvals, Config
+from callability.gateway.inventory import Inventory
+from callability.gateway.upstream import Upstream, UpstreamError, target_of
+from callability.v1.callability_service_pb2 import CheckToolsRequest
+from callability.v1.facts_pb2 import Agent
+
+
+async def snapshot(
+    config: Config, approvals: Approvals, agent: str, told: Callable[[str, str], None], *, connecting: bool
+) -> CheckToolsRequest:
+    """Return the facts of every tool that an agent may see; empty, the agent is nobody in particular.
+
+    With `connecting` the enabled servers are connected side by side, `told` learns of each how that ended, and they are
+    disconnected again. Of one that cannot be connected, as of any without it, the tools are those that the files name.
+    """
+    upstreams = {
+        name: Upstream(
+            name, target_of(server), open_seconds=config.deadlines.open_seconds, names_only=server.quarantined
+        )
+        for name, server in config.servers.items()
+    }
+    inventory = Inventory(config, approvals, upstreams)
+    if agent:
+        inventory = inventory.scoped(config.agents[agent].servers)
+    opened = [upstreams[name] for name, server in inventory.servers.items() if server.enabled and connecting]
+    try:
+        await _opened(opened, told)
+        known = inventory.known_servers().values()
+        return CheckToolsRequest(agent=Agent(name=agent), servers=[each.question for each in known])
+    finally:
+        await asyncio.gather(*(upstream.close() for upstream in opened))
+
+
+async def _opened(upstreams: Iterable[Upstream], told: Callable[[str, str], None]) -> None:
+    async def open_one(upstream: Upstream) -> None:
+        upstream.start()
+        with suppress(UpstreamError):
+            await upstream.opened()
+        told(upstream.name, upstream.failure or "")
+
+    await asyncio.gather(*map(open_one, upstreams))
