@@ -21,6 +21,7 @@ from callability.gateway.fleet import Fleet
 from callability.gateway.upstream import UpstreamError
 from callability.gateway.upstream.tool import fingerprint
 from gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
+from judging import stub_of
 from stand_ins import Shelf, scene
 from test_live_state import becomes, edit, names, replace, standing, status
 
@@ -87,7 +88,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
     config = write_config(tmp_path, {"it": bad()})
 
     async def story() -> None:
-        fleet = Fleet()
+        fleet = Fleet(stub_of())
         fleet.apply(load_config(config))
         held = fleet.upstreams["it"]
         await held.opened()

@@ -33,6 +33,10 @@ class CallabilityStub(Protocol):
     def CheckTools(self) -> Callable[..., Awaitable[pb.CheckToolsResponse]]:  # noqa: N802  # the contract's name
         """Decide many tools."""
 
+    @property
+    def ClassifyLoad(self) -> Callable[..., Awaitable[pb.ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
+        """Classify one failure of a load."""
+
 
 class PolicyUnavailable(Exception):
     """The policy service gave no answer. It is no status, and nothing may be called (A.7)."""

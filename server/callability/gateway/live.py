@@ -17,6 +17,7 @@ from callability.gateway.files import Files
 from callability.gateway.fleet import Fleet
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
+from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.upstream import Upstream, UpstreamError
@@ -55,8 +56,8 @@ class Live:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._files = Files(setup.config, setup.approvals, setup.metrics)
-        self._fleet = Fleet()
-        setup.metrics.follow(self._fleet.states)
+        self._fleet = Fleet(setup.stub)
+        setup.metrics.follow(self._fleet.states, self._fleet.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
         self._told: set[str] = set()
@@ -110,6 +111,7 @@ class Live:
             self._files.standing,
             self._setup.metrics,
             agent,
+            Loads(self._fleet.keepers),
         )
 
     def _warn_of_leftovers(self) -> None:
