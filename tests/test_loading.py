@@ -389,6 +389,26 @@ async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
     assert asyncio.all_tasks() == tasks
 
 
+async def test_a_handshake_that_is_given_up_leaves_no_socket(stub: InProcessStub) -> None:
+    """A peer that accepts and says nothing of TLS hears at once that nobody waits any more."""
+    greeted, left = asyncio.Event(), asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        greeted.set()
+        await reader.read()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server, asyncio.timeout(PATIENT):
+        upstream = Upstream("x", HttpTarget(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"))
+        loading = asyncio.create_task(Loader(stub).load(upstream))
+        await greeted.wait()
+        loading.cancel()
+        await left.wait()
+        await upstream.close()
+
+
 async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub) -> None:
     """The pause ends at once."""
     paused = asyncio.Event()

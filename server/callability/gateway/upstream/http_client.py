@@ -19,6 +19,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
+from callability.gateway.upstream.handshake import Handshake
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
@@ -111,6 +112,7 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note in the caller's exchange what came of it."""
+        request.extensions = {**request.extensions, "trace": Handshake().heard}
         if request.method != "POST":
             return await super().send(request, *args, **options)
         # A request that follows a redirect has a stream only.
