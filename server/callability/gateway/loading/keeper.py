@@ -92,7 +92,7 @@ class Keeper:
             elif outcome.status is LoadStatus.TRANSIENT:
                 pause = pause or first_pause
                 if not await self._opening_until(asyncio.get_running_loop().time() + pause):
-                    pause = min(2 * pause, max(LONGEST_PAUSE, first_pause))
+                    pause = longer(pause, first_pause)
             else:
                 await self._opening_until(None)
                 pause = 0.0
@@ -120,6 +120,11 @@ class Keeper:
         except TimeoutError:
             return False
         return True
+
+
+def longer(pause: float, first_pause: float) -> float:
+    """Return the pause that follows a pause, in seconds: twice as long, up to ten minutes or to the first one."""
+    return min(2 * pause, max(LONGEST_PAUSE, first_pause))
 
 
 def _opened_meanwhile(upstream: Upstream) -> LoadOutcome:
