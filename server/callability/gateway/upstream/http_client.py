@@ -20,6 +20,7 @@ from mcp_types import INTERNAL_ERROR
 
 from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
 from callability.gateway.upstream.handshake import Handshake
+from callability.gateway.upstream.trust import trusted
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
@@ -108,7 +109,13 @@ class HttpClient(httpx2.AsyncClient):
     """Answers a failed POST in the upstream's stead: an exception would end the connection and all its calls."""
 
     def __init__(self, target: HttpTarget) -> None:
-        super().__init__(headers=dict(target.headers), timeout=TIMEOUT, limits=LIMITS, max_redirects=MAX_REDIRECTS)
+        super().__init__(
+            verify=trusted(),
+            headers=dict(target.headers),
+            timeout=TIMEOUT,
+            limits=LIMITS,
+            max_redirects=MAX_REDIRECTS,
+        )
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note in the caller's exchange what came of it."""
