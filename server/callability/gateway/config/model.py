@@ -236,8 +236,9 @@ class Deadlines(_Model):
     reopen_seconds: Seconds = Field(
         default=30.0,
         description=(
-            "Until a server that could not be connected is tried again by itself, in seconds: above 0, at most 86,400."
-            " Doubled each time that it fails again, up to ten minutes."
+            "Until a server that is still starting up is loaded again by itself, in seconds: above 0, at most 86,400."
+            " Doubled each time, up to ten minutes or to the value itself. A server whose connection is lost sooner than"
+            " this after it was opened is loaded again when it is over, and one that stood longer at once."
         ),
     )
     open_seconds: Seconds = Field(
