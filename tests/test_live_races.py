@@ -125,24 +125,6 @@ def test_who_takes_the_last_token_away_lets_nobody_in(tmp_path: Path) -> None:
     assert "no agent has a token any more" in (tmp_path / "gateway.log").read_text()
 
 
-def test_a_server_that_comes_up_later_is_found_without_a_call(tmp_path: Path) -> None:
-    """It is opened again by itself: nobody could name a tool of it."""
-    servers = {"late": {"command": str(tmp_path / "late")}}
-    config = write_config(tmp_path, servers, deadlines={"reopen_seconds": 0.2})
-    real = shelf(tmp_path, "late", READ)
-
-    async def story() -> None:
-        async with over_stdio(config) as client:
-            assert await names("read", client)() == []
-            script = tmp_path / "late.new"
-            script.write_text(f"#!/bin/sh\nexec {real['command']} {' '.join(real['args'])}\n")
-            script.chmod(0o755)
-            script.rename(tmp_path / "late")
-            await becomes(names("read", client), ["late:read"])
-
-    asyncio.run(story())
-
-
 def test_a_form_that_was_approved_elsewhere_is_looked_at_again(tmp_path: Path) -> None:
     """A server that is another one on disk than the process that runs: its approval brings the new one in."""
     approvals = tmp_path / "approvals.json"
