@@ -237,8 +237,8 @@ class Deadlines(_Model):
         default=30.0,
         description=(
             "Until a server that is still starting up is loaded again by itself, in seconds: above 0, at most 86,400."
-            " Doubled each time, up to ten minutes or to the value itself. A server whose connection is lost sooner than"
-            " this after it was opened is loaded again when it is over, and one that stood longer at once."
+            " Doubled each time, up to ten minutes or to the value itself. A connection that is lost is opened again at"
+            " once, or, where it stood for less than this, when this has passed since it was opened."
         ),
     )
     open_seconds: Seconds = Field(

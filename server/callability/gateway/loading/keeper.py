@@ -103,7 +103,7 @@ class Keeper:
         outcome = await loader.load(self._upstream, retry_scheduled=True, tell=self._take)
         self._loaded.set()
         if outcome.status is not LoadStatus.AVAILABLE:
-            _logger.info("`%s` did not load: %s, after %d tries", outcome.server_id, outcome.status, outcome.attempts)
+            _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)
         return outcome
 
     def _take(self, outcome: LoadOutcome) -> None:
