@@ -36,6 +36,7 @@ class Keeper:
         # Before the task has its turn: whoever looks sees an opening under way.
         upstream.start()
         self._task = asyncio.create_task(self._keep(), name=f"keeping {upstream.name}")
+        self._task.add_done_callback(self._let_go)
 
     @property
     def outcome(self) -> LoadOutcome | None:
@@ -75,9 +76,11 @@ class Keeper:
             await self._load_for_ever()
         except Exception:
             _logger.exception("`%s` is not loaded again by itself", self._upstream.name)
-        finally:
-            self._told.set()
-            self._loaded.set()
+
+    def _let_go(self, task: asyncio.Task[None]) -> None:
+        """Let nobody wait any more, also where the task was ended before it had its turn."""
+        self._told.set()
+        self._loaded.set()
 
     async def _load_for_ever(self) -> None:
         pause = 0.0
