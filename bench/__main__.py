@@ -36,6 +36,7 @@ class Part(StrEnum):
     CHECK_TOOLS = "check-tools"
     DISCOVERY = "discovery"
     SCOPE = "scope"
+    ISOLATION = "isolation"
 
 
 def bench(

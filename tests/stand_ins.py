@@ -18,12 +18,17 @@ from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
 from callability.gateway.decisions import Decisions
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
+from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.standing import Standing
 from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.failure import NOT_SENT
 from callability.gateway.upstream.tool import upstream_tool
+from callability.v1.callability_service_pb2 import ClassifyLoadResponse
+from callability.v1.outcome_pb2 import LoadStatus as WireStatus
+from callability.v1.outcome_pb2 import LoadVerdict, LoadWords
+from callability.vocabulary import LoadStatus
 from judging import stub_of
 
 Tools = tuple[Mapping[str, Any], ...]
@@ -35,12 +40,14 @@ _GONE = Failure("exited with code 7")
 class Shelf:
     """What is behind a server's entry: its tools, how its connection stands, and how it answers a call.
 
-    `says` is the message of its refusal of every call; without one it carries them out.
+    `says` is the message of its refusal of every call; without one it carries them out. `load` is what came of its load
+    where it is not connected.
     """
 
     tools: Tools
     state: Literal["connected", "failed", "closed"] = "connected"
     says: str = ""
+    load: LoadStatus = LoadStatus.PERMANENT
 
 
 class StandIn:
@@ -78,6 +85,17 @@ class StandIn:
         if self._says:
             raise UpstreamRefusal(self.name, -32000, self._says)
         return CallToolResult(content=[TextContent(text=f"{self.name} did {tool} with {json.dumps(arguments)}")])
+
+
+@dataclass(frozen=True, slots=True)
+class StandInLoad:
+    """What came of the load of a server that did not load."""
+
+    outcome: LoadOutcome
+    begins: bool = False
+
+    async def told(self) -> None:
+        """Wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,4 +146,17 @@ def scene(
     decisions = Decisions(stub_of(), agent="" if visible is None else "agent")
     words = phrases(config_path, None if approvals is None else approvals_path)
     standing = Standing(approvals_readable=records.readable)
-    return Scene(Gateway(inventory, decisions, words, standing, Metrics()), upstreams)
+    loads = Loads(
+        {
+            name: StandInLoad(LoadOutcome(name, shelf.load, (), _GONE.words, 1, _answer(shelf.load)))
+            for name, shelf in shelves.items()
+            if shelf.state == "failed" and config.servers[name].enabled
+        }
+    )
+    return Scene(Gateway(inventory, decisions, words, standing, Metrics(), loads=loads), upstreams)
+
+
+def _answer(status: LoadStatus) -> ClassifyLoadResponse:
+    number = WireStatus.Value(f"LOAD_STATUS_{status.name}")
+    words = LoadWords(status=number, message=f"{status}: {{servers}}.")
+    return ClassifyLoadResponse(verdict=LoadVerdict(status=number), words=words)

@@ -231,6 +231,22 @@ def test_there_is_no_notice_where_something_callable_is_found_or_the_flag_is_set
     assert "notice" not in discovered(judgement, "nothing", found=[], found_locked=[])
 
 
+@pytest.mark.parametrize("flag", [False, True])
+def test_what_did_not_load_is_said_where_nothing_callable_is_found(*, flag: bool) -> None:
+    """Last, behind FR-009's sentence where there is one; whoever finds something has nothing to wait for (L-7)."""
+    messages = ("Still starting up: x.", "Access refused: y.")
+    judgement = judgement_of(SMALL)
+    assert "notice" not in discovered(judgement, include_disabled=flag, not_loaded=messages)
+    found = discovered(judgement, found=[], include_disabled=flag, not_loaded=messages)
+    assert list(found)[-1] == "notice"
+    assert found["notice"].endswith("Still starting up: x. Access refused: y.")
+    assert ("`include_disabled: true`" in found["notice"]) is not flag
+    alone = discovered(
+        judgement, "nothing", found=[], found_locked=[], include_disabled=flag, not_loaded=messages, texts={}
+    )
+    assert alone == {"tools": [], "total": 0, "notice": "Still starting up: x. Access refused: y."}
+
+
 def test_one_remediation_for_each_status_that_is_shown_and_for_no_other() -> None:
     """FR-005: the statuses of what is cut off have none."""
     judgement = judgement_of(SMALL)

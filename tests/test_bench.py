@@ -31,3 +31,11 @@ def test_a_few_rounds_are_not_taken_for_a_result() -> None:
     done = _bench("--rounds", "5", "--only", "look-up")
     assert done.returncode == 2
     assert "--quick" in done.stderr
+
+
+def test_what_servers_that_fail_cost_the_others_is_measured(tmp_path: Path) -> None:
+    """Ten servers, alone, beside ten that are well and beside ten that fail."""
+    done = _bench("--quick", "--only", "isolation", "--json", str(tmp_path / "bench.json"))
+    assert done.returncode == 0, done.stderr
+    alone, well, failing = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert (alone["ratio"], bool(well["ratio"]), bool(failing["ratio"])) == (None, True, True)

@@ -21,6 +21,7 @@ from callability.gateway.fleet import Fleet
 from callability.gateway.upstream import UpstreamError
 from callability.gateway.upstream.tool import fingerprint
 from gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
+from judging import stub_of
 from stand_ins import Shelf, scene
 from test_live_state import becomes, edit, names, replace, standing, status
 
@@ -87,7 +88,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
     config = write_config(tmp_path, {"it": bad()})
 
     async def story() -> None:
-        fleet = Fleet()
+        fleet = Fleet(stub_of())
         fleet.apply(load_config(config))
         held = fleet.upstreams["it"]
         await held.opened()
@@ -122,24 +123,6 @@ def test_who_takes_the_last_token_away_lets_nobody_in(tmp_path: Path) -> None:
     with http_gateway(config) as url:
         asyncio.run(story(url))
     assert "no agent has a token any more" in (tmp_path / "gateway.log").read_text()
-
-
-def test_a_server_that_comes_up_later_is_found_without_a_call(tmp_path: Path) -> None:
-    """It is opened again by itself: nobody could name a tool of it."""
-    servers = {"late": {"command": str(tmp_path / "late")}}
-    config = write_config(tmp_path, servers, deadlines={"reopen_seconds": 0.2})
-    real = shelf(tmp_path, "late", READ)
-
-    async def story() -> None:
-        async with over_stdio(config) as client:
-            assert await names("read", client)() == []
-            script = tmp_path / "late.new"
-            script.write_text(f"#!/bin/sh\nexec {real['command']} {' '.join(real['args'])}\n")
-            script.chmod(0o755)
-            script.rename(tmp_path / "late")
-            await becomes(names("read", client), ["late:read"])
-
-    asyncio.run(story())
 
 
 def test_a_form_that_was_approved_elsewhere_is_looked_at_again(tmp_path: Path) -> None:

@@ -377,6 +377,8 @@ def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: 
                 seen = await asyncio.to_thread(counts, path)
                 assert seen["callability_include_disabled_total"] == 3
                 assert seen['callability_file_broken{file="config"}'] == 0
+                assert seen['callability_server_loads{status="available"}'] == 1
+                assert seen['callability_server_loads{status="transient"}'] == 0
                 replace(config, "{")
                 await becomes(standing(client), {"config"})
                 seen = await asyncio.to_thread(counts, path)

@@ -149,7 +149,7 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
 
 @pytest.mark.parametrize("case", OPENINGS)
 async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stub: InProcessStub) -> None:
-    """What mends is tried as often as there are tries; a denial and what needs attention are tried once."""
+    """What mends is tried as often as there are tries, a denial and what needs attention once (fault 10)."""
     opening, expected = OPENINGS[case]
     pauses = Pauses()
     async with BadHttp().listening() as server:
@@ -231,7 +231,7 @@ async def test_a_refused_connection_mends_by_an_edit_of_one_line(tmp_path: Path)
 
 
 async def test_a_denial_stays_one_where_the_url_says_timeout(stub: InProcessStub) -> None:
-    """A URL is never a part of what is classified (L-3)."""
+    """A URL is never a part of what is classified (L-3, fault 10)."""
     async with BadHttp().listening() as server:
         server.opening = status(403)
         url = f"{server.url}/upstream-timeout?error=upstream+call+timeout"
@@ -307,7 +307,7 @@ BOTH.__cause__ = ExceptionGroup("", [TimeoutError(110, "timed out"), ConnectionR
 async def test_a_group_of_errors_takes_its_most_careful_leaf(
     errors: tuple[Exception, ...], expected: tuple[LoadStatus, int], stub: InProcessStub
 ) -> None:
-    """The whole group is walked, and the causes, in whatever order they stand (L-1, L-2)."""
+    """The whole group is walked, and the causes, in whatever order they stand (L-1, L-2, fault 10)."""
     failure = opening_failure(ExceptionGroup("unhandled errors in a TaskGroup", list(errors)))
     assert summary(await Loader(stub, sleep=Pauses()).load(Failing(failure))) == expected
 
@@ -387,6 +387,26 @@ async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
         await server.given_up.wait()
     assert children() == before
     assert asyncio.all_tasks() == tasks
+
+
+async def test_a_handshake_that_is_given_up_leaves_no_socket(stub: InProcessStub) -> None:
+    """A peer that accepts and says nothing of TLS hears at once that nobody waits any more."""
+    greeted, left = asyncio.Event(), asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        greeted.set()
+        await reader.read()
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server, asyncio.timeout(PATIENT):
+        upstream = Upstream("x", HttpTarget(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"))
+        loading = asyncio.create_task(Loader(stub).load(upstream))
+        await greeted.wait()
+        loading.cancel()
+        await left.wait()
+        await upstream.close()
 
 
 async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,26 @@ def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_a
             await _is_lifted(client, "files:copy_file")
             [found] = (await retrieve(client, "copy"))["tools"]
             assert found["description"] == changed["description"]
+
+    asyncio.run(story())
+
+
+def test_the_commands_that_are_told_load_a_mended_server_anew(tmp_path: Path) -> None:
+    """One that needs attention is opened again by nobody else; the gateway itself is not started again."""
+    place = tmp_path / "it's here"
+    place.mkdir()
+    config = write_config(place, {"late": {"command": str(place / "late")}})
+    mended = shelf(place, "late", _tool("copy_file"))
+
+    async def story() -> None:
+        async with over_stdio(config) as client:
+            notice = (await retrieve(client, "copy"))["notice"]
+            assert notice.startswith('Needs attention: "late" (could not be started')
+            (place / "late").write_text(f"#!/bin/sh\nexec {mended['command']} {shlex.join(mended['args'])}\n")
+            (place / "late").chmod(0o755)
+            for command in _commands(notice, "late", ""):
+                _run(command)
+            await _is_lifted(client, "late:copy_file")
 
     asyncio.run(story())
 

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callability.vocabulary import LoadStatus
 from stand_ins import Scene, Shelf, Tools, scene
 
 SERVERS = ("files", "files2", "git", "mail", "a.b")
@@ -23,7 +24,11 @@ _tools = st.lists(st.tuples(_names, st.sampled_from(TEXTS)), max_size=5, unique_
     lambda pairs: tuple({"name": name, **({"description": text} if text else {})} for name, text in pairs)
 )
 _shelves = st.builds(
-    Shelf, _tools, state=st.sampled_from(["connected", "connected", "failed"]), says=st.sampled_from(["", "", "no"])
+    Shelf,
+    _tools,
+    state=st.sampled_from(["connected", "connected", "failed"]),
+    says=st.sampled_from(["", "", "no"]),
+    load=st.sampled_from([LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT]),
 )
 _lists = st.fixed_dictionaries({"enabled_tools": st.lists(_names, min_size=1, max_size=3)}) | st.fixed_dictionaries(
     {}, optional={"disabled_tools": st.lists(_names, max_size=3)}
@@ -97,7 +102,7 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
     scope: set[str],
     questions: list[tuple[str, dict[str, Any]]],
 ) -> None:
-    """To the byte: tools, locks, notices, counts, remediation, near names, refusals (FR-007, fault 9)."""
+    """To the byte: tools, locks, notices, loads, counts, remediation, near names, refusals (FR-007, fault 9)."""
     visible = tuple(name for name in world if name in scope)
     with TemporaryDirectory() as directory:
         scoped = _scene(directory, world, approvals, visible=visible)

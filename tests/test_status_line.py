@@ -59,6 +59,17 @@ def test_the_line_has_the_count_before_the_states() -> None:
     assert status(metrics) == line
 
 
+def test_the_line_tells_how_far_the_first_loads_are() -> None:
+    """Until something is known of every server; then how they stand, as always."""
+    metrics = Metrics()
+    loads = {"available": 8, "transient": 2, "loading": 10}
+    metrics.follow(lambda: {"connected": 20}, lambda: loads)
+    beginning = "callability gateway | include_disabled asked for 0 times | "
+    assert status(metrics) == f"{beginning}loading 20 servers: 8 available, 2 transient, 10 to go"
+    loads["loading"] = 0
+    assert status(metrics) == f"{beginning}20 of 20 servers connected"
+
+
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
     """The log is the whole of standard error."""
     config = write_config(tmp_path, {})

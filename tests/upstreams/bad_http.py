@@ -57,6 +57,7 @@ class BadHttp:
         self.opening: Answer | None = None
         self.listing: Answer | None = None
         self.calls = 0
+        self.accepted = 0
         self.head = ""
         self.session = session
         self.tls: ssl.SSLContext | None = None
@@ -124,6 +125,7 @@ class BadHttp:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self.accepted += 1
         try:
             await self._answer_all(reader, writer)
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):

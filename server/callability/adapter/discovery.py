@@ -71,6 +71,7 @@ def discovery(
     phrases: Phrases,
     limit: int = DEFAULT_LIMIT,
     include_disabled: bool = False,
+    not_loaded: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the JSON object that answers a query.
 
@@ -84,6 +85,8 @@ def discovery(
         phrases: the proxy's own action phrases.
         limit: how many callable tools at the most, 1 to 100.
         include_disabled: whether to show the locked tools that the query finds.
+        not_loaded: what to say of the caller's servers whose tools did not load, from `load_messages`; it is said where
+            nothing callable was found, since what is looked for may be among them (L-7).
 
     Without `include_disabled` the answer is what it would be if locked tools did not exist, but for `notice` where
     nothing callable was found (FR-002, FR-009).
@@ -99,11 +102,12 @@ def discovery(
     if not include_disabled and shown:
         return answer
     locked = tuple(_locked(judgement, query, found_locked, texts))
-    if not locked:
-        return answer
-    if include_disabled:
-        return answer | _disabled(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
-    return answer | {"notice": _notice(len(locked))}
+    said = () if shown else tuple(not_loaded)
+    if locked and include_disabled:
+        answer |= _disabled(judgement, locked, texts, phrases, min(limit, MAX_LOCKED))
+    elif locked:
+        said = (_notice(len(locked)), *said)
+    return answer | ({"notice": " ".join(said)} if said else {})
 
 
 def _locked(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from callability.gateway.loading import LOADING, in_words
 from callability.gateway.metrics import Metrics
 
 REFRESHES_A_SECOND = 2
@@ -42,10 +43,14 @@ def status_line(metrics: Metrics) -> Iterator[None]:
 
 def status(metrics: Metrics) -> str:
     """Return the line (FR-013)."""
-    states = metrics.servers()
-    others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "connected")
     asked = metrics.opted_in_calls
     times = "once" if asked == 1 else f"{asked} times"
-    connected = f"{states.get('connected', 0)} of {sum(states.values())} servers connected{others}"
+    loads = metrics.loads()
+    servers = in_words(loads) if loads.get(LOADING) else _connected(metrics.servers())
     # What is counted stands first: a narrow terminal cuts the end off.
-    return f"callability gateway | include_disabled asked for {times} | {connected}"
+    return f"callability gateway | include_disabled asked for {times} | {servers}"
+
+
+def _connected(states: Mapping[str, int]) -> str:
+    others = "".join(f", {count} {state}" for state, count in sorted(states.items()) if state != "connected")
+    return f"{states.get('connected', 0)} of {sum(states.values())} servers connected{others}"

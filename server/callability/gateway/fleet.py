@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
+from callability.gateway.loading import Keeper, LoadStub, in_words, numbers_of
 from callability.gateway.upstream import Target, Upstream, UpstreamTool, target_of
 
-LONGEST_PAUSE = 600.0
-"""Seconds between two openings of a server that fails, at the most."""
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,78 +24,101 @@ class _Wanted:
     enabled: bool
 
 
-class Fleet:
-    """One upstream for each server of the config; use it in one event loop."""
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """An upstream with the entry that it is for, and who keeps it loaded, if it is enabled."""
 
-    def __init__(self) -> None:
-        self._members: Mapping[str, tuple[_Wanted, Upstream]] = {}
+    wanted: _Wanted
+    upstream: Upstream
+    entry: ServerConfig
+    keeper: Keeper | None = None
+
+
+class Fleet:
+    """One upstream for each server of the config; use it in one event loop. The stub says what failed loads mean."""
+
+    def __init__(self, stub: LoadStub) -> None:
+        self._stub = stub
+        self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._keepers: dict[Upstream, asyncio.Task[None]] = {}
+        self._telling: asyncio.Task[None] | None = None
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
         """The upstreams by name; those of disabled servers are not started."""
-        return {name: upstream for name, (_, upstream) in self._members.items()}
+        return {name: member.upstream for name, member in self._members.items()}
+
+    @property
+    def keepers(self) -> Mapping[str, Keeper]:
+        """Who keeps the enabled servers loaded, by name."""
+        return {name: member.keeper for name, member in self._members.items() if member.keeper}
 
     def states(self) -> Mapping[str, int]:
         """Return how many servers there are in each state; it may be asked from any thread."""
-        return Counter(each.state if wanted.enabled else "disabled" for wanted, each in self._members.values())
+        members = self._members.values()
+        return Counter(each.upstream.state if each.wanted.enabled else "disabled" for each in members)
+
+    def loads(self) -> Mapping[str, int]:
+        """Return how many enabled servers have each status of a load; it may be asked from any thread."""
+        return numbers_of(self.keepers.values())
 
     def apply(self, config: Config) -> None:
-        """Start what a config has anew, and begin to close what it no longer has; what stays is not touched."""
+        """Start what a config has anew, and begin to close what it no longer has; what stays is not touched.
+
+        A server that is not connected is opened again where its entry is edited, whatever came of it before.
+        """
         earlier = self._members
-        self._members = {name: self._member(name, _wanted(server)) for name, server in config.servers.items()}
-        for name, (_, upstream) in earlier.items():
-            if name not in self._members or self._members[name][1] is not upstream:
-                self._close(upstream)
-        for wanted, upstream in self._members.values():
-            upstream.wait_at_most(config.deadlines)
-            if wanted.enabled and upstream.state == "closed":
-                upstream.start()
-                self._keep(upstream)
+        self._members = {name: self._member(name, server, config) for name, server in config.servers.items()}
+        for name, member in earlier.items():
+            if name not in self._members or self._members[name].upstream is not member.upstream:
+                self._close(member)
+        for name, member in self._members.items():
+            if member.keeper and name in earlier and earlier[name].entry != member.entry:
+                member.upstream.start()
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell(), name="telling of the first loads")
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
-        for keeper in self._keepers.values():
-            keeper.cancel()
-        for _, upstream in self._members.values():
-            self._close(upstream)
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        for member in self._members.values():
+            self._close(member)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _keep(self, upstream: Upstream) -> None:
-        self._keepers[upstream] = asyncio.create_task(_kept_open(upstream), name=f"keeping {upstream.name}")
-
-    def _close(self, upstream: Upstream) -> None:
-        keeper = self._keepers.pop(upstream, None)
-        if keeper is not None:
-            keeper.cancel()
-        upstream.disconnect()
-        task = asyncio.create_task(upstream.close(), name=f"closing {upstream.name}")
+    def _close(self, member: _Member) -> None:
+        if member.keeper is not None:
+            member.keeper.end()
+        member.upstream.disconnect()
+        task = asyncio.create_task(_closed(member), name=f"closing {member.upstream.name}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _member(self, name: str, wanted: _Wanted) -> tuple[_Wanted, Upstream]:
+    def _member(self, name: str, server: ServerConfig, config: Config) -> _Member:
+        wanted = _Wanted(target_of(server), server.quarantined, server.enabled)
         earlier = self._members.get(name)
-        if earlier is not None and earlier[0] == wanted:
-            return earlier
+        if earlier is not None and earlier.wanted == wanted:
+            earlier.upstream.wait_at_most(config.deadlines)
+            return _Member(wanted, earlier.upstream, server, earlier.keeper)
         tools: tuple[UpstreamTool, ...] = ()
         # What the same server listed earlier stays known (A.4).
-        if earlier is not None and earlier[0].target == wanted.target:
-            tools = earlier[1].tools
+        if earlier is not None and earlier.wanted.target == wanted.target:
+            tools = earlier.upstream.tools
         kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
-        return wanted, Upstream(name, wanted.target, names_only=wanted.names_only, tools=kept)
+        upstream = Upstream(name, wanted.target, names_only=wanted.names_only, tools=kept)
+        upstream.wait_at_most(config.deadlines)
+        return _Member(wanted, upstream, server, Keeper(upstream, self._stub) if wanted.enabled else None)
+
+    async def _tell(self) -> None:
+        """Log once what the first loads came to, when the last of them is over."""
+        keepers = tuple(self.keepers.values())
+        await asyncio.gather(*(keeper.loaded() for keeper in keepers))
+        if keepers:
+            _logger.info("%s", in_words(numbers_of(keepers)))
 
 
-async def _kept_open(upstream: Upstream) -> None:
-    """Open an upstream again that failed: of one that never opened nobody finds a tool, and so nobody calls one."""
-    pause = upstream.reopen_seconds
-    while True:
-        await asyncio.sleep(pause)
-        if upstream.state == "failed":
-            upstream.start()
-            await upstream.current()
-        pause = min(2 * pause, LONGEST_PAUSE) if upstream.state == "failed" else upstream.reopen_seconds
-
-
-def _wanted(server: ServerConfig) -> _Wanted:
-    return _Wanted(target_of(server), server.quarantined, server.enabled)
+async def _closed(member: _Member) -> None:
+    if member.keeper is not None:
+        await member.keeper.close()
+    await member.upstream.close()

@@ -28,6 +28,7 @@ from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnava
 from callability.gateway.dialogs import NoDialogs
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
+from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import Commands
 from callability.gateway.search import SearchDocument
@@ -61,9 +62,11 @@ class Gateway:
         metrics: Metrics,
         agent: str = "",
         catalog: Catalog | None = None,
+        loads: Loads | None = None,
     ) -> None:
         self._agent = agent
         self._switching = Switching(catalog, inventory, decisions, phrases) if catalog is not None else None
+        self._loads = loads or Loads()
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
@@ -141,6 +144,8 @@ class Gateway:
         await self._settled()
         # From here on nothing is read that an upstream could have said after it was judged.
         known = self._inventory.known_servers()
+        open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
+        not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
         judgement = await self._decisions.judge(known.values())
         found = await self._found(known, judgement.callable, asked.query, asked.limit)
         found_locked: tuple[str, ...] = ()
@@ -156,6 +161,7 @@ class Gateway:
             phrases=self._phrases.about_any(),
             limit=asked.limit,
             include_disabled=asked.include_disabled,
+            not_loaded=not_loaded,
         )
         return tool_result(answer)
 
@@ -235,8 +241,12 @@ class Gateway:
         there = [server for server in servers if server in self._inventory.servers]
         if operation == "get" and not there:
             return unknown_server(name, self._inventory.servers)
-        entries = [server_entry(self._inventory, server, counts.get(server)) for server in there]
+        entries = [
+            server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server)) for server in there
+        ]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
+        if messages := self._loads.messages(servers, self._phrases.about_any()):
+            listed["loading"] = {str(status): said for status, said in messages.items()}
         return tool_result(listed | answer | self._standing.told())
 
     async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
@@ -293,7 +303,11 @@ class Gateway:
     async def _settled(self) -> None:
         """Wait for the servers that open for the first time, and a little for those that open or list again."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
-        waiting = [_settling(upstream) for upstream in upstreams if upstream and not upstream.settled]
+        waiting = [
+            _settling(upstream, self._loads)
+            for upstream in upstreams
+            if upstream and (not upstream.settled or self._loads.begins(upstream.name))
+        ]
         await asyncio.gather(*waiting)
 
     async def _found(
@@ -309,8 +323,9 @@ class Gateway:
         return tuple(hit.document.qualified_name for hit in index.search(query, limit))
 
 
-async def _settling(upstream: Upstream) -> None:
+async def _settling(upstream: Upstream, loads: Loads) -> None:
     # One that hangs whenever it is opened again, or announces without end, must not hold up everybody's discovery.
     with suppress(TimeoutError):
         async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
             await upstream.current()
+            await loads.told(upstream.name)

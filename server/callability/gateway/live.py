@@ -19,6 +19,7 @@ from callability.gateway.files import Files
 from callability.gateway.fleet import Fleet
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
+from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.upstream import Upstream, UpstreamError
@@ -57,9 +58,9 @@ class Live:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._files = Files(setup.config, setup.approvals, setup.metrics)
-        self._fleet = Fleet()
+        self._fleet = Fleet(setup.stub)
         self._catalog = Catalog(setup.stub, self._announce)
-        setup.metrics.follow(self._fleet.states)
+        setup.metrics.follow(self._fleet.states, self._fleet.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
         self._told: set[str] = set()
@@ -119,7 +120,8 @@ class Live:
             self._files.standing,
             self._setup.metrics,
             agent,
-            self._catalog,
+            catalog=self._catalog,
+            loads=Loads(self._fleet.keepers),
         )
 
     def _announce(self, server: str) -> None:

@@ -11,7 +11,9 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from callability.address import AddressRefused
+from callability.gateway.loading import LOADING
 from callability.gateway.upstream import State
+from callability.vocabulary import LoadStatus
 
 _logger = logging.getLogger(__name__)
 
@@ -43,15 +45,25 @@ class Metrics:
         self._states = Gauge(
             "callability_servers", "Servers of the config by how they stand.", ("state",), registry=self.registry
         )
+        self._loads = Gauge(
+            "callability_server_loads",
+            "Enabled servers by what came of their latest load, or loading before the first.",
+            ("status",),
+            registry=self.registry,
+        )
         self.opted_in_calls = 0
         self.servers: Callable[[], Mapping[str, int]] = dict
         """How many servers there are in each state."""
+        self.loads: Callable[[], Mapping[str, int]] = dict
+        """How many servers have each status of a load."""
 
-    def follow(self, servers: Callable[[], Mapping[str, int]]) -> None:
-        """Take where the numbers of servers by state are read."""
-        self.servers = servers
+    def follow(self, servers: Callable[[], Mapping[str, int]], loads: Callable[[], Mapping[str, int]] = dict) -> None:
+        """Take where the numbers of servers by state, and by the status of their loads, are read."""
+        self.servers, self.loads = servers, loads
         for state in (*get_args(State), "disabled"):
             self._states.labels(state).set_function(partial(_number, servers, state))
+        for status in (*LoadStatus, LOADING):
+            self._loads.labels(status).set_function(partial(_number, loads, status))
 
     def opted_in(self) -> None:
         """Count a call that asks for tools that cannot be called."""

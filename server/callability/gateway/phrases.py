@@ -13,6 +13,7 @@ from callability.adapter import Phrases
 # What stands in a command as it is, for a shell and for whoever reads it.
 _SAFE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SERVER, _TOOL = "SERVER", "TOOL"
+_LOG = "look into the log of the gateway, which is its standard error"
 _MEANINGS = {
     (_SERVER,): ", where SERVER stands for the name of the server",
     (_TOOL,): ", where TOOL stands for the name of the tool, without its server",
@@ -44,6 +45,10 @@ class Commands:
         entry = f"the entry of the server, under {self._section(server)} in `{self.config}`"
         show = self._command("approvals", "show", server)
         of_server, of_tool = _meaning(server), _meaning(server, tool)
+        anew = (
+            f"have it loaded anew with {self._command('servers', 'disable', server)} and then"
+            f" {self._command('servers', 'enable', server)}{of_server}"
+        )
         return {
             "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
             "edit_config": f"change `enabled_tools` or `disabled_tools` in {entry}",
@@ -54,7 +59,12 @@ class Commands:
             "approve_tool": (
                 f"look at the tool and approve it with {self._command('approvals', 'approve', server, tool)}{of_tool}"
             ),
-            "check_logs": "look into the log of the gateway, which is its standard error",
+            "check_logs": _LOG,
+            "grant_access": (
+                f"give the gateway access by credentials in {entry}, which are taken over at once, or at the server"
+                f" itself, and then {anew}"
+            ),
+            "check_server": f"{_LOG}, mend the server or change {entry}, and then {anew}",
         }
 
     def _section(self, server: str) -> str:

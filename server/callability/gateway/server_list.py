@@ -10,10 +10,15 @@ from rapidfuzz import fuzz, process
 from callability.adapter import error_result
 from callability.finding import shown
 from callability.gateway.inventory import Inventory
+from callability.gateway.loading import LoadOutcome
 
 
-def server_entry(inventory: Inventory, server: str, counts: Mapping[str, int] | None) -> dict[str, Any]:
-    """Return a server's entry: how it stands, why it is not connected, and its counts if a tool is not callable."""
+def server_entry(
+    inventory: Inventory, server: str, counts: Mapping[str, int] | None, outcome: LoadOutcome | None
+) -> dict[str, Any]:
+    """Return a server's entry: how it stands, what came of its latest load, if that is known, else why it is not
+    connected, and its counts if a tool is not callable.
+    """
     config, upstream = inventory.servers[server], inventory.upstream(server)
     entry: dict[str, Any] = {
         "name": server,
@@ -22,7 +27,10 @@ def server_entry(inventory: Inventory, server: str, counts: Mapping[str, int] | 
         "quarantined": config.quarantined,
         "state": upstream.state if upstream else "disabled",
     }
-    if upstream and upstream.failure:
+    if upstream and outcome:
+        error = {} if outcome.error is None else {"error": outcome.error}
+        entry["load"] = {"status": str(outcome.status), "attempts": outcome.attempts, **error}
+    elif upstream and upstream.failure:
         entry["reason"] = upstream.failure
     if counts:
         entry["tools"] = dict(counts)

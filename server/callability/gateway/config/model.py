@@ -285,8 +285,9 @@ class Deadlines(_Model):
     reopen_seconds: Seconds = Field(
         default=30.0,
         description=(
-            "Until a server that could not be connected is tried again by itself, in seconds: above 0, at most 86,400."
-            " Doubled each time that it fails again, up to ten minutes."
+            "Until a server that is still starting up is loaded again by itself, in seconds: above 0, at most 86,400."
+            " Doubled each time, up to ten minutes or to the value itself. A connection that is lost is opened again at"
+            " once, or, where it stood for less than this, when this has passed since it was opened."
         ),
     )
     open_seconds: Seconds = Field(

@@ -23,6 +23,7 @@ from callability.vocabulary import LoadFailure, LoadStatus
 _BACKOFF = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
 """About 0.5 s before the second try, 1 s before the third, and so on."""
 _CAREFUL = (LoadStatus.DENIED, LoadStatus.PERMANENT, LoadStatus.TRANSIENT)
+_GIVEN_UP = Failure("was given up by the gateway")
 _NO_ANSWER = "; the policy service gave no answer, so that it could not be classified"
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class _Tried:
     answer: ClassifyLoadResponse = field(default_factory=ClassifyLoadResponse)
 
 
+def _nobody(outcome: LoadOutcome) -> None:
+    """Tell nobody."""
+
+
 class Loader:
     """Loads with at most `tries` tries and within `seconds`, the pauses between them included.
 
@@ -63,17 +68,20 @@ class Loader:
         self._seconds = seconds
         self._sleep = sleep
 
-    async def load(self, upstream: Upstream, *, retry_scheduled: bool = False) -> LoadOutcome:
+    async def load(
+        self, upstream: Upstream, *, retry_scheduled: bool = False, tell: Callable[[LoadOutcome], None] = _nobody
+    ) -> LoadOutcome:
         """Open an upstream, again where that may help; one that loaded stays open.
 
         What loaded is available, and nobody is asked. Cancelled, it gives the opening up at once; what that leaves to
-        be cleaned up, the upstream's own `close` waits for.
+        be cleaned up, the upstream's own `close` waits for. An opening for which a call waits is left to the call.
 
         Args:
-            upstream: what is opened; one that is open already is not opened anew.
+            upstream: what is opened; one that is open already is not opened anew, and an opening under way is awaited.
             retry_scheduled: whether the caller loads again later, if this load turns out to be transient (L-7).
+            tell: is told what the load has come to after each try, whether or not another one follows.
         """
-        load = _Load(self._stub, upstream, self._tries, self._seconds, retry_scheduled=retry_scheduled)
+        load = _Load(self._stub, upstream, self._tries, self._seconds, tell, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(
             sleep=self._sleep,
             stop=stop_after_attempt(self._tries) | stop_before_delay(self._seconds),
@@ -82,35 +90,51 @@ class Loader:
             retry_error_callback=_last,
         )
         tried: _Tried = await trying(load.tried)
-        loaded = tried.failure is None
-        return LoadOutcome(
-            server_id=upstream.name,
-            status=tried.status,
-            tools=upstream.tools if loaded else (),
-            error=_error(tried),
-            attempts=load.attempts,
-            answer=tried.answer,
-        )
+        return load.outcome(tried)
 
 
 class _Load:
     """One load under way."""
 
     def __init__(
-        self, stub: LoadStub, upstream: Upstream, tries: int, seconds: float, *, retry_scheduled: bool
+        self,
+        stub: LoadStub,
+        upstream: Upstream,
+        tries: int,
+        seconds: float,
+        tell: Callable[[LoadOutcome], None],
+        *,
+        retry_scheduled: bool,
     ) -> None:
-        self.attempts = 0
+        self._attempts = 0
         self._stub = stub
         self._upstream = upstream
         self._tries = tries
         self._seconds = seconds
+        self._tell = tell
         self._deadline = asyncio.get_running_loop().time() + seconds
         self._retry_scheduled = retry_scheduled
         self._sessions_lost = 0
 
+    def outcome(self, tried: _Tried) -> LoadOutcome:
+        """Return what the load has come to with a try."""
+        return LoadOutcome(
+            server_id=self._upstream.name,
+            status=tried.status,
+            tools=self._upstream.tools if tried.failure is None else (),
+            error=_error(tried),
+            attempts=self._attempts,
+            answer=tried.answer,
+        )
+
     async def tried(self) -> _Tried:
         """Try once; of several failures the most careful counts (L-1)."""
-        self.attempts += 1
+        self._attempts += 1
+        tried = await self._tried()
+        self._tell(self.outcome(tried))
+        return tried
+
+    async def _tried(self) -> _Tried:
         failure = await self._failure()
         if failure is None:
             return _Tried(LoadStatus.AVAILABLE)
@@ -123,12 +147,15 @@ class _Load:
         try:
             async with asyncio.timeout_at(self._deadline):
                 await self._upstream.opened()
-        except TimeoutError:
-            return Failure(f"did not load within {self._seconds:g} s", "TimeoutError", kind=LoadFailure.TIMEOUT)
         except UpstreamError as error:
             return error.failure
-        finally:
-            self._upstream.give_up()
+        except TimeoutError:
+            late = Failure(f"did not load within {self._seconds:g} s", "TimeoutError", kind=LoadFailure.TIMEOUT)
+            self._upstream.give_up(late)
+            return late
+        except asyncio.CancelledError:
+            self._upstream.give_up(_GIVEN_UP)
+            raise
         return None
 
     async def _classified(self, failure: Failure) -> _Tried:
@@ -147,7 +174,7 @@ class _Load:
     def _tries_left(self, failure: Failure) -> int:
         """Return how many tries may follow; a session that is lost is opened anew once only."""
         again = failure.in_session and self._sessions_lost > 1
-        return 0 if again else self._tries - self.attempts
+        return 0 if again else self._tries - self._attempts
 
 
 def _last(state: RetryCallState) -> _Tried:

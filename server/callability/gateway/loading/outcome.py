@@ -45,7 +45,12 @@ class LoadResult:
 
     def messages(self, *, phrases: Phrases = NEUTRAL) -> dict[LoadStatus, str]:
         """Return, for each status but `available` that occurs, what an agent tells its user (L-7)."""
-        failed = {name: outcome for name, outcome in self.outcomes.items() if outcome.error is not None}
-        answers = {name: outcome.answer for name, outcome in failed.items()}
-        reasons = {name: outcome.error or "" for name, outcome in failed.items()}
-        return load_messages(answers, reasons, phrases=phrases)
+        return messages_of(self.outcomes, phrases=phrases)
+
+
+def messages_of(outcomes: Mapping[str, LoadOutcome], *, phrases: Phrases) -> dict[LoadStatus, str]:
+    """Return what an agent tells its user of the outcomes of some servers, by name (L-7)."""
+    failed = {name: outcome for name, outcome in outcomes.items() if outcome.error is not None}
+    answers = {name: outcome.answer for name, outcome in failed.items()}
+    reasons = {name: outcome.error or "" for name, outcome in failed.items()}
+    return load_messages(answers, reasons, phrases=phrases)

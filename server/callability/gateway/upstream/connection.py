@@ -92,6 +92,7 @@ class Connection:
         self.failure: Failure | None = None
         self.tools = tools
         self.settled = asyncio.Event()
+        self.ended = asyncio.Event()
         self._name = name
         self._target = target
         self._open_seconds = open_seconds
@@ -130,6 +131,11 @@ class Connection:
         self._fail(_RENEWED)
         self._leave_if_idle()
 
+    def give_up(self, failure: Failure) -> None:
+        """End the opening; whoever waits for it gets the failure, and does not wait for the cleaning up."""
+        self._fail(failure)
+        self._scope.cancel()
+
     def close(self) -> None:
         """Tell the owner to leave; whoever waits for an opening or an answer gets an error."""
         if self.state == "connecting":
@@ -137,6 +143,7 @@ class Connection:
         self.state, self.failure = "closed", _CLOSED
         self._ended = self._ended or _CLOSED
         self.settled.set()
+        self.ended.set()
         self._listing.end()
         self._leave.set()
 
@@ -229,13 +236,12 @@ class Connection:
         return Client(transport, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
 
     def _expire(self) -> None:
-        """End an opening at its deadline; who waits for it does not wait for the cleaning up."""
+        """End an opening at its deadline."""
         words, kind = f"did not answer within {self._open_seconds:g} s", LoadFailure.TIMEOUT
         if self._child is not None and self._child.is_garbled:
             words, kind = f"{words}, and wrote only what is not MCP", LoadFailure.NOT_MCP
         phase = None if self._child is None else LoadPhase.RESPONSE
-        self._fail(Failure(words, exception="TimeoutError", kind=kind, phase=phase))
-        self._scope.cancel()
+        self.give_up(Failure(words, exception="TimeoutError", kind=kind, phase=phase))
 
     def _lose(self, failure: Failure) -> None:
         self._ended = self._ended or failure
@@ -249,6 +255,7 @@ class Connection:
                 failure = replace(failure, phase=LoadPhase.LIST)
             self.state, self.failure = "failed", failure
             self.settled.set()
+            self.ended.set()
             self._listing.end()
             _logger.warning("`%s` %s", self._name, failure.words)
 

@@ -20,6 +20,8 @@ from mcp_types import INTERNAL_ERROR
 
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
+from callability.gateway.upstream.handshake import Handshake
+from callability.gateway.upstream.trust import trusted
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
@@ -116,6 +118,7 @@ class HttpClient(httpx2.AsyncClient):
 
     def __init__(self, target: HttpTarget) -> None:
         super().__init__(
+            verify=trusted(),
             headers=dict(target.headers),
             auth=target.authorization,
             timeout=TIMEOUT,
@@ -125,6 +128,7 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
         """Send, and note in the caller's exchange what came of it."""
+        request.extensions = {**request.extensions, "trace": Handshake().heard}
         if request.method != "POST":
             try:
                 return await super().send(request, *args, **options)

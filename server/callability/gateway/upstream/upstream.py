@@ -58,6 +58,8 @@ class Upstream:
         self._owners: set[asyncio.Task[None]] = set()
         self._retired = False
         self._openings = 0
+        self._begun = asyncio.Event()
+        self._callers = 0
 
     @property
     def state(self) -> State:
@@ -101,6 +103,8 @@ class Upstream:
             names_only=self._names_only,
         )
         self._openings += 1
+        self._begun.set()
+        self._begun = asyncio.Event()
         owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
@@ -112,6 +116,20 @@ class Upstream:
             UpstreamError: it failed, the connection was lost since, or nothing was started.
         """
         await self._opened()
+
+    @property
+    def longest_opening(self) -> float:
+        """Seconds that the openings take at most that begin from now on."""
+        return self._open_seconds
+
+    async def begun(self) -> None:
+        """Wait until the next opening begins, whoever asks for it."""
+        await self._begun.wait()
+
+    async def ended(self) -> None:
+        """Wait until the connection, or its opening, has ended; who sees none waits for nothing."""
+        if self._connection is not None:
+            await self._connection.ended.wait()
 
     @property
     def opening_first(self) -> bool:
@@ -136,10 +154,13 @@ class Upstream:
             UpstreamError: it cannot be opened, so that the call was not sent.
         """
         self.start()
+        self._callers += 1
         try:
             return await self._opened()
         except UpstreamError as error:
             raise UpstreamError(self.name, error.failure, NOT_SENT) from None
+        finally:
+            self._callers -= 1
 
     async def current(self) -> None:
         """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""
@@ -169,10 +190,10 @@ class Upstream:
         connection = on or await self.connected()
         return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
-    def give_up(self) -> None:
-        """End the opening that is under way, if one is; whoever waits for it is told, and another may be started."""
-        if self._connection is not None and self.state == "connecting":
-            self._connection.close()
+    def give_up(self, failure: Failure) -> None:
+        """End the opening that is under way with a failure, unless a call waits for it; another may be started."""
+        if self._connection is not None and self.state == "connecting" and not self._callers:
+            self._connection.give_up(failure)
 
     def disconnect(self) -> None:
         """Begin to disconnect for good; from now on there are no calls, and no openings."""

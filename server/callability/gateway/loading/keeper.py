@@ -1,0 +1,134 @@
+"""One upstream kept loaded for as long as it is wanted: what mends is loaded again, and nothing else is (L-4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from callability.gateway.loading.loader import Loader, LoadStub
+from callability.gateway.loading.outcome import LoadOutcome
+from callability.gateway.upstream import Upstream
+from callability.v1.callability_service_pb2 import ClassifyLoadResponse
+from callability.vocabulary import LoadStatus
+
+LOAD_SECONDS = 30.0
+"""How long a load takes at the most, unless two of its tries may take longer."""
+LONGEST_PAUSE = 600.0
+"""Seconds between two loads of a server that does not mend, at the most, unless the first pause is longer."""
+_logger = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Loads an upstream from now on, in a task of its own; each load is a new outcome.
+
+    After a transient one it loads again, after a pause that is doubled each time. After any other failure it waits
+    until somebody else opens the upstream, and takes what comes of that for a load. A connection that is lost is loaded
+    again at once, or, where it stood for less than the first pause, when that is over: a server that ends as soon as it
+    is connected is not run again and again.
+    """
+
+    def __init__(self, upstream: Upstream, stub: LoadStub) -> None:
+        self._upstream = upstream
+        self._stub = stub
+        self._latest: LoadOutcome | None = None
+        self._told = asyncio.Event()
+        self._loaded = asyncio.Event()
+        # Before the task has its turn: whoever looks sees an opening under way.
+        upstream.start()
+        self._task = asyncio.create_task(self._keep(), name=f"keeping {upstream.name}")
+        self._task.add_done_callback(self._let_go)
+
+    @property
+    def outcome(self) -> LoadOutcome | None:
+        """The latest outcome, as far as it is known; None before the first, and since a connection was lost.
+
+        It agrees with the state of the upstream at every moment: what is connected is available, and nothing else is.
+        """
+        available = self._latest is not None and self._latest.status is LoadStatus.AVAILABLE
+        if self._upstream.state != "connected":
+            return None if available else self._latest
+        return self._latest if available else _opened_meanwhile(self._upstream)
+
+    @property
+    def begins(self) -> bool:
+        """Whether nothing is known yet of what the first load comes to."""
+        return not self._told.is_set()
+
+    async def told(self) -> None:
+        """Wait until something is known of what the first load comes to, whether or not it is over."""
+        await self._told.wait()
+
+    async def loaded(self) -> None:
+        """Wait until the first load is over, or nobody waits for it any more."""
+        await self._loaded.wait()
+
+    def end(self) -> None:
+        """Begin no load any more."""
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """End, and return when nothing is left of the load that was under way."""
+        self.end()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        try:
+            await self._load_for_ever()
+        except Exception:
+            _logger.exception("`%s` is not loaded again by itself", self._upstream.name)
+
+    def _let_go(self, task: asyncio.Task[None]) -> None:
+        """Let nobody wait any more, also where the task was ended before it had its turn."""
+        self._told.set()
+        self._loaded.set()
+
+    async def _load_for_ever(self) -> None:
+        pause = 0.0
+        while True:
+            outcome = await self._load()
+            first_pause = self._upstream.reopen_seconds
+            if outcome.status is LoadStatus.AVAILABLE:
+                soonest = asyncio.get_running_loop().time() + first_pause
+                await self._upstream.ended()
+                await self._opening_until(soonest)
+                pause = 0.0
+            elif outcome.status is LoadStatus.TRANSIENT:
+                pause = pause or first_pause
+                if not await self._opening_until(asyncio.get_running_loop().time() + pause):
+                    pause = longer(pause, first_pause)
+            else:
+                await self._opening_until(None)
+                pause = 0.0
+
+    async def _load(self) -> LoadOutcome:
+        seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
+        loader = Loader(self._stub, seconds=seconds)
+        outcome = await loader.load(self._upstream, retry_scheduled=True, tell=self._take)
+        self._loaded.set()
+        if outcome.status is not LoadStatus.AVAILABLE:
+            _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)
+        return outcome
+
+    def _take(self, outcome: LoadOutcome) -> None:
+        self._latest = outcome
+        self._told.set()
+
+    async def _opening_until(self, time: float | None) -> bool:
+        """Wait until somebody else opens the upstream, at the latest until a time of the loop; say whether one did."""
+        if self._upstream.state in ("connecting", "connected"):
+            return True
+        try:
+            async with asyncio.timeout_at(time):
+                await self._upstream.begun()
+        except TimeoutError:
+            return False
+        return True
+
+
+def longer(pause: float, first_pause: float) -> float:
+    """Return the pause that follows a pause, in seconds: twice as long, up to ten minutes or to the first one."""
+    return min(2 * pause, max(LONGEST_PAUSE, first_pause))
+
+
+def _opened_meanwhile(upstream: Upstream) -> LoadOutcome:
+    return LoadOutcome(upstream.name, LoadStatus.AVAILABLE, upstream.tools, None, 1, ClassifyLoadResponse())

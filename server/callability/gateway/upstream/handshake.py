@@ -1,0 +1,27 @@
+"""The socket of a TLS handshake that does not come to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from anyio.abc import AsyncResource
+
+
+class Handshake:
+    """For the `trace` extension of a request: closes the socket of a handshake that failed, or was cancelled.
+
+    The library closes it where the handshake raises an `Exception`, and leaves it open where it is cancelled, for
+    whoever collects garbage.
+    """
+
+    def __init__(self) -> None:
+        self._socket: AsyncResource | None = None
+
+    async def heard(self, event: str, told: Mapping[str, Any]) -> None:
+        """Take what a connection is told to do, and what came of it."""
+        if event.endswith(".connect_tcp.complete"):
+            self._socket = told["return_value"]
+        elif event.endswith(".start_tls.failed") and self._socket is not None:
+            await anyio.aclose_forcefully(self._socket)

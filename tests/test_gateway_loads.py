@@ -1,0 +1,353 @@
+"""A gateway that lives by its loads: what mends is there without a restart, and agents read why the rest is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from callability.gateway.config import load_config
+from callability.gateway.fleet import Fleet
+from callability.gateway.loading import Loader
+from callability.gateway.loading.keeper import LONGEST_PAUSE, longer
+from callability.gateway.upstream import HttpTarget, Upstream
+from callability.vocabulary import LoadStatus
+from conftest import POLICY
+from gateways import bad, call, over_stdio, retrieve, shelf, text_of, write_config
+from judging import stub_of
+from test_live_state import becomes, edit, names
+from upstreams.bad_http import BadHttp, reply
+
+PATIENT = 60
+READ: dict[str, Any] = {"name": "read", "description": "Reads a file."}
+DEADLINES = {"open_seconds": PATIENT, "reopen_seconds": 0.1}
+BUSY = reply(b"no", status="429 Busy", kind="text/plain", extra="Retry-After: 86400\r\n")
+"""A load ends with it at once, since the pause that it asks for reaches beyond every deadline."""
+LATER = reply(b"no", status="503 Busy", kind="text/plain", extra="Retry-After: 20\r\n")
+REFUSAL = reply(b"no", status="403 Forbidden", kind="text/plain")
+ABSENT = reply(b"no", status="404 Not Found", kind="text/plain")
+
+
+def http(server: BadHttp) -> dict[str, Any]:
+    """Return the config entry of a server on HTTP."""
+    return {"url": server.url}
+
+
+async def listed(client: Client) -> dict[str, Any]:
+    """Return what `upstream_servers` answers."""
+    told = (await client.call_tool("upstream_servers", {})).structured_content
+    assert isinstance(told, dict)
+    return told
+
+
+def loads(client: Client, *servers: str) -> Callable[[], Awaitable[list[tuple[str, str | None]]]]:
+    """Return what tells the state and the status of the load of servers."""
+
+    async def look() -> list[tuple[str, str | None]]:
+        entries = {entry["name"]: entry for entry in (await listed(client))["servers"]}
+        return [(entries[name]["state"], entries[name].get("load", {}).get("status")) for name in servers]
+
+    return look
+
+
+def script(path: Path, entry: dict[str, Any]) -> None:
+    """Put in a place a program that is the server of an entry."""
+    beside = path.with_suffix(".new")
+    beside.write_text(f"#!/bin/sh\nexec {entry['command']} {' '.join(entry['args'])}\n")
+    beside.chmod(0o755)
+    beside.rename(path)
+
+
+def test_what_mends_is_found_without_a_restart(tmp_path: Path) -> None:
+    """It is told that it will be tried again, and it is (fault 11); then nothing is said any more."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as late:
+            late.opening = BUSY
+            config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
+            async with over_stdio(config) as client:
+                notice = (await retrieve(client, "pid"))["notice"]
+                assert notice.startswith("What did not load will be tried again by itself")
+                assert 'Still starting up: "late".' in notice
+                assert await loads(client, "late")() == [("failed", "transient")]
+                late.opening = None
+                await becomes(names("pid", client), ["late:pid"])
+                assert await loads(client, "late")() == [("connected", "available")]
+                assert list(await listed(client)) == ["servers"]
+
+    asyncio.run(story())
+
+
+def test_what_does_not_mend_is_never_opened_again_by_itself(tmp_path: Path) -> None:
+    """While one that mends is opened again and again, nobody connects to those, and a denial says so (fault 11)."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as busy, BadHttp().listening() as denying, BadHttp().listening() as absent:
+            busy.opening, denying.opening, absent.opening = BUSY, REFUSAL, ABSENT
+            servers = {"busy": http(busy), "denying": http(denying), "absent": http(absent)}
+            config = write_config(tmp_path, servers, deadlines=DEADLINES)
+            async with over_stdio(config) as client:
+                await retrieve(client, "pid")
+                failed = [("failed", status) for status in ("transient", "denied", "permanent")]
+                assert await loads(client, *servers)() == failed
+                before, accepted = busy.accepted, (denying.accepted, absent.accepted)
+
+                async def opened_again() -> bool:
+                    return busy.accepted >= before + 4
+
+                await becomes(opened_again, True)
+                assert (denying.accepted, absent.accepted) == accepted
+                assert 0 not in accepted
+                messages = (await listed(client))["loading"]
+                assert list(messages) == ["transient", "denied", "permanent"]
+                assert messages["denied"].startswith('Access refused: "denying".')
+                assert "starting up" not in messages["denied"]
+
+    asyncio.run(story())
+
+
+def test_discovery_does_not_wait_for_every_try(tmp_path: Path) -> None:
+    """After the first one it is known that the server is starting up."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as slow:
+            slow.opening = LATER
+            config = write_config(tmp_path, {"slow": http(slow), "files": shelf(tmp_path, "files", READ)})
+            async with over_stdio(config) as client:
+                assert 'Still starting up: "slow".' in (await retrieve(client, "pid"))["notice"]
+                [entry, _] = (await listed(client))["servers"]
+                error = "answered with HTTP status 503"
+                assert entry["load"] == {"status": "transient", "attempts": 1, "error": error}
+                assert "reason" not in entry
+
+    asyncio.run(story())
+
+
+def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tmp_path: Path) -> None:
+    """With the flag and without, below what is said of locked tools, and of what is not in quarantine (fault 11)."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as busy, BadHttp().listening() as denying:
+            busy.opening, denying.opening = BUSY, REFUSAL
+            servers = {
+                "files": shelf(tmp_path, "files", READ, {"name": "burn"}, disabled_tools=["burn"]),
+                "busy": http(busy),
+                "denying": http(denying),
+                "gone": {"command": "no-such-command"},
+                "held": {"command": "no-such-command", "quarantined": True},
+                "off": {"command": "no-such-command", "enabled": False},
+            }
+            config = write_config(tmp_path, servers, deadlines={"open_seconds": PATIENT, "reopen_seconds": 3600})
+            async with over_stdio(config) as it:
+                assert "notice" not in await retrieve(it, "read")
+                nothing, locked = await retrieve(it, "zebra"), await retrieve(it, "burn")
+                shown = await retrieve(it, "burn", include_disabled=True)
+                loading = (await listed(it))["loading"]
+                assert (await retrieve(it, "zebra", include_disabled=True)) == nothing
+        notice = nothing["notice"]
+        assert list(nothing) == ["tools", "total", "notice"]
+        assert list(shown) == ["tools", "total", "disabled", "remediation", "notice"]
+        assert shown["notice"] == notice
+        assert locked["notice"].startswith("1 tool that matches exists ")
+        assert locked["notice"].endswith(f"who can change that. {notice}")
+        places = [notice.index(f'{words}: "{server}"') for words, server in _TOLD]
+        assert places == sorted(places)
+        assert '"gone" (could not be started: command `no-such-command` was not found)' in notice
+        assert '"held"' not in notice
+        assert '"held" (could not be started' in loading["permanent"]
+        assert '"off"' not in json.dumps(loading)
+
+    asyncio.run(story())
+    line = "loaded 5 servers: 1 available, 1 transient, 1 denied, 2 permanent"
+    assert (tmp_path / "gateway.log").read_text().count(line) == 1
+
+
+_TOLD = (("Still starting up", "busy"), ("Access refused", "denying"), ("Needs attention", "gone"))
+
+
+def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_path: Path) -> None:
+    """Every answer is, to the byte, that of a gateway without them (FR-007)."""
+    questions: list[tuple[str, dict[str, Any]]] = [
+        ("retrieve_tools", {"query": "zebra"}),
+        ("retrieve_tools", {"query": "zebra", "include_disabled": True}),
+        ("upstream_servers", {}),
+        ("upstream_servers", {"operation": "get", "name": "gone"}),
+        ("call_tool", {"name": "gone:read"}),
+    ]
+    seen = {"files": shelf(tmp_path, "files", READ), "absent": {"command": "not-there-either"}}
+
+    async def answers(servers: dict[str, Any], *arguments: str) -> list[str]:
+        agents = {"clerk": {"servers": list(seen)}}
+        config = write_config(tmp_path, servers, agents=agents, deadlines=DEADLINES)
+        async with over_stdio(config, *arguments) as client:
+            return [(await client.call_tool(tool, asked)).model_dump_json() for tool, asked in questions]
+
+    hidden = {"gone": {"command": "no-such-command"}, "silent": bad("hangs")}
+    scoped = asyncio.run(answers({**hidden, **seen}, "--agent", "clerk"))
+    assert scoped == asyncio.run(answers(seen))
+    assert "Needs attention" in scoped[0]
+
+
+def test_a_line_of_the_policy_makes_a_refused_connection_mend(tmp_path: Path) -> None:
+    """Edited, it has the gateway load the server again, which begins to listen later (L-9)."""
+    policy = shutil.copytree(POLICY, tmp_path / "policy", ignore=shutil.ignore_patterns("*_test.yaml"))
+    rules = policy / "load_outcome.yaml"
+    line = "{load.failure: timeout}, status"
+    assert rules.read_text().count(line) == 1
+    rules.write_text(rules.read_text().replace(line, "{load.failure: [timeout, refused]}, status"))
+
+    async def story() -> None:
+        late = BadHttp()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            late.port = taken.getsockname()[1]
+        config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
+        async with over_stdio(config, "--policy", str(policy)) as client:
+            assert 'Still starting up: "late".' in (await retrieve(client, "pid"))["notice"]
+            async with late.listening():
+                await becomes(names("pid", client), ["late:pid"])
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("by", ["a call", "an edit"])
+def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str, tmp_path: Path) -> None:
+    """By a call of a tool that is known, which dials as always, or by an edit of its entry, whatever is edited."""
+    (tmp_path / "approvals.json").write_text(json.dumps({"late": {"read": {}}}))
+    late = {"command": str(tmp_path / "late")}
+    config = write_config(tmp_path, {"late": late}, approvals="approvals.json", deadlines=DEADLINES)
+
+    async def story() -> None:
+        async with over_stdio(config) as client:
+            assert text_of(await call(client, "late:read")).endswith("was not found; the call was not sent.")
+            assert await loads(client, "late")() == [("failed", "permanent")]
+            script(tmp_path / "late", shelf(tmp_path, "late", READ))
+            if by == "a call":
+                assert text_of(await call(client, "late:read")) == "read was called"
+            else:
+                edit(config, servers={"late": {"trust": "manual"}})
+            await becomes(loads(client, "late"), [("connected", "available")])
+
+    asyncio.run(story())
+
+
+def _children() -> set[int]:
+    found = {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    return {int(pid) for pid in found if "bad_stdio" in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_connection_that_is_lost_is_loaded_anew_where_it_had_stood(again: bool, tmp_path: Path) -> None:
+    """At once where it had stood long enough; else there is no outcome, and nothing is run again and again."""
+    deadlines = {"open_seconds": PATIENT, "reopen_seconds": 0.001 if again else 3600}
+    config = write_config(tmp_path, {"it": bad()}, deadlines=deadlines)
+
+    async def story() -> None:
+        fleet = Fleet(stub_of())
+        fleet.apply(load_config(config))
+        upstream, keeper = fleet.upstreams["it"], fleet.keepers["it"]
+        await keeper.loaded()
+        assert (upstream.state, keeper.outcome and keeper.outcome.status) == ("connected", LoadStatus.AVAILABLE)
+        [child] = _children()
+        os.kill(child, signal.SIGKILL)
+        await upstream.ended()
+        assert (upstream.state, keeper.outcome) == ("failed", None)
+        assert fleet.loads() == {}
+
+        async def standing() -> tuple[str, LoadStatus | None]:
+            return upstream.state, keeper.outcome.status if keeper.outcome else None
+
+        if again:
+            await becomes(standing, ("connected", LoadStatus.AVAILABLE))
+            assert child not in _children()
+        else:
+            # As many turns as the keeper would need to open it.
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert await standing() == ("failed", None)
+            await upstream.connected()
+            assert await standing() == ("connected", LoadStatus.AVAILABLE)
+        await fleet.close()
+
+    asyncio.run(story())
+
+
+def test_an_opening_for_which_a_call_waits_is_left_to_the_call() -> None:
+    """The load ends at its deadline, and takes nothing from whoever has another."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as server:
+            server.opening = "hang"
+            upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
+            calling = asyncio.create_task(upstream.connected())
+            await server.waiting.wait()
+            outcome = await Loader(stub_of(), seconds=0.1).load(upstream)
+            assert (outcome.status, outcome.error) == (LoadStatus.TRANSIENT, "did not load within 0.1 s")
+            assert (upstream.state, calling.done()) == ("connecting", False)
+            calling.cancel()
+            await asyncio.wait([calling])
+            await upstream.close()
+
+    asyncio.run(story())
+
+
+def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> None:
+    """No task and no process, also of an entry that was edited meanwhile (L-4)."""
+
+    async def story() -> None:
+        before = asyncio.all_tasks()
+        async with BadHttp().listening() as server:
+            server.opening = "hang"
+            config = write_config(tmp_path, {"it": bad("hangs"), "web": http(server)}, deadlines={"open_seconds": 600})
+            fleet = Fleet(stub_of())
+            fleet.apply(load_config(config))
+            await server.waiting.wait()
+            assert fleet.loads() == {"loading": 2}
+            keepers = []
+            # The second of these edits ends a load that has not had its turn; whoever waits for it does not for ever.
+            for word in ("more", "and more"):
+                edit(config, servers={"it": {"args": [*bad("hangs")["args"], word]}})
+                fleet.apply(load_config(config))
+                keepers.append(fleet.keepers["it"])
+            await keepers[0].told()
+            await fleet.close()
+            await server.given_up.wait()
+        assert asyncio.all_tasks() == before
+        assert not _children()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("first", "pauses"), [(30, [30, 60, 120, 240, 480, 600, 600]), (3600, [3600] * 7)])
+def test_pauses_double_up_to_ten_minutes_and_never_fall(first: float, pauses: list[float]) -> None:
+    """One that begins above ten minutes stays what the operator made it."""
+    found = [float(first)]
+    while len(found) < len(pauses):
+        found.append(longer(found[-1], first))
+    assert found == pauses
+    assert LONGEST_PAUSE == 600
+
+
+def test_a_policy_service_without_an_answer_leaves_every_other_answer_as_it_is(tmp_path: Path) -> None:
+    """What could not be classified needs attention, and says why (A.7)."""
+    servers = {"gone": {"command": "no-such-command"}, "well": {"command": sys.executable, "args": bad()["args"]}}
+    config = write_config(tmp_path, servers, deadlines=DEADLINES)
+
+    async def story() -> None:
+        async with over_stdio(config, "--policy-address", f"unix:{tmp_path}/nobody") as client:
+            await becomes(loads(client, "gone", "well"), [("failed", "permanent"), ("connected", "available")])
+            told = await listed(client)
+            why = "the policy service gave no answer, so that it could not be classified"
+            assert why in told["loading"]["permanent"]
+            assert set(told) == {"servers", "loading", "policy"}
+
+    asyncio.run(story())
