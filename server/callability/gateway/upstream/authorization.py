@@ -13,6 +13,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl, ValidationError
 
 from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.handshake import Handshake
 from callability.vocabulary import LoadFailure, LoadPhase
 
 Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
@@ -71,6 +72,8 @@ class Authorization(OAuthClientProvider):
         try:
             outgoing = await anext(flow)
             while True:
+                if outgoing is not request:
+                    outgoing.extensions = {**request.extensions, "trace": Handshake().heard}
                 outgoing = await flow.asend((yield outgoing))
         except StopAsyncIteration:
             return
