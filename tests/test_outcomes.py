@@ -29,8 +29,9 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus
 from conftest import POLICY, write_policy
+from drawn_policies import NOWHERE
 from running import callability
-from test_semantics import NOWHERE, needs_engine
+from test_semantics import needs_engine
 
 REFUSED = outcome_pb2.LoadSignals(
     phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True
