@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from callability.finding import Place
 from callability.policy.callability import CALLABILITY
 from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.law import Law
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.space import space_of
 from callability.policy.table import DecisionTable
@@ -27,6 +28,14 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
         st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
     ),
     max_leaves=6,
+)
+laws = st.builds(
+    Law,
+    name=st.just("drawn"),
+    when=st.none() | conditions,
+    statuses=st.lists(st.sampled_from(CALLABILITY.statuses), min_size=1, max_size=3, unique=True).map(tuple),
+    place=st.just(NOWHERE),
+    always=st.booleans(),
 )
 
 

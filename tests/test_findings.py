@@ -33,7 +33,8 @@ def _text(case: dict[str, Any]) -> str:
     if "file" in case:
         return str(case["file"])
     rules, words = case.get("rules", RULES), case.get("words", WORDS)
-    return f"rules:\n{indent(rules, '  ').rstrip()}\nwords:\n{indent(words, '  ')}".replace("\n  - ", "\n- ")
+    laws = f"laws:\n{case['laws']}" if "laws" in case else ""
+    return f"rules:\n{indent(rules, '  ').rstrip()}\nwords:\n{indent(words, '  ')}{laws}".replace("\n  - ", "\n- ")
 
 
 def _found(directory: Path) -> list[str]:

@@ -31,26 +31,42 @@ class Place:
         return f"{file}:{self.line}:{self.column}" if self.line else file
 
 
+Witness = tuple[tuple[str, str], ...]
+"""One concrete set of facts, by name and value; a fact that is not in it has its open value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to mend: a stable code, a sentence, a place and, where there is one, a hint."""
+    """One thing to mend: a stable code, a sentence, a place and, where there is one, a hint and a witness."""
 
     place: Place
     code: str
     sentence: str
     hint: str = ""
     severity: Severity = Severity.ERROR
+    witness: Witness | None = None
+
+    @property
+    def advice(self) -> str:
+        """The hint and the witness in words; empty where there is neither."""
+        example = f"for example {written(self.witness)}" if self.witness is not None else ""
+        return "; ".join(filter(None, (self.hint, example)))
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.sentence}"
-        return f"{line} ({self.hint})" if self.hint else line
+        return f"{line} ({self.advice})" if self.advice else line
+
+
+def written(witness: Witness) -> str:
+    """Write a set of facts, as far as they are not open."""
+    return ", ".join(f"{fact} {value}" for fact, value in witness) or "every fact at its open value"
 
 
 def line(finding: Finding) -> str:
     """Write a finding in one line, with its code."""
     warning = "warning: " if finding.severity is Severity.WARNING else ""
-    hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{finding.place}: {warning}{finding.sentence}{hint} [{finding.code}]"
+    advice = f" ({finding.advice})" if finding.advice else ""
+    return f"{finding.place}: {warning}{finding.sentence}{advice} [{finding.code}]"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -39,7 +39,7 @@ def check(
 def _text(result: Check, directory: Path, *, sound: bool) -> str:
     lines = [line(finding) for finding in result.findings]
     for name, proved in result.proved.items():
-        lines += _proved(name, proved, {each.code for each in result.findings if Path(each.place.file).stem == name})
+        lines += _proved(name, proved, [each.code for each in result.findings if Path(each.place.file).stem == name])
     errors = sum(finding.severity is Severity.ERROR for finding in result.findings)
     counts = f"{_number(errors, 'error')}, {_number(len(result.findings) - errors, 'warning')}"
     lines.append(f"{directory}: {'sound' if sound else 'refused'}, {counts}")
@@ -48,7 +48,7 @@ def _text(result: Check, directory: Path, *, sound: bool) -> str:
     return "\n".join(lines)
 
 
-def _proved(name: str, proved: ProvedRuleSet, codes: set[str]) -> list[str]:
+def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
     table = proved.table
     dead = "with dead rules (see above)" if "never-decides" in codes else "no dead rule"
     return [
@@ -57,6 +57,7 @@ def _proved(name: str, proved: ProvedRuleSet, codes: set[str]) -> list[str]:
         f"  combinations  {table.space.size:,} decided by {table.engine}",
         f"  rules         {len(proved.rule_set.rules)}",
         f"  proved        it always answers, {dead}",
+        f"  laws          {len(proved.rule_set.laws) - codes.count('law-broken')} hold",
         f"  tests         {proved.tests} passed",
     ]
 
@@ -78,6 +79,7 @@ def _json(result: Check, directory: Path, *, sound: bool) -> str:
                     "combinations": proved.table.space.size,
                     "engine": proved.table.engine,
                     "rules": [rule.id for rule in proved.rule_set.rules],
+                    "laws": [law.name for law in proved.rule_set.laws],
                     "tests_passed": proved.tests,
                 }
                 for name, proved in result.proved.items()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from callability.finding import Place
 from callability.vocabulary import UNKNOWN
 
 Facts = Mapping[str, str]
@@ -14,10 +15,11 @@ Truth = bool | None
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """The fact has one of the values."""
+    """The fact has one of the values; where that stands does not make it another condition."""
 
     fact: str
     values: frozenset[str]
+    place: Place | None = field(default=None, compare=False)
 
     def truth(self, facts: Facts) -> Truth:
         """Undetermined where the fact is unknown."""
@@ -63,18 +65,19 @@ Condition = Is | All | Any | Not
 
 def facts_read(condition: Condition) -> tuple[str, ...]:
     """Return the facts that a condition reads, each once, in the order of the text."""
-    return tuple(dict.fromkeys(_facts(condition)))
+    return tuple(dict.fromkeys(atom.fact for atom in atoms(condition)))
 
 
-def _facts(condition: Condition) -> Iterator[str]:
+def atoms(condition: Condition | None) -> Iterator[Is]:
+    """Yield the parts of a condition that read a fact, in the order of the text; none where there is no condition."""
     match condition:
-        case Is(fact=fact):
-            yield fact
+        case Is():
+            yield condition
         case Not(part=part):
-            yield from _facts(part)
+            yield from atoms(part)
         case All(parts=parts) | Any(parts=parts):
             for part in parts:
-                yield from _facts(part)
+                yield from atoms(part)
 
 
 def _every(truths: Iterable[Truth]) -> Truth:

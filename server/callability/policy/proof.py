@@ -2,73 +2,65 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_, or_
 
-from callability.finding import Finding, listed
+from callability.finding import Finding, Severity, listed
+from callability.policy.decided import Decided
+from callability.policy.law import Law
+from callability.policy.mask import Mask
 from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.space import Space
 from callability.policy.table import DecisionTable
 from callability.policy.words import facts_opened, spoken, spoken_by_rule
 
 
 def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
-    """Return what is wrong: rules that never decide, words that send somebody to what is open already, and
-    combinations that are callable although text is withheld.
+    """Return what is wrong: rules that never decide, words that send somebody to what is open already, combinations
+    that are callable although text is withheld, and laws that do not hold.
     """
-    return (*_check_dead(rule_set, table), *_check_actions(rule_set, table), *_check_withheld(rule_set, table))
+    decided = Decided(table)
+    return (
+        *_check_dead(rule_set, decided),
+        *_check_actions(rule_set, decided),
+        *_check_withheld(rule_set, decided),
+        *_check_laws(rule_set, decided),
+    )
 
 
-def witness(space: Space, facts: Mapping[str, str]) -> str:
-    """Write one combination of facts, those at their open value left out."""
-    told = [f"{fact} {facts[fact]}" for fact in space.facts if facts[fact] != space.question.facts[fact].open_value]
-    return ", ".join(told) if told else "every fact at its open value"
-
-
-def _check_dead(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
+def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that never decide; one that is only ever reached undetermined is dead too."""
-    decided = table.decided
     for rule in rule_set.rules:
-        if rule.when is not None and not decided[rule.id, False]:
-            covers, example = _cover(rule, table)
-            if not covers:
-                yield Finding(rule.place, "never-decides", f"rule `{rule.id}` never decides: its condition never holds")
-            else:
-                sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
-                yield Finding(
-                    rule.place, "never-decides", sentence, f"covered by {listed(covers)}; for example {example}"
-                )
-
-
-def _cover(rule: Rule, table: DecisionTable) -> tuple[tuple[str, ...], str]:
-    """Return the rules that are reached where a rule would hold, the most frequent first, and an example."""
-    covers: Counter[str] = Counter()
-    example = ""
-    for combination, verdict in table:
-        facts = table.space.named(combination)
-        if rule.when is not None and rule.when.truth(facts):
-            covers[verdict.rule] += 1
-            example = example or witness(table.space, facts)
-    return tuple(name for name, _ in covers.most_common()), example
-
-
-def _check_actions(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
-    """Find rules that decide where nothing that their words name an action for is in the way (SC-003)."""
-    opened = {rule.id: _opened(rule, rule_set) for rule in rule_set.rules}
-    examples: dict[str, str] = {}
-    for combination, verdict in table:
-        if verdict.undetermined or verdict.rule in examples:
+        if rule.when is None or decided.where(rule=rule.id, undetermined=False):
             continue
-        facts = table.space.named(combination)
-        for named in opened[verdict.rule]:
-            if all(facts[fact] == rule_set.question.facts[fact].open_value for fact in named):
-                examples[verdict.rule] = witness(table.space, facts)
+        holds = decided.masks.truths(rule.when).certain
+        if not holds:
+            yield Finding(rule.place, "never-decides", f"rule `{rule.id}` never decides: its condition never holds")
+            continue
+        sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
+        hint = f"covered by {listed(_covers(holds, rule_set, decided))}"
+        witness = decided.masks.witness(holds)
+        yield Finding(rule.place, "never-decides", sentence, hint, witness=witness)
+
+
+def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
+    """Return the rules that are reached in a mask, the most frequent first."""
+    counts = {rule.id: (holds & decided.where(rule=rule.id)).bit_count() for rule in rule_set.rules}
+    return sorted((rule for rule, count in counts.items() if count), key=lambda rule: -counts[rule])
+
+
+def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find rules that decide where nothing that their words name an action for is in the way (SC-003)."""
+    masks, facts = decided.masks, rule_set.question.facts
     for rule in rule_set.rules:
-        if rule.id in examples:
-            told = listed(sorted({fact for facts_named in opened[rule.id] for fact in facts_named}))
+        opened = _opened(rule, rule_set)
+        needless = [reduce(and_, (masks.where(fact, (facts[fact].open_value,)) for fact in named)) for named in opened]
+        wrong = decided.where(rule=rule.id, undetermined=False) & reduce(or_, needless, 0)
+        if wrong:
+            told = listed(sorted({fact for named in opened for fact in named}))
             sentence = f"the words of rule `{rule.id}` would have somebody open {told}, which is open where it decides"
-            hint = f"give the rule an `action` of its own, or another status; for example {examples[rule.id]}"
-            yield Finding(rule.place, "action-does-not-help", sentence, hint)
+            hint = "give the rule an `action` of its own, or another status"
+            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=masks.witness(wrong))
 
 
 def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
@@ -79,18 +71,47 @@ def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
     return tuple(filter(None, map(facts_opened, said.values())))
 
 
-def _check_withheld(rule_set: RuleSet, table: DecisionTable) -> Iterator[Finding]:
+def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
-    question = rule_set.question
-    if question.withholds is None:
-        return
-    rules = {rule.id: rule for rule in rule_set.rules}
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for combination, verdict in table:
-        if verdict.status == question.open_status and verdict.withhold_text:
-            counts[verdict.rule] += 1
-            examples.setdefault(verdict.rule, witness(table.space, table.space.named(combination)))
-    for rule, count in counts.items():
-        sentence = f"rule `{rule}` makes tools callable whose text is withheld, in {count:,} combinations"
-        yield Finding(rules[rule].place, "callable-withheld", sentence, f"for example {examples[rule]}")
+    for verdict, mask in decided.verdicts.items():
+        if verdict.status == rule_set.question.open_status and verdict.withhold_text:
+            sentence = (
+                f"rule `{verdict.rule}` makes tools callable whose text is withheld, in"
+                f" {mask.bit_count():,} combinations"
+            )
+            place = rule_set.rule(verdict.rule).place
+            yield Finding(place, "callable-withheld", sentence, witness=decided.masks.witness(mask))
+
+
+def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find laws that some combination breaks, and such as are about none."""
+    for law in rule_set.laws:
+        about = mask_of_law(law, decided)
+        broken = about & ~_kept(law, decided)
+        if not about:
+            sentence = f"law `{law.name}` is about no combination of facts"
+            hint = "its condition never holds"
+            yield Finding(law.place, "law-of-nothing", sentence, hint, Severity.WARNING)
+        elif broken:
+            yield _broken(law, broken, decided)
+
+
+def mask_of_law(law: Law, decided: Decided) -> Mask:
+    """Return the combinations that a law is about."""
+    truths = decided.masks.truths(law.when)
+    return truths.certain if law.always else truths.possible
+
+
+def _kept(law: Law, decided: Decided) -> Mask:
+    named = reduce(or_, (decided.where(status=status) for status in law.statuses))
+    return named if law.always else decided.masks.all & ~named
+
+
+def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
+    verdict = decided.at(decided.masks.simplest(broken))
+    count = broken.bit_count()
+    how = "is reached undetermined and" if verdict.undetermined else ""
+    gives = " ".join(filter(None, (f"rule `{verdict.rule}`", how, f"gives `{verdict.status}`")))
+    sentence = f"law `{law.name}` does not hold in {count:,} combination{'s' if count > 1 else ''}: there {gives}"
+    wanted = f"it wants {'' if law.always else 'anything but '}{' or '.join(f'`{status}`' for status in law.statuses)}"
+    return Finding(law.place, "law-broken", sentence, wanted, witness=decided.masks.witness(broken))

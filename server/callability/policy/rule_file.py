@@ -8,9 +8,10 @@ from callability.document import Mapping, Node, Scalar
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
 from callability.policy.condition import Condition
 from callability.policy.form import Form
+from callability.policy.law_form import read_laws
 from callability.policy.question import Question
 from callability.policy.rule_set import Rule, RuleSet, Text, Words
-from callability.policy.when import read_condition
+from callability.policy.when import read_condition, read_status
 from callability.policy.words import check_words, statuses_spoken
 
 MAX_RULES = 1_000
@@ -20,14 +21,15 @@ _ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     """Return the rule set that a file writes, and what is to be said of it; None where it has errors of form."""
     form = Form()
-    entries = form.mapping(root, "the file", required=("rules", "words"))
+    entries = form.mapping(root, "the file", required=("rules", "words"), optional=("laws",))
     if entries is None:
         return None, tuple(form.findings)
     rules = _rules(entries["rules"], question, form)
     words = _words(entries["words"], question, form)
+    laws = read_laws(entries["laws"], question, form) if "laws" in entries else ()
     if form.findings:
         return None, tuple(form.findings)
-    rule_set = RuleSet(question, rules, words)
+    rule_set = RuleSet(question, rules, words, laws)
     findings = (*_check_order(rule_set), *_check_spoken(rule_set, entries["words"]), *check_words(rule_set))
     errors = any(finding.severity is Severity.ERROR for finding in findings)
     return (None if errors else rule_set), findings
@@ -58,11 +60,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
     when: Condition | None = None
     if "when" in entries:
         when = read_condition(entries["when"], question, where, form)
-    status = form.text(entries["status"], f"`status` of {where}")
-    if status is not None and status not in question.statuses:
-        hint = did_you_mean(status, question.statuses)
-        form.find(entries["status"].place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
-        return None
+    status = read_status(entries["status"], question, where, form)
     because, action = (_text(entries.get(key), f"`{key}` of {where}", form) for key in ("because", "action"))
     if rule_id is None or status is None:
         return None

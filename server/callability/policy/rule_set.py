@@ -1,12 +1,14 @@
-"""A rule set: the ordered rules and the words that answer one question."""
+"""A rule set: the ordered rules and the words that answer one question, and the laws that they keep."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from callability.finding import Place
 from callability.policy.condition import Condition, facts_read
+from callability.policy.law import Law
 from callability.policy.question import Question
 
 
@@ -41,13 +43,21 @@ Words = Mapping[str, Text]
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules in order, and the words of each status."""
+    """The rules in order, the words of each status, and the laws that the rules must keep."""
 
     question: Question
     rules: tuple[Rule, ...]
     words: Mapping[str, Words]
+    laws: tuple[Law, ...] = ()
 
     @property
     def reads(self) -> frozenset[str]:
-        """Every fact that some rule reads."""
-        return frozenset(fact for rule in self.rules for fact in rule.reads)
+        """Every fact that some rule or law reads: a law is about each value of its facts, whether a rule reads it or
+        not.
+        """
+        by_rules = chain.from_iterable(rule.reads for rule in self.rules)
+        return frozenset(by_rules).union(*(law.reads for law in self.laws))
+
+    def rule(self, rule_id: str) -> Rule:
+        """Return the rule of an id."""
+        return next(rule for rule in self.rules if rule.id == rule_id)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
 
+from callability.finding import Witness
 from callability.policy.fact import Axis
 from callability.policy.question import Question
 from callability.policy.rule_set import RuleSet
@@ -43,8 +44,13 @@ class Space:
         """Return every fact of the question: those that vary as the combination says, the others open."""
         return self.question.open_facts | dict(zip(self.facts, combination, strict=True))
 
+    def witness(self, facts: Mapping[str, str]) -> Witness:
+        """Return the facts of one combination that are not at their open value."""
+        question = self.question.facts
+        return tuple((fact, facts[fact]) for fact in self.facts if facts[fact] != question[fact].open_value)
+
 
 def space_of(rule_set: RuleSet) -> Space:
-    """Return the space of the facts that some rule reads, and of those that are always looked at."""
+    """Return the space of the facts that some rule or law reads, and of those that are always looked at."""
     axes = rule_set.question.axes
     return Space(rule_set.question, tuple(axis for axis in axes if axis.always or rule_set.reads & set(axis.facts)))

@@ -62,6 +62,16 @@ def find_fact(key: Scalar, question: Question, where: str, form: Form, others: t
     return fact
 
 
+def read_status(node: Node, question: Question, where: str, form: Form) -> str | None:
+    """Return the status that a node names, or None after a finding."""
+    status = form.text(node, f"`status` of {where}")
+    if status is not None and status not in question.statuses:
+        hint = did_you_mean(status, question.statuses)
+        form.find(node.place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
+        return None
+    return status
+
+
 def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -> Condition | None:
     match key.value:
         case "not":
@@ -88,4 +98,4 @@ def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
     if twice:
         form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` stands twice in {rule}")
         return None
-    return Is(fact.name, frozenset(sound))
+    return Is(fact.name, frozenset(sound), node.place)

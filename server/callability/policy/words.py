@@ -61,7 +61,7 @@ def spoken_of(rule_set: RuleSet, verdict: Verdict) -> SpokenOf | None:
     """Return the words for a verdict; None where nothing has to be said about its status."""
     if verdict.status in rule_set.question.wordless:
         return None
-    rule = next(rule for rule in rule_set.rules if rule.id == verdict.rule)
+    rule = rule_set.rule(verdict.rule)
     own = None if verdict.undetermined else spoken_by_rule(rule_set, rule)
     return SpokenOf(rule.id, own) if own else SpokenOf("", spoken(rule_set, verdict.status))
 

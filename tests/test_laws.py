@@ -1,0 +1,161 @@
+"""Laws: what they mean, that they are proved by every combination, and those of the shipped policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from callability.finding import line
+from callability.policy.condition import Condition, Is
+from callability.policy.law import Law
+from callability.policy.loading import PolicyRefused, check_files, load, policy_files
+from callability.policy.mask import Masks
+from callability.policy.proof import prove
+from callability.policy.rule_set import RuleSet
+from callability.policy.space import space_of
+from callability.policy.tabulation import Engine
+from conftest import POLICY, write_policy
+from drawn_policies import NOWHERE, conditions, laws, rule_set_of, rule_sets, tabled
+
+SOUND = (POLICY / "callability.yaml").read_text()
+
+
+def _found(directory: Path, text: str) -> list[str]:
+    write_policy(directory, text)
+    check = check_files(policy_files(directory), directory, engine=Engine.REFERENCE)
+    return [line(finding).removeprefix(f"{directory}/callability.yaml:") for finding in check.findings]
+
+
+def _with_laws(laws: str) -> str:
+    rules, _, rest = SOUND.partition("laws:\n")
+    return f"{rules}laws:\n{laws}words:\n{rest.partition('words:')[2]}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(condition=conditions)
+def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition) -> None:
+    """The set algebra of conditions means what their three-valued logic means, in every combination."""
+    space = space_of(rule_set_of([(condition, "callable")]))
+    masks = Masks(space)
+    truths = masks.truths(condition)
+    for number, combination in enumerate(space.combinations()):
+        truth = condition.truth(space.named(combination))
+        assert (truths.certain >> number & 1, truths.possible >> number & 1) == (truth is True, truth is not False)
+        assert masks.facts(1 << number) == space.named(combination)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=rule_sets(), law=laws)
+def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: Law) -> None:
+    """As looking at each combination by itself says; and the witness breaks it."""
+    rule_set = replace(drawn, laws=(law,))
+    table = tabled(rule_set)
+    breaking = []
+    for combination, verdict in table:
+        truth = law.when.truth(table.space.named(combination)) if law.when else True
+        about = truth is True if law.always else truth is not False
+        if about and (verdict.status in law.statuses) is not law.always:
+            breaking.append(table.space.witness(table.space.named(combination)))
+    found = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    assert [finding.witness in breaking for finding in found] == [True] * bool(breaking)
+    assert not found or f"in {len(breaking):,} combination" in found[0].sentence
+
+
+def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> None:
+    """Otherwise a law about it would hold because nothing was looked at."""
+    law = Law("x", Is("tool.config_denied", frozenset({"true"})), ("callable",), NOWHERE, always=False)
+    drawn = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    rule_set = replace(drawn, laws=(law,))
+    table = tabled(rule_set)
+    assert "tool.config_denied" in table.space.facts
+    [found] = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    assert dict(found.witness or ())["tool.config_denied"] == "true"
+
+
+def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_must_always_be(tmp_path: Path) -> None:
+    """`never` is about what may be, `always` about what is certain."""
+    never, always = (
+        f"- {{name: one, when: {{server.enabled: true, tool.config_denied: true}}, {kind}}}\n"
+        for kind in ("never: disabled_unknown", "always: [disabled_by_config]")
+    )
+    assert _found(tmp_path, _with_laws(always)) == []
+    assert _found(tmp_path, _with_laws(never)) == [
+        "19:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
+        " gives `disabled_unknown` (it wants anything but `disabled_unknown`; for example tool.config_denied unknown)"
+        " [law-broken]"
+    ]
+
+
+def test_a_law_that_does_not_hold_is_told_with_a_counter_example_and_refuses(tmp_path: Path) -> None:
+    """The rule that decided, its status, how often, and one set of facts: the user's switch has been put first."""
+    lines = SOUND.splitlines(keepends=True)
+    user = next(number for number, each in enumerate(lines) if "id: user-off" in each)
+    denied = next(number for number, each in enumerate(lines) if "id: operator-denied" in each)
+    lines.insert(denied, lines.pop(user))
+    found = _found(tmp_path, "".join(lines))
+    assert [each.partition(": ")[2] for each in found] == [
+        "law `the operator's configuration wins over the user, whatever the user set` does not hold in 54 combinations:"
+        " there rule `user-off` gives `disabled_by_user` (it wants `disabled_by_config`; for example tool.config_denied"
+        " true, approval.disabled true) [law-broken]",
+        "law `what the configuration may rule out is never described by a switch of the user's (SC-003)` does not hold"
+        " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but"
+        " `server_quarantined` or `disabled_by_user` or `pending_approval`; for example tool.config_denied true,"
+        " approval.disabled true) [law-broken]",
+        "law `what may be in quarantine is never described by a switch of one tool, which would not help` does not hold"
+        " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but `disabled_by_user`"
+        " or `pending_approval`; for example server.quarantined true, approval.disabled true) [law-broken]",
+    ]
+    with pytest.raises(PolicyRefused, match="does not hold"):
+        load(tmp_path, engine=Engine.REFERENCE)
+
+
+def test_a_law_about_nothing_is_a_warning(tmp_path: Path) -> None:
+    """It would hold whatever the rules are."""
+    stated = "- {name: one, when: {server.enabled: true, not: {server.enabled: true}}, always: callable}\n"
+    assert _found(tmp_path, _with_laws(stated)) == [
+        "19:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
+    ]
+
+
+def test_laws_belong_to_the_revision(tmp_path: Path) -> None:
+    """They are in the file."""
+    with_laws = load(write_policy(tmp_path, SOUND), engine=Engine.REFERENCE).revision
+    without = load(write_policy(tmp_path, _with_laws("- {name: one, never: callable, when: {caller.refuses: true}}\n")))
+    assert with_laws != without.revision
+
+
+EDITS = [
+    ("callability", "server-off", "{server.enabled: false}", "{server.enabled: false, caller.refuses: false}"),
+    ("callability", "operator-denied", "denied: true", "denied: true, approval.disabled: false"),
+    ("callability", "under-quarantine", "quarantined: true", "quarantined: true, approval.disabled: false"),
+    ("callability", "awaiting-review", "[pending, changed]", "[approved, pending, changed]"),
+    ("callability", "refused-elsewhere", "caller.refuses: true", "caller.refuses: false"),
+    ("load_outcome", "access-denied", "[401, 403]", "401"),
+    ("load_outcome", "loaded", "none", "[none, other]"),
+    ("load_outcome", "timed-out", "timeout", "[timeout, not_mcp]"),
+    ("enable_outcome", "connected", "connected}", "[connected, cancelled]}"),
+    ("enable_outcome", "user-declined", "declined}", "[declined, unanswered]}"),
+    ("enable_outcome", "unset", "missing", "missing, enable.ended: failed"),
+]
+
+
+@pytest.mark.parametrize(("question", "rule", "sound", "wrong"), EDITS)
+def test_the_laws_of_the_shipped_policy_catch_a_wrong_edit(
+    question: str, rule: str, sound: str, wrong: str, tmp_path: Path
+) -> None:
+    """Each edit of a condition breaks one of them at least."""
+    for path in POLICY.glob("*.yaml"):
+        if not path.stem.endswith("_test"):
+            (tmp_path / path.name).write_text(path.read_text())
+    before, begins, after = (POLICY / f"{question}.yaml").read_text().partition(f"- {{id: {rule},")
+    line, _, rest = after.partition("\n")
+    head, _, tail = line.rpartition("status:")
+    assert head.count(sound) == 1
+    edited = f"{head.replace(sound, wrong)}status:{tail}"
+    (tmp_path / f"{question}.yaml").write_text(f"{before}{begins}{edited}\n{rest}")
+    check = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE)
+    assert "law-broken" in {finding.code for finding in check.findings}
+    assert check.policy is None
