@@ -49,9 +49,10 @@ stubs: $(VENV)/installed ## Generate the Python stubs of the contract anew.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) --mypy_grpc_out=$(STUBS) \
 	  proto/callability/v1/*_service.proto
 
-docs: $(VENV)/installed ## Generate the pages about the config, and the answers in that for agents, anew.
+docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and the answers in the page for agents, anew.
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
+	$(BIN)/callability schema policy policy/schema
 	$(BIN)/python tests/agent_examples.py docs/agents.md
 
 clean: ## Remove what was made.

@@ -35,7 +35,10 @@ _GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "enable": "approvals:enable",
         },
     ),
-    "schema": ("What files may hold, for editors.", {"config": "schema:config"}),
+    "schema": (
+        "What files may hold, for editors.",
+        {"config": "schema:config", "rules": "schema:rules", "tests": "schema:cases", "policy": "schema:every"},
+    ),
 }
 """For each group what it is about, and for each of its commands the module and the function."""
 

@@ -1,14 +1,25 @@
-"""`callability schema config`: prints what a config file may hold, for editors or for people."""
+"""`callability schema`: prints what files may hold, for editors or for people."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from callability.command_line.options import leave
+from callability.finding import did_you_mean, shown
 from callability.gateway.config.page import config_page
 from callability.gateway.config.schema import config_schema
+from callability.policy.callability import CALLABILITY
+from callability.policy.question import Question
+from callability.policy.questions import QUESTIONS
+from callability.policy.schema import schema_of_rules, schema_of_tests
+
+QuestionArgument = Annotated[
+    str, typer.Argument(metavar="[QUESTION]", help=f"Whose: {', '.join(QUESTIONS)}. Left out: {CALLABILITY.name}.")
+]
 
 
 def config(
@@ -18,3 +29,43 @@ def config(
 ) -> None:
     """Print the JSON Schema of the gateway's config, with which an editor checks it as it is written."""
     typer.echo(config_page() if markdown else json.dumps(config_schema(), indent=2), nl=not markdown)
+
+
+def rules(question: QuestionArgument = CALLABILITY.name) -> None:
+    """Print the JSON Schema of a rule file, with the facts, statuses and placeholders of this version.
+
+    Exit code 0: printed. 2: there is no such question.
+    """
+    typer.echo(json.dumps(schema_of_rules(_question(question)), indent=2))
+
+
+def cases(question: QuestionArgument = CALLABILITY.name) -> None:
+    """Print the JSON Schema of the tests beside a rule file.
+
+    Exit code 0: printed. 2: there is no such question.
+    """
+    typer.echo(json.dumps(schema_of_tests(_question(question)), indent=2))
+
+
+def every(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write; it is made if it is not there.")],
+) -> None:
+    """Write the schemas of all rule files and their tests into a directory, as the shipped ones name them.
+
+    What is there already is overwritten. Exit code 0: written. 1: it could not be.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, question in QUESTIONS.items():
+            for file, schema in ((name, schema_of_rules(question)), (f"{name}_test", schema_of_tests(question))):
+                path = directory / f"{file}.schema.json"
+                path.write_text(f"{json.dumps(schema, indent=2)}\n", encoding="utf-8")
+                typer.echo(str(path))
+    except OSError as error:
+        leave(f"`{error.filename}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+
+
+def _question(name: str) -> Question:
+    if name not in QUESTIONS:
+        leave(f"unknown question {shown(name)} ({did_you_mean(name, QUESTIONS)})", 2)
+    return QUESTIONS[name]

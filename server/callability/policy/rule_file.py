@@ -15,7 +15,8 @@ from callability.policy.when import read_condition, read_status
 from callability.policy.words import check_words, statuses_spoken
 
 MAX_RULES = 1_000
-_ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+"""What the id of a rule may be."""
 
 
 def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple[Finding, ...]]:
@@ -69,7 +70,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
 
 def _id(node: Node, form: Form) -> str | None:
     text = form.text(node, "`id` of a rule")
-    if text is not None and not _ID.fullmatch(text):
+    if text is not None and not ID.fullmatch(text):
         hint = "1 to 64 lower-case letters, digits, `.`, `_` and `-`, with a letter or digit at both ends"
         form.find(node.place, "bad-id", f"{shown(text)} cannot be the id of a rule", hint)
         return None

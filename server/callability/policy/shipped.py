@@ -16,17 +16,19 @@ def shipped_policy() -> Path:
 
 
 def export_policy(directory: Path) -> tuple[Path, ...]:
-    """Write the files of the shipped policy into a directory, which is made, and return their paths.
+    """Write the files of the shipped policy, and their schemas, into a directory, and return their paths.
 
     Raises:
         FileExistsError: one of the files is there already; nothing is written then.
         OSError: a file cannot be written.
     """
-    files = {directory / path.name: path for path in sorted(shipped_policy().glob("*.yaml"))}
+    shipped = shipped_policy()
+    sources = (*sorted(shipped.glob("*.yaml")), *sorted(shipped.glob("schema/*.json")))
+    files = {directory / path.relative_to(shipped): path for path in sources}
     there = next((path for path in files if path.exists()), None)
     if there:
         raise FileExistsError(f"`{there}` is there already")
-    directory.mkdir(parents=True, exist_ok=True)
     for path, source in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, path)
     return tuple(files)

@@ -1,0 +1,145 @@
+"""Rule files and their tests as JSON Schemas (2020-12), with which an editor completes and checks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from callability.policy.fact import Fact
+from callability.policy.form import MAX_TEXT
+from callability.policy.law_form import MAX_LAWS
+from callability.policy.question import Question
+from callability.policy.rule_file import ID, MAX_RULES
+from callability.vocabulary import UNKNOWN
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+
+def schema_of_rules(question: Question) -> Schema:
+    """Return the schema of a question's rule file.
+
+    What a schema cannot say, `check` finds: whether a rule ever decides, laws, ids that stand twice, and whether an
+    action is the status's to name.
+    """
+    rule = _object(
+        {
+            "id": {"type": "string", "pattern": f"^{ID.pattern}$", "description": "By which verdicts name the rule."},
+            "when": {"$ref": "#/$defs/condition"},
+            "status": _status(question),
+            "because": _text(
+                question, (each.name for each in question.shared_placeholders), "Said before the words of the status."
+            ),
+            "action": _text(
+                question, (each.name for each in question.shared_placeholders), "Said in place of what to do."
+            ),
+        },
+        required=("id", "status"),
+    )
+    properties = {
+        "rules": _list(rule, most=MAX_RULES) | {"description": "Tried in order: the first that holds is the answer."},
+        "laws": _list(_law(question), most=MAX_LAWS) | {"description": "What must hold of every combination of facts."},
+        "words": _object({status: _words(question, status) for status in map(str, question.statuses)}),
+    }
+    return {
+        "$schema": DIALECT,
+        "title": f"The rules of {question.name}",
+        **_object(properties, required=("rules", "words")),
+        "$defs": {"condition": _condition(question)},
+    }
+
+
+def schema_of_tests(question: Question) -> Schema:
+    """Return the schema of the tests beside a question's rule file."""
+    facts = {fact.name: _value(fact, unknown=True) for fact in question.facts.values()}
+    expected: Schema = {
+        "status": _status(question),
+        "rule": {"type": "string", "description": "The rule that decides, or is reached."},
+        "undetermined": {"type": "boolean", "description": "Whether the rule that is reached cannot be read."},
+    }
+    if question.withholds:
+        expected["withhold_text"] = {"type": "boolean", "description": "Whether the upstream's text is kept back."}
+    test = _object(
+        {
+            "name": {"type": "string", "minLength": 1, "description": "A sentence: what holds."},
+            "facts": _object(facts) | {"description": "A fact that is left out has its open value."},
+            "expect": _object(expected, required=("status",)),
+        },
+        required=("name", "expect"),
+    )
+    return {
+        "$schema": DIALECT,
+        "title": f"Tests of {question.name}",
+        **_object({"tests": _list(test)}, required=("tests",)),
+    }
+
+
+def _law(question: Question) -> Schema:
+    statuses = {"anyOf": [_status(question), _list(_status(question))]}
+    properties = {
+        "name": {"type": "string", "minLength": 1, "description": "A sentence: what must hold."},
+        "when": {"$ref": "#/$defs/condition"},
+        "always": statuses | {"description": "Where the condition certainly holds, the status is one of these."},
+        "never": statuses | {"description": "Where the condition may hold, the status is none of these."},
+    }
+    one_kind = [{"required": ["always"]}, {"required": ["never"]}]
+    return _object(properties, required=("name",)) | {"oneOf": one_kind}
+
+
+def _condition(question: Question) -> Schema:
+    nested = {"$ref": "#/$defs/condition"}
+    facts = {
+        fact.name: {"anyOf": [_value(fact), _list(_value(fact)) | {"uniqueItems": True}]} | _about(fact)
+        for fact in question.facts.values()
+    }
+    connectives = {
+        "any": _list(nested) | {"description": "At least one of them holds."},
+        "all": _list(nested) | {"description": "Every one of them holds."},
+        "not": nested | {"description": "It does not hold."},
+    }
+    return _object(facts | connectives) | {"minProperties": 1, "description": "Its keys are joined by *and*."}
+
+
+def _about(fact: Fact) -> Schema:
+    opened = f" The {fact.opened_by} can change it to `{fact.open_value}`." if fact.action else ""
+    return {"description": f"One of {', '.join(f'`{value}`' for value in fact.values)}.{opened}"}
+
+
+def _value(fact: Fact, *, unknown: bool = False) -> Schema:
+    values: list[object] = [True, False] if fact.boolean else [str(value) for value in fact.values]
+    if not fact.boolean:
+        values += [int(value) for value in fact.values if re.fullmatch("[1-9][0-9]*", value)]
+    return {"enum": [*values, *([UNKNOWN] if unknown and not fact.asserted else [])]}
+
+
+def _status(question: Question) -> Schema:
+    return {"enum": [str(status) for status in question.statuses]}
+
+
+def _words(question: Question, status: str) -> Schema:
+    texts = {
+        name: _text(question, (each.name for each in placeholders if each.fits(status)))
+        for name, placeholders in question.texts.items()
+    }
+    return _object(texts, required=tuple(texts))
+
+
+def _text(question: Question, placeholders: Iterable[str], description: str = "") -> Schema:
+    names = "|".join((*placeholders, *(action.name for action in question.actions)))
+    part = rf"([^{{}}]|\{{({names})\}})*"
+    schema = {"type": "string", "maxLength": MAX_TEXT, "pattern": rf"^{part}[^\s{{}}]{part}$"}
+    return schema | ({"description": description} if description else {})
+
+
+def _list(items: Schema, *, most: int | None = None) -> Schema:
+    return {"type": "array", "minItems": 1, "items": items, **({"maxItems": most} if most else {})}
+
+
+def _object(properties: Schema, *, required: Iterable[str] = ()) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
