@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from callability import document
 from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.case_file import Case, read_cases, run_case
+from callability.policy.case_file import Case, read_cases
+from callability.policy.case_result import CaseResult, run_case
 from callability.policy.proof import prove
 from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
@@ -28,11 +29,12 @@ _TESTS = "_test"
 
 @dataclass(frozen=True, slots=True)
 class ProvedRuleSet:
-    """A rule set with its decision table, and how many tests it passed."""
+    """A rule set with its decision table, how many tests it passed, and what came of each."""
 
     rule_set: RuleSet
     table: DecisionTable
     tests: int
+    results: tuple[CaseResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,5 +199,7 @@ def _prove(
         table = DecisionTable(rule_set, space, tabulate(rule_set, space, file.shown, by=engine, seconds=seconds))
     except NotDecided as error:
         return None, [*found, error.finding]
-    failed = [finding for case in cases if (finding := run_case(case, rule_set, table))]
-    return ProvedRuleSet(rule_set, table, len(cases) - len(failed)), [*found, *prove(rule_set, table), *failed]
+    results = tuple(run_case(case, rule_set, table) for case in cases)
+    failed = [result.finding for result in results if result.finding]
+    proved = ProvedRuleSet(rule_set, table, len(cases) - len(failed), results)
+    return proved, [*found, *prove(rule_set, table), *failed]
