@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,8 +22,7 @@ from callability.policy.rule_set import RuleSet
 from callability.policy.space import space_of
 from callability.policy.table import DecisionTable
 from callability.policy.tabulation import TIME_LIMIT, Engine, NotDecided, tabulate
-
-_TESTS = "_test"
+from callability.policy.written import PolicyFile, Written, read_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,48 +66,51 @@ class PolicyRefused(Exception):
         self.findings = findings
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: Path
-    shown: str
-    data: bytes
-
-    @property
-    def question(self) -> str:
-        return self.path.stem.removesuffix(_TESTS)
-
-    @property
-    def tests(self) -> bool:
-        return self.path.stem.endswith(_TESTS)
-
-
 def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
     """Load the policy in a directory.
 
     Raises:
         PolicyRefused: it is not sound.
     """
-    check = check_files(policy_files(directory), directory, engine=engine)
+    check = check_written(written_in(directory), engine=engine)
     if check.policy is None:
         raise PolicyRefused(check.findings)
     return check.policy
 
 
 def policy_files(directory: Path) -> tuple[Path, ...]:
-    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not."""
+    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not.
+
+    A hidden file is none: editors put such beside the file that they have open.
+    """
     try:
-        return tuple(path for path in sorted(directory.iterdir()) if path.suffix.lower() in {".yaml", ".yml"})
+        there = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+        return tuple(path for path in there if path.suffix.lower() in {".yaml", ".yml"})
     except OSError:
         return ()
+
+
+def written_in(directory: Path) -> Written:
+    """Return the policy in a directory as it is written now."""
+    return read_written(policy_files(directory), directory)
+
+
+def followed_files(directory: Path) -> tuple[Path, ...]:
+    """Return what to watch so as to notice an edit: the directory, which may be replaced, its files, and new ones."""
+    return (directory, directory / "new", *policy_files(directory))
 
 
 def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
     """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
-    paths = sorted(paths, key=lambda path: path.name)
-    files, findings = _read(paths)
-    findings += _check_names(files, paths, directory)
+    return check_written(read_written(paths, directory), engine=engine, seconds=seconds)
+
+
+def check_written(written: Written, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT) -> Check:
+    """Check a policy as it is written; `seconds` is the engine's limit for a rule set."""
+    files = written.files
+    findings = [*written.findings, *_check_names(written)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
         checked = tuple(pool.map(partial(_check_question, files, engine, seconds), QUESTIONS.values()))
@@ -118,43 +119,19 @@ def check_files(
     ordered = in_order(findings)
     policy = None
     if not has_errors(ordered):
-        policy = Policy(
-            revision_of((file.path.name, file.data) for file in files if not file.tests),
-            MappingProxyType(proved),
-            ordered,
-        )
+        policy = Policy(written.revision, MappingProxyType(proved), ordered)
     return Check(MappingProxyType(proved), ordered, policy)
 
 
-def revision_of(files: Iterable[tuple[str, bytes]]) -> str:
-    """Return the revision of rule set files: SHA-256 over name, zero byte, length in decimal, zero byte, bytes."""
-    digest = hashlib.sha256()
-    for name, data in sorted(files):
-        digest.update(b"%b\0%d\0%b" % (name.encode(), len(data), data))
-    return digest.hexdigest()
-
-
-def _read(paths: Iterable[Path]) -> tuple[tuple[_File, ...], list[Finding]]:
-    files: list[_File] = []
-    findings: list[Finding] = []
-    for path in paths:
-        try:
-            files.append(_File(path, str(path), document.read_bytes(path)))
-        except document.Refused as error:
-            findings.extend(error.findings)
-    return tuple(files), findings
-
-
-def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path) -> list[Finding]:
-    if not directory.is_dir():
-        return [Finding(Place(str(directory)), "no-directory", "is not a directory that can be read")]
-    found = {path.stem for path in paths}
+def _check_names(written: Written) -> list[Finding]:
+    if any(finding.code == "no-directory" for finding in written.findings):
+        return []
     findings = [
-        Finding(Place(str(directory)), "missing-rule-set", f"has no rule set `{name}.yaml`")
+        Finding(Place(written.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
         for name in QUESTIONS
-        if name not in found
+        if name not in written.names
     ]
-    for file in files:
+    for file in written.files:
         if file.path.suffix != ".yaml":
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
         elif file.question not in QUESTIONS:
@@ -166,7 +143,7 @@ def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path)
 
 
 def _check_question(
-    files: tuple[_File, ...], engine: Engine, seconds: float, question: Question
+    files: tuple[PolicyFile, ...], engine: Engine, seconds: float, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
@@ -175,7 +152,7 @@ def _check_question(
     return proved, [*malformed, *found]
 
 
-def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
+def _cases(file: PolicyFile | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     """Read the tests of a question; what is wrong with them is told even where its rules are refused."""
     if file is None:
         return (), ()
@@ -186,7 +163,7 @@ def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tu
 
 
 def _prove(
-    file: _File, cases: tuple[Case, ...], question: Question, engine: Engine, seconds: float
+    file: PolicyFile, cases: tuple[Case, ...], question: Question, engine: Engine, seconds: float
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     try:
         rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)

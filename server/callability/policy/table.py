@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import Combination, Space
@@ -56,6 +58,18 @@ class DecisionTable:
     def __iter__(self) -> Iterator[tuple[Combination, Verdict]]:
         """Iterate over all combinations with their verdicts, those that look the same to the rules each on its own."""
         return ((combination, self._answers[combination]) for combination in self.space.combinations())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what makes the table anew in another process: for each combination the place of its verdict alone."""
+        places = {verdict: place for place, verdict in enumerate(self.verdicts)}
+        answers = array("L", (places[verdict] for _, verdict in self))
+        return {"space": self.space, "engine": self.engine, "verdicts": self.verdicts, "answers": answers}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.space, self.engine, self.verdicts = state["space"], state["engine"], state["verdicts"]
+        verdicts = map(self.verdicts.__getitem__, state["answers"])
+        self._answers = dict(zip(self.space.combinations(), verdicts, strict=True))
+        self._key = _key_of(self.space.facts)
 
     @property
     def decided(self) -> Counter[tuple[str, bool]]:
