@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from callability.command_line.options import JsonOption
+from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, line
-from callability.policy.loading import Check, ProvedRuleSet, check_files, policy_files
+from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
 from callability.policy.shipped import shipped_policy
 from callability.policy.tabulation import Engine
+from callability.policy.written import Written
 
 
 def check(
@@ -24,16 +26,21 @@ def check(
     ] = Engine.AUTO,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings refuse the policy too.")] = False,
     as_json: JsonOption = False,
+    watch: WatchOption = False,
 ) -> None:
     """Prove a policy: every combination of facts is decided, its tests are run, and all findings are printed.
 
-    Exit code 0: the policy is sound. 1: it is refused.
+    With `--watch` it is proved again after each edit. Exit code 0: the policy is sound. 1: it is refused.
     """
-    directory = directory or shipped_policy()
-    result = check_files(policy_files(directory), directory, engine=engine)
-    sound = result.policy is not None and not (strict and result.findings)
-    typer.echo(_json(result, directory, sound=sound) if as_json else _text(result, directory, sound=sound))
-    raise typer.Exit(0 if sound else 1)
+    of = directory or shipped_policy()
+
+    def checked(written: Written) -> bool:
+        result = check_written(written, engine=engine)
+        sound = result.policy is not None and not (strict and result.findings)
+        typer.echo(_json(result, of, sound=sound) if as_json else _text(result, of, sound=sound))
+        return sound
+
+    raise typer.Exit(0 if (watched(of, checked) if watch else checked(written_in(of))) else 1)
 
 
 def _text(result: Check, directory: Path, *, sound: bool) -> str:
