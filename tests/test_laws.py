@@ -83,7 +83,7 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
     )
     assert _found(tmp_path, _with_laws(always)) == []
     assert _found(tmp_path, _with_laws(never)) == [
-        "19:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
+        "20:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
         " gives `disabled_unknown` (it wants anything but `disabled_unknown`; for example tool.config_denied unknown)"
         " [law-broken]"
     ]
@@ -116,7 +116,7 @@ def test_a_law_about_nothing_is_a_warning(tmp_path: Path) -> None:
     """It would hold whatever the rules are."""
     stated = "- {name: one, when: {server.enabled: true, not: {server.enabled: true}}, always: callable}\n"
     assert _found(tmp_path, _with_laws(stated)) == [
-        "19:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
+        "20:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
     ]
 
 
