@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,8 @@ class Person:
         self.left = 0
         """How many dialogs were taken away before they were answered."""
 
-    async def __call__(self, _: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Be asked."""
         self.dialogs.append(params)
         self.asked.set()
         match self.does:
@@ -119,7 +120,7 @@ class Agent:
         await self.client.list_tools()
         assert self.heard == count
 
-    async def _progress(self, _: float, __: float | None, message: str | None) -> None:
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         if message == ASKING:
             self.waiting.set()
 
@@ -173,7 +174,7 @@ async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> Asyn
         yield gateways
     await until(lambda: not _lasting(asyncio.all_tasks() - before))
     await until(lambda: len(_sockets()) <= len(sockets))
-    assert not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    assert not _children()
 
 
 def _lasting(tasks: set[asyncio.Task[Any]]) -> list[str]:
@@ -181,8 +182,16 @@ def _lasting(tasks: set[asyncio.Task[Any]]) -> list[str]:
 
 
 def _sockets() -> list[str]:
-    links = (os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
-    return [link for link in links if "socket:" in link]
+    links = []
+    for link in Path("/proc/self/fd").iterdir():
+        # That of the listing itself is gone by then.
+        with suppress(OSError):
+            links.append(os.readlink(link))
+    return [link for link in links if link.startswith("socket:")]
+
+
+def _children() -> list[str]:
+    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
 
 
 def is_no_connection(result: CallToolResult, status: str, *, error: bool = True) -> str:
