@@ -98,8 +98,8 @@ class Switch:
         attempt = self._attempt
         if attempt is not None and question_id == attempt.question_id and answer is not None:
             attempt.answered(answer)
-        if attempt is None and self.state is SwitchState.CONNECTED:
-            return EnableOutcome(was_connected=True)
+        if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
+            return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
         if attempt is None and (missing := self.unset):
             return EnableOutcome(variables=missing)
         if attempt is None:
