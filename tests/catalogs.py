@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from mcp import Client
 from mcp.client import ClientRequestContext
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
 from callability.gateway.agents import Gateways
@@ -21,14 +22,14 @@ from callability.gateway.live import Setup, opened
 from callability.gateway.mcp_server import mcp_server
 from gateways import text_of, write_config
 from judging import stub_of
+from upstreams.bad_http import BadHttp
 from upstreams.oauth_provider import OAuthProvider, browse
 
 Mode = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")
 """MCP 2025-11-25, in which a dialog comes during a call, and 2026-07-28, in which it is the answer to one."""
-SECONDS = 20
+SECONDS = 60
 NO_CLAIM = "Do not say that it is connected, and do not call its tools."
-ASKING = "waiting for the user's authorization"
 
 
 async def until(look: Callable[[], object]) -> None:
@@ -46,6 +47,9 @@ class Person:
         self.does = does
         self.dialogs: list[ElicitRequestParams] = []
         self.asked = asyncio.Event()
+        self.may = asyncio.Event()
+        """Until it is set, one who waits does nothing; what is in `answers` they say then, else they go to the page."""
+        self.answers: ElicitResult | None = None
         self.left = 0
         """How many dialogs were taken away before they were answered."""
 
@@ -62,6 +66,9 @@ class Person:
                 await browse(self.url)
             case "waits":
                 await self._wait()
+                if self.answers is not None:
+                    return self.answers
+                await browse(self.url)
         return ElicitResult(action="accept", content={})
 
     @property
@@ -72,9 +79,10 @@ class Person:
 
     async def _wait(self) -> None:
         try:
-            await asyncio.Event().wait()
-        finally:
+            await self.may.wait()
+        except asyncio.CancelledError:
             self.left += 1
+            raise
 
 
 @dataclass(eq=False, slots=True)
@@ -84,12 +92,10 @@ class Agent:
     client: Client
     person: Person | None
     heard: int = 0
-    waiting: asyncio.Event = field(default_factory=asyncio.Event)
-    """Whether a call has told that the user is waited for."""
 
     async def ask(self, tool: str, **arguments: Any) -> CallToolResult:
         """Call a tool of the gateway."""
-        return await self.client.call_tool(tool, arguments, progress_callback=self._progress)
+        return await self.client.call_tool(tool, arguments)
 
     async def enable(self, server: str = "greeter") -> CallToolResult:
         """Switch a server on."""
@@ -119,10 +125,6 @@ class Agent:
         await until(lambda: self.heard >= count)
         await self.client.list_tools()
         assert self.heard == count
-
-    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if message == ASKING:
-            self.waiting.set()
 
     async def hear(self, _: object = None) -> None:
         """Take note that the tools have changed."""
@@ -165,12 +167,18 @@ def entry(provider: OAuthProvider, **keys: Any) -> dict[str, Any]:
     return {"url": provider.url, "oauth": {}, "description": "Greets people.", **keys}
 
 
+def plain(upstream: BadHttp, **keys: Any) -> dict[str, Any]:
+    """Return the entry of a server that anybody may use, with one tool that is let through."""
+    return {"url": upstream.url, "enabled_tools": ["greet"], **keys}
+
+
 @asynccontextmanager
 async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[Gateways]:
     """Run a gateway in this process, and hold that it leaves nothing behind: no task, no socket, and no process."""
     before, sockets = asyncio.all_tasks(), _sockets()
+    stub = keys.pop("stub", stub_of())
     config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
-    async with opened(Setup(load_config(config), None, stub_of())) as gateways:
+    async with opened(Setup(load_config(config), None, stub)) as gateways:
         yield gateways
     await until(lambda: not _lasting(asyncio.all_tasks() - before))
     await until(lambda: len(_sockets()) <= len(sockets))
@@ -238,3 +246,48 @@ async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> Non
     assert await agent.state(server) == "absent"
     await agent.told(heard + 2)
     await has_no_trace(agent, server)
+
+
+class Gate:
+    """Lets a passer-by wait until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def passed(self) -> None:
+        """Say that somebody is here, and wait."""
+        self.reached.set()
+        await self.open.wait()
+
+
+class HeldPolicy:
+    """The shipped policy, which holds its answer to the question of that number about an enable."""
+
+    def __init__(self, number: int) -> None:
+        self.gate = Gate()
+        self._left = number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(stub_of(), name)
+
+    async def ClassifyEnable(self, request: Any, **options: Any) -> Any:  # noqa: N802  # the contract's name
+        """Answer, when the gate is open."""
+        self._left -= 1
+        if self._left == 0:
+            await self.gate.passed()
+        return await stub_of().ClassifyEnable(request, **options)
+
+
+class HeldTokens(OAuthProvider):
+    """A provider whose tokens are held back: the person has come back from it by then."""
+
+    def __init__(self) -> None:
+        super().__init__(tools=("greet",))
+        self.gate = Gate()
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: Any
+    ) -> OAuthToken:
+        """Give tokens when the gate is open."""
+        await self.gate.passed()
+        return await super().exchange_authorization_code(client, authorization_code)

@@ -22,6 +22,7 @@ from catalogs import (
     has_no_trace,
     is_connection,
     is_no_connection,
+    plain,
     works,
 )
 from gateways import shelf
@@ -91,7 +92,7 @@ async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
         gateway(tmp_path, {"greeter": entry(provider)}, deadlines={"dialog_seconds": 2}) as gateways,
         agent(gateways, mode, person) as it,
     ):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             text = is_no_connection(await it.enable(), case.status)
         assert case.says in text
         assert len(person.dialogs) == dialogs
@@ -132,7 +133,7 @@ async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: M
     """The answer has the reason, and what it means; once the server is well again, it is switched on."""
     case, upstream = OPENINGS[name], BadHttp(answers={"greet": "ok"})
     async with upstream.listening():
-        catalog = {"greeter": {"url": upstream.url, "enabled_tools": ["greet"]}}
+        catalog = {"greeter": plain(upstream)}
         async with (
             gateway(tmp_path, catalog, deadlines={"enable_seconds": 2}) as gateways,
             agent(gateways, mode) as it,
@@ -176,7 +177,7 @@ async def test_each_variable_that_is_not_set_is_named_and_nothing_is_connected(
     async with upstream.listening():
         headers = {"X-Key": "${FIRST_KEY}", "X-Other": "Basic ${SECOND_KEY}"}
         local = {"command": "touch", "args": [str(ran)], "env": {"KEY": "${THIRD_KEY}"}}
-        catalog = {"greeter": {"url": upstream.url, "headers": headers, "enabled_tools": ["greet"]}, "local": local}
+        catalog = {"greeter": plain(upstream, headers=headers), "local": local}
         async with gateway(tmp_path, catalog) as gateways, agent(gateways, mode) as it:
             monkeypatch.setenv("SECOND_KEY", "")
             text = is_no_connection(await it.enable(), "missing_credentials")
