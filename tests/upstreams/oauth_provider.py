@@ -110,6 +110,8 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        while not self._server.started:  # noqa: ASYNC110  # the library tells nobody
+            await asyncio.sleep(0)
         return self
 
     async def __aexit__(self, *_: object) -> None:

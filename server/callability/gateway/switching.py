@@ -126,14 +126,14 @@ class Switching:
         locks: dict[str, str] | None = None
         callable_tools = True
         phrases = self._phrases.about(name)
-        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
-            outcome = replace(outcome, end=EnableEnd.CANCELLED)
+        if self._is_gone(name, outcome):
+            outcome = replace(outcome, was_connected=False, end=EnableEnd.CANCELLED)
         if outcome.end is EnableEnd.CONNECTED:
             judgement = await self._decisions.judge([self._inventory.known(name)])
             callable_tools = bool(judgement.callable)
             locks = judgement.remediation(judgement.locked, phrases)
         response = await self._decisions.enable(outcome.facts(callable_tools=callable_tools))
-        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
+        if self._is_gone(name, outcome):
             return await self._told(name, outcome)
         return enable_result(
             response,
@@ -145,9 +145,10 @@ class Switching:
             reason=outcome.failure.words if outcome.failure else "",
         )
 
-    def _stands(self, name: str, outcome: EnableOutcome) -> bool:
+    def _is_gone(self, name: str, outcome: EnableOutcome) -> bool:
         joined = self._catalog.joined.get(name)
-        return joined is not None and joined.upstream is outcome.upstream
+        claimed = outcome.was_connected or outcome.end is EnableEnd.CONNECTED
+        return claimed and (joined is None or joined.upstream is not outcome.upstream)
 
 
 def _entry(switch: Switch) -> dict[str, Any]:

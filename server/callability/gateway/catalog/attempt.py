@@ -57,6 +57,7 @@ class Attempt:
         self._authorization = EnableAuthorization.NOT_NEEDED
         self._code: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock: asyncio.TimerHandle | None = None
         self._waiting: list[_Waiting] = []
         self._shown_by: object = None
@@ -90,6 +91,7 @@ class Attempt:
         finally:
             opening.cancel()
             self._stop_clocks()
+            self._closed.set_result(None)
 
     def failed(self, failure: Failure) -> EnableOutcome:
         """Return the outcome of an attempt that failed now."""
@@ -107,9 +109,9 @@ class Attempt:
         """Have a person sent to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
-            AuthorizationFailed: nobody can be asked, or the person declines, here or there.
+            AuthorizationFailed: nobody can be asked, the person declines, here or there, or the attempt ends first.
         """
-        if self.ended.done():
+        if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
         self._authorization = EnableAuthorization.UNANSWERED
         self.question_id = secrets.token_urlsafe(16)
@@ -118,7 +120,9 @@ class Attempt:
         coming = self._task(redirect.awaited(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for")
         try:
             self._offer()
-            await _first(coming, self._code)
+            await _first(coming, self._code, self._closed)
+            if self._closed.done():
+                raise AuthorizationFailed("was not authorized before the attempt ended")
             result = self._code.result() if self._code.done() else coming.result()
         except ProviderRefused as refused:
             if refused.declined:
@@ -164,7 +168,7 @@ class Attempt:
         """Ask by way of a caller; what comes of the attempt meanwhile ends the asking."""
         asking = self._task(waiting.asker.ask(question), "asking about")
         try:
-            await _first(asking, self.ended)
+            await _first(asking, self._closed)
             answer = asking.result() if asking.done() else Answer.ACCEPTED
         finally:
             asking.cancel()

@@ -19,7 +19,7 @@ from callability.gateway.catalog.variables import Unfillable, filled, unset
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.inventory import Joined
 from callability.gateway.upstream import Authorization, Failure, Upstream
-from callability.vocabulary import EnableEnd, LoadFailure, LoadPhase
+from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 
 _logger = logging.getLogger(__name__)
 _PORT_TAKEN = Failure(
@@ -98,8 +98,11 @@ class Switch:
         attempt = self._attempt
         if attempt is not None and question_id == attempt.question_id and answer is not None:
             attempt.answered(answer)
-        if attempt is None and self.state is SwitchState.CONNECTED:
-            return EnableOutcome(was_connected=True)
+        if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
+            return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
+        if answer is Answer.DECLINED and (attempt is None or question_id != attempt.question_id):
+            # The question was of an attempt long gone: another one would ask a user again who has declined.
+            return EnableOutcome(authorization=EnableAuthorization.DECLINED)
         if attempt is None and (missing := self.unset):
             return EnableOutcome(variables=missing)
         if attempt is None:
