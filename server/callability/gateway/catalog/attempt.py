@@ -165,9 +165,11 @@ class Attempt:
         asking = self._task(waiting.asker.ask(question), "asking about")
         try:
             await _first(asking, self.ended)
-            answer = asking.result() if asking.done() else Answer.ACCEPTED
         finally:
             asking.cancel()
+        if asking.cancelled() or not asking.done():
+            return
+        answer = asking.result()
         if answer is Answer.DECLINED:
             self._refuse(EnableAuthorization.DECLINED, _DECLINED)
         elif answer is Answer.ACCEPTED:
@@ -177,14 +179,18 @@ class Attempt:
             self._offer()
 
     async def close(self) -> None:
-        """Wait until nothing of it is left."""
+        """End what is under way, a dialog that nobody answers too, and wait until nothing of it is left."""
         self._stop_clocks()
+        for task in self._tasks:
+            task.cancel()
+        # A refusal that came too late for anybody to hear is no fault to be logged.
+        _ = self._code.done() and self._code.exception()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def _offer(self) -> None:
         """Hand the question to the first caller that can ask; where none can, the attempt needs another session."""
-        if self._question is None or self._code.done() or self._shown_by is not None:
+        if self._question is None or self._code.done() or self._over.done() or self._shown_by is not None:
             return
         for waiting in self._waiting:
             if waiting.able and not waiting.turn.done():
