@@ -74,6 +74,11 @@ class Attempt:
         """Whether it was stopped: then nothing that came of it may be called a connection."""
         return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
 
+    def is_open_to(self, asker: Asker) -> bool:
+        """Say whether a caller that comes now shares it: not one that others stopped, or that had nobody to ask."""
+        unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
+        return not self.stopped and not unasked
+
     async def connected(self, upstream: Upstream) -> EnableOutcome:
         """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
