@@ -75,6 +75,11 @@ class Attempt:
         """Whether it was stopped: then nothing that came of it may be called a connection."""
         return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
 
+    def is_open_to(self, asker: Asker) -> bool:
+        """Say whether a caller that comes now shares it: not one that others stopped, or that had nobody to ask."""
+        unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
+        return not self.stopped and not unasked
+
     async def connected(self, upstream: Upstream) -> EnableOutcome:
         """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
@@ -169,9 +174,11 @@ class Attempt:
         asking = self._task(waiting.asker.ask(question), "asking about")
         try:
             await _first(asking, self._closed)
-            answer = asking.result() if asking.done() else Answer.ACCEPTED
         finally:
             asking.cancel()
+        if asking.cancelled() or not asking.done():
+            return
+        answer = asking.result()
         if answer is Answer.DECLINED:
             self._refuse(EnableAuthorization.DECLINED, _DECLINED)
         elif answer is Answer.ACCEPTED:
@@ -181,14 +188,18 @@ class Attempt:
             self._offer()
 
     async def close(self) -> None:
-        """Wait until nothing of it is left."""
+        """End what is under way, a dialog that nobody answers too, and wait until nothing of it is left."""
         self._stop_clocks()
+        for task in self._tasks:
+            task.cancel()
+        # A refusal that came too late for anybody to hear is no fault to be logged.
+        _ = self._code.done() and self._code.exception()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def _offer(self) -> None:
         """Hand the question to the first caller that can ask; where none can, the attempt needs another session."""
-        if self._question is None or self._code.done() or self._shown_by is not None:
+        if self._question is None or self._code.done() or self._over.done() or self._shown_by is not None:
             return
         for waiting in self._waiting:
             if waiting.able and not waiting.turn.done():

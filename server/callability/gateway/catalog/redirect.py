@@ -76,8 +76,9 @@ class Redirect:
                 await serving
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more; a refusal that came too late for anybody to hear is no fault to be logged."""
         self._socket.close()
+        _ = self._came.done() and not self._came.cancelled() and self._came.exception()
 
     async def _page(self, request: Request) -> HTMLResponse:
         given = request.query_params

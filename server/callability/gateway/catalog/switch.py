@@ -62,6 +62,7 @@ class Switch:
         self._ruling = ruling
         self._changed = changed
         self._kept = False
+        self._closed = False
         self._attempt: Attempt | None = None
         self._last: tuple[str, EnableOutcome] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,8 +92,12 @@ class Switch:
         """Connect the server, or wait with those who do so already.
 
         The answer to a question that was returned comes with the question's id; what came of its attempt meanwhile is
-        what it gets.
+        what it gets. To whom an attempt at its end is not open has another after it.
         """
+        while self._attempt is not None and not self._attempt.is_open_to(asker):
+            await asyncio.wait({self._attempt.ended})
+        if self._closed:
+            return EnableOutcome(end=EnableEnd.CANCELLED)
         if question_id and self._last is not None and self._last[0] == question_id:
             return self._last[1]
         attempt = self._attempt
@@ -131,6 +136,7 @@ class Switch:
 
     async def close(self) -> None:
         """Switch it off for good, and return when nothing is left."""
+        self._closed = True
         await self.disable()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
