@@ -160,7 +160,7 @@ class Switch:
             # The port may be needed by the next attempt, which begins as soon as this one is settled.
             await attempt.close()
             if redirect is not None:
-                redirect.close()
+                await redirect.close()
             if attempt.stopped:
                 outcome, kept = attempt.cancelled(), False
             self._settle(attempt, outcome, upstream if kept and outcome.end is EnableEnd.CONNECTED else None, kept=kept)
