@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp import Client
-from mcp.client import ClientRequestContext
+from mcp.client import ClientRequestContext, Transport
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
@@ -132,16 +132,17 @@ class Agent:
 
 
 @asynccontextmanager
-async def agent(gateways: Gateways, mode: Mode, person: Person | None = None, name: str = "") -> AsyncIterator[Agent]:
-    """Connect an agent; without a person its session can show no dialog."""
+async def agent(
+    to: Gateways | Transport | str, mode: Mode, person: Person | None = None, name: str = ""
+) -> AsyncIterator[Agent]:
+    """Connect an agent to a gateway of this process or of another; without a person its session can show no dialog."""
 
     async def handle(message: object) -> None:
         if mode == "legacy" and getattr(message, "method", "") == "notifications/tools/list_changed":
             await it.hear()
 
-    client = Client(
-        mcp_server(gateways, name), mode=mode, elicitation_callback=person, message_handler=handle, cache=None
-    )
+    server = mcp_server(to, name) if isinstance(to, Gateways) else to
+    client = Client(server, mode=mode, elicitation_callback=person, message_handler=handle, cache=None)
     it = Agent(client, person)
     async with client:
         assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")

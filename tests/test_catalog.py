@@ -82,7 +82,7 @@ CASES = {
 async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
     name: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Nobody is asked twice, nothing is left, nothing dials by itself, and a retry works (E-3, E-4, E-7)."""
+    """Nobody is asked twice, nothing is left, nothing dials by itself, and a retry works (E-3, E-4, E-7, E-8)."""
     case = CASES[name]
     for setting, value in case.provider.items():
         setattr(provider, setting, value)

@@ -67,6 +67,10 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self.requests: list[str] = []
         self.tokens: list[str] = []
         self.connections = 0
+        self.calls = 0
+        """How many calls of tools there were; they are answered while `released` is set."""
+        self.released = asyncio.Event()
+        self.released.set()
         self._tools = tools
         self._clients: dict[str, OAuthClientInformationFull] = {}
         self._codes: dict[str, AuthorizationCode] = {}
@@ -273,6 +277,8 @@ def _mcp_server(provider: OAuthProvider) -> Server[Any]:
 
     async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
         known = params.name in provider._tools
+        provider.calls += 1
+        await provider.released.wait()
         return CallToolResult(content=[TextContent(text=f"{params.name} was called")], is_error=not known)
 
     async def count(ctx: Any, call_next: Any) -> Any:

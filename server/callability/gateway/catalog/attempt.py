@@ -114,9 +114,11 @@ class Attempt:
         """Have a person sent to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
-            AuthorizationFailed: nobody can be asked, the person declines, here or there, or the attempt ends first.
+            AuthorizationFailed: nobody can be asked, or was asked before; the person declines, here or there; or the
+                attempt ends first.
         """
-        if self._closed.done():
+        # Where the first one was of no use, another would be of none.
+        if self._closed.done() or self.question_id:
             raise AuthorizationFailed("needs an authorization again")
         self._authorization = EnableAuthorization.UNANSWERED
         self.question_id = secrets.token_urlsafe(16)

@@ -22,6 +22,9 @@ Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
 TOKENS_KEPT = 8
 """Tokens of one connection that are still masked after others have replaced them."""
 
+LONG_AGO = 1.0
+"""A time that is over, as the library counts: to it, zero is no time."""
+
 # It writes states, codes and the provider's answers to the log.
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 
@@ -63,11 +66,16 @@ class Authorization(OAuthClientProvider):
         if self._failed is not None:
             raise self._failed
         # The library holds a lock until each answer is there, so that calls would wait for one another.
-        if self.context.is_token_valid():
-            self._add_auth_header(request)
+        sent = self.context.current_tokens
+        if sent is None or self.context.is_token_valid():
+            if sent is not None:
+                self._add_auth_header(request)
             response = yield request
             if not _refuses_token(response):
                 return
+            # With a token whose time is over the library asks the provider for another before it asks a person.
+            if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
+                self.context.token_expiry_time = LONG_AGO
         flow = super()._auth_flow(request)
         try:
             outgoing = await anext(flow)
