@@ -37,6 +37,7 @@ class Part(StrEnum):
     DISCOVERY = "discovery"
     SCOPE = "scope"
     ISOLATION = "isolation"
+    EDITS = "edits"
 
 
 def bench(

@@ -355,19 +355,22 @@ def test_a_gateway_takes_an_edit_of_its_policy_over_and_tells_of_one_that_is_not
     asyncio.run(story())
 
 
-def test_check_is_done_again_after_each_edit_until_a_signal_comes(directory: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "good", "bad"), [("check", ": sound,", ": refused, 1 error"), ("test", ", 0 failed\n", "[unknown-key]")]
+)
+def test_a_command_that_watches_runs_again_after_each_edit_until_a_signal_comes(
+    command: str, good: str, bad: str, directory: Path
+) -> None:
     """What came of the last time is its exit code."""
-    command = [*COMMAND, "check", "--watch", str(directory)]
     rules = directory / "callability.yaml"
     text = rules.read_text()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*COMMAND, command, "--watch", str(directory)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
-        assert f"{directory}: sound, 0 errors, 0 warnings\n" in lines
-        assert next(lines).startswith("revision ")
-        for edit, said in ((text + "more: 1\n", "refused, 1 error"), (text + "# more\n", "sound, 0 errors")):
+        assert any(good in line for line in lines)
+        for edit, said in ((text + "more: 1\n", bad), (text + "# more\n", good)):
             replace(rules, edit)
-            assert f"{directory}: {said}, 0 warnings\n" in lines
+            assert any(said in line for line in lines)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 0
