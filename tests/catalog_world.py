@@ -90,7 +90,7 @@ class Page:
         finally:
             self.state = ""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Be no more."""
         self._world.pages.remove(self)
         _ = self._came.done() and not self._came.cancelled() and self._came.exception()
