@@ -117,9 +117,11 @@ class Attempt:
             AuthorizationFailed: nobody can be asked, or was asked before; the person declines, here or there; or the
                 attempt ends first.
         """
-        # Where the first one was of no use, another would be of none.
-        if self._closed.done() or self.question_id:
+        if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
+        # Where the first one was of no use, another would be of none.
+        if self.question_id:
+            raise AuthorizationFailed("answered with HTTP status 401", status=401)
         self._authorization = EnableAuthorization.UNANSWERED
         self.question_id = secrets.token_urlsafe(16)
         self._question = Question(self.question_id, self.server, url)

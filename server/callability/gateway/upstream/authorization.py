@@ -30,11 +30,12 @@ logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 
 
 class AuthorizationFailed(Exception):
-    """An authorization did not come about."""
+    """An authorization did not come about, or was of no use: then `status` is the server's answer to it."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, status: int | None = None) -> None:
         super().__init__(words)
-        self.failure = Failure(words, exception=type(self).__name__, kind=LoadFailure.OTHER, phase=LoadPhase.RESPONSE)
+        kind = LoadFailure.OTHER if status is None else LoadFailure.HTTP_STATUS
+        self.failure = Failure(words, type(self).__name__, status=status, kind=kind, phase=LoadPhase.RESPONSE)
 
 
 class Authorization(OAuthClientProvider):
