@@ -37,6 +37,7 @@ class Part(StrEnum):
     DISCOVERY = "discovery"
     SCOPE = "scope"
     ISOLATION = "isolation"
+    CHECKING = "checking"
 
 
 def bench(

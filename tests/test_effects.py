@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +22,7 @@ from callability.policy.semantics import decide
 from callability.policy.space import Space
 from conftest import POLICY, write_policy
 from drawn_policies import rule_sets, tabled
-from running import callability
+from running import COMMAND, callability
 
 NOTHING, EVERYTHING = Any(()), All(())
 
@@ -183,3 +186,25 @@ laws:
         "law-broken": {},
     }
     assert "for example every fact at its open value" in callability("check", ".", cwd=tmp_path).stdout
+
+
+def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() -> None:
+    """On standard error: what is written to standard output stays as it is."""
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "check"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _read(ours), b""))
+        told, _ = process.communicate(timeout=120)
+    os.close(ours)
+    assert b"deciding" in shown
+    assert "deciding" not in told
+    piped = callability("check")
+    assert (piped.stdout, piped.stderr) == (told, "")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1024)
+    except OSError:  # Linux says so of a terminal that nobody writes to any more
+        return b""

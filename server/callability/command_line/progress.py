@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from callability.policy.engine_process import Tell
 
 
@@ -19,6 +16,16 @@ def progress() -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield lambda decided, of: None
         return
+    # Where nobody looks at it, it need not be imported.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("deciding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task, lock, total = bar.add_task("deciding", total=0), Lock(), 0

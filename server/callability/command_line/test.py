@@ -11,12 +11,14 @@ import typer
 from callability.command_line.junit import junit
 from callability.command_line.options import JsonOption, leave
 from callability.command_line.tested import Tested, TestedRuleSet, as_json, as_text
+from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
 from callability.policy.case_result import CaseResult
 from callability.policy.coverage import coverage
 from callability.policy.decided import Decided
-from callability.policy.loading import Check, ProvedRuleSet, check_files, policy_files
+from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
 from callability.policy.shipped import shipped_policy
+from callability.policy.written import Written
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 """Codes of findings that are told with the test that they are of."""
@@ -43,24 +45,29 @@ def test(
     to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each test, and what no test reaches.")] = False,
     json: JsonOption = False,
+    watch: WatchOption = False,
 ) -> None:
     """Run the tests beside the rule files of a policy, and say what of the rules they reach.
 
     A rule is reached where a test is decided by it, and a part of a condition where it is true in one test and false in
-    another, of those that try its rule. Exit code 0: every test passed. 1: one failed, the policy is refused, or less
-    is reached than PERCENT. 2: a wrong call, or no test has such a name.
+    another, of those that try its rule. With `--watch` the tests are run again after each edit. Exit code 0: every test
+    passed. 1: one failed, the policy is refused, or less is reached than PERCENT. 2: a wrong call, or no test has such
+    a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` is about all tests, and `--filter` runs some", 2)
-    directory = directory or shipped_policy()
-    check = check_files(policy_files(directory), directory)
-    tested = _tested(check, directory, wanted, percent)
-    if wanted is not None and not tested.count():
-        leave(f"no test has {shown(wanted)} in its name", 2)
-    if to:
-        _write(to, junit(tested))
-    typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
-    raise typer.Exit(0 if tested.passed else 1)
+    of = directory or shipped_policy()
+
+    def passed(written: Written) -> bool:
+        tested = _tested(check_written(written), of, wanted, percent)
+        if wanted is not None and not tested.count():
+            leave(f"no test has {shown(wanted)} in its name", 2)
+        if to:
+            _write(to, junit(tested))
+        typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
+        return tested.passed
+
+    raise typer.Exit(0 if (watched(of, passed) if watch else passed(written_in(of))) else 1)
 
 
 def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> Tested:
