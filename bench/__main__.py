@@ -38,6 +38,7 @@ class Part(StrEnum):
     SCOPE = "scope"
     ISOLATION = "isolation"
     EDITS = "edits"
+    CHECKING = "checking"
 
 
 def bench(

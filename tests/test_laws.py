@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from callability.finding import line
 from callability.policy.condition import Condition, Is
+from callability.policy.decided import Decided
 from callability.policy.law import Law
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.mask import Masks
@@ -59,7 +60,7 @@ def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: La
         about = truth is True if law.always else truth is not False
         if about and (verdict.status in law.statuses) is not law.always:
             breaking.append(table.space.witness(table.space.named(combination)))
-    found = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    found = [finding for finding in prove(rule_set, Decided(rule_set, table)) if finding.code == "law-broken"]
     assert [finding.witness in breaking for finding in found] == [True] * bool(breaking)
     assert not found or f"in {len(breaking):,} combination" in found[0].sentence
 
@@ -71,7 +72,7 @@ def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> No
     rule_set = replace(drawn, laws=(law,))
     table = tabled(rule_set)
     assert "tool.config_denied" in table.space.facts
-    [found] = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    [found] = [finding for finding in prove(rule_set, Decided(rule_set, table)) if finding.code == "law-broken"]
     assert dict(found.witness or ())["tool.config_denied"] == "true"
 
 

@@ -50,14 +50,15 @@ def test(
     """Run the tests beside the rule files of a policy, and say what of the rules they reach.
 
     A rule is reached where a test is decided by it, and a part of a condition where it is true in one test and false in
-    another, of those that try its rule. Exit code 0: every test passed. 1: one failed, the policy is refused, or less
-    is reached than PERCENT. 2: a wrong call, or no test has such a name. With `--watch` they run again after each edit.
+    another, of those that try its rule. With `--watch` the tests are run again after each edit. Exit code 0: every test
+    passed. 1: one failed, the policy is refused, or less is reached than PERCENT. 2: a wrong call, or no test has such
+    a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` is about all tests, and `--filter` runs some", 2)
     of = directory or shipped_policy()
 
-    def run(written: Written) -> bool:
+    def passed(written: Written) -> bool:
         tested = _tested(check_written(written), of, wanted, percent)
         if wanted is not None and not tested.count():
             leave(f"no test has {shown(wanted)} in its name", 2)
@@ -66,7 +67,7 @@ def test(
         typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
         return tested.passed
 
-    raise typer.Exit(0 if (watched(of, run) if watch else run(written_in(of))) else 1)
+    raise typer.Exit(0 if (watched(of, passed) if watch else passed(written_in(of))) else 1)
 
 
 def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> Tested:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from callability.policy.mask import Mask, Masks, mask_of
 from callability.policy.rule_set import RuleSet
 from callability.policy.table import DecisionTable, Verdict
+
+Name = TypeVar("Name", str, Verdict)
 
 
 class Decided:
     """The masks of a decision table: for rules by their ids, for statuses by their names."""
 
     def __init__(self, rule_set: RuleSet, table: DecisionTable) -> None:
-        numbers: dict[Verdict, list[int]] = {}
+        # Equal verdicts of a table are one object, nearly always: to compare them would take longer than to decide.
+        numbers: dict[int, list[int]] = {}
+        verdicts: dict[int, Verdict] = {}
         for number, (_, verdict) in enumerate(table):
-            numbers.setdefault(verdict, []).append(number)
+            if id(verdict) not in verdicts:
+                verdicts[id(verdict)], numbers[id(verdict)] = verdict, []
+            numbers[id(verdict)].append(number)
         self.masks = Masks(table.space)
-        self.verdicts: Mapping[Verdict, Mask] = {
-            verdict: mask_of(found, table.space.size) for verdict, found in numbers.items()
-        }
+        self.verdicts: Mapping[Verdict, Mask] = _joined(
+            (verdict, mask_of(numbers[key], table.space.size)) for key, verdict in verdicts.items()
+        )
         each = self.verdicts.items()
         self._certain = _joined((verdict.rule, mask) for verdict, mask in each if not verdict.undetermined)
         self._undetermined = _joined((verdict.rule, mask) for verdict, mask in each if verdict.undetermined)
@@ -57,8 +64,8 @@ class Decided:
             left &= ~self.reached(rule.id)
 
 
-def _joined(pairs: Iterable[tuple[str, Mask]]) -> dict[str, Mask]:
-    joined: dict[str, Mask] = {}
+def _joined(pairs: Iterable[tuple[Name, Mask]]) -> dict[Name, Mask]:
+    joined: dict[Name, Mask] = {}
     for name, mask in pairs:
         joined[name] = joined.get(name, 0) | mask
     return joined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,18 +11,24 @@ from pathlib import Path
 from types import MappingProxyType
 
 from callability import document
-from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
+from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
 from callability.policy.case_file import Case, read_cases
 from callability.policy.case_result import CaseResult, run_case
+from callability.policy.coverage import coverage
+from callability.policy.decided import Decided
+from callability.policy.engine_process import NotDecided, Tell
 from callability.policy.proof import prove
 from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
 from callability.policy.rule_file import read_rule_set
 from callability.policy.rule_set import RuleSet
-from callability.policy.space import space_of
+from callability.policy.space import Space, space_of
 from callability.policy.table import DecisionTable
-from callability.policy.tabulation import TIME_LIMIT, Engine, NotDecided, tabulate
+from callability.policy.tabulation import TIME_LIMIT, Engine, Tabulation, tabulate, untold
 from callability.policy.written import PolicyFile, Written, read_written
+
+Tabulate = Callable[[RuleSet, Space, str], Tabulation]
+"""Decides every combination of a space by the rules of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +113,18 @@ def check_files(
     return check_written(read_written(paths, directory), engine=engine, seconds=seconds)
 
 
-def check_written(written: Written, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT) -> Check:
-    """Check a policy as it is written; `seconds` is the engine's limit for a rule set."""
+def check_written(
+    written: Written, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT, tell: Tell = untold
+) -> Check:
+    """Check a policy as it is written; `seconds` is the engine's limit for a rule set, and `tell` is told of the
+    combinations that are decided, by several threads.
+    """
+    by = partial(tabulate, by=engine, seconds=seconds, tell=tell)
     files = written.files
     findings = [*written.findings, *_check_names(written)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
-        checked = tuple(pool.map(partial(_check_question, files, engine, seconds), QUESTIONS.values()))
+        checked = tuple(pool.map(partial(_check_question, files, by), QUESTIONS.values()))
     findings += chain.from_iterable(found for _, found in checked)
     proved = {name: one for name, (one, _) in zip(QUESTIONS, checked, strict=True) if one}
     ordered = in_order(findings)
@@ -143,12 +154,12 @@ def _check_names(written: Written) -> list[Finding]:
 
 
 def _check_question(
-    files: tuple[PolicyFile, ...], engine: Engine, seconds: float, question: Question
+    files: tuple[PolicyFile, ...], by: Tabulate, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
     rules = next((file for file in mine if not file.tests), None)
-    proved, found = _prove(rules, cases, question, engine, seconds) if rules else (None, [])
+    proved, found = _prove(rules, cases, question, by) if rules else (None, [])
     return proved, [*malformed, *found]
 
 
@@ -163,7 +174,7 @@ def _cases(file: PolicyFile | None, question: Question) -> tuple[tuple[Case, ...
 
 
 def _prove(
-    file: PolicyFile, cases: tuple[Case, ...], question: Question, engine: Engine, seconds: float
+    file: PolicyFile, cases: tuple[Case, ...], question: Question, by: Tabulate
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     try:
         rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)
@@ -173,10 +184,20 @@ def _prove(
         return None, [*found]
     try:
         space = space_of(rule_set)
-        table = DecisionTable(rule_set, space, tabulate(rule_set, space, file.shown, by=engine, seconds=seconds))
+        table = DecisionTable(rule_set, space, by(rule_set, space, file.shown))
     except NotDecided as error:
         return None, [*found, error.finding]
     results = tuple(run_case(case, rule_set, table) for case in cases)
     failed = [result.finding for result in results if result.finding]
     proved = ProvedRuleSet(rule_set, table, len(cases) - len(failed), results)
-    return proved, [*found, *prove(rule_set, table), *failed]
+    decided = Decided(rule_set, table)
+    return proved, [*found, *prove(rule_set, decided), *failed, *_untested(rule_set, decided, results)]
+
+
+def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
+    """Find rules that decide in no test, where there are tests."""
+    if results:
+        reached = coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))
+        for goal in reached.rules.missed:
+            sentence = f"rule `{goal.rule}` decides in no test"
+            yield Finding(goal.place, "rule-not-tested", sentence, "add one", Severity.WARNING, goal.witness)

@@ -8,20 +8,20 @@ from operator import and_, or_
 
 from callability.finding import Finding, Severity, listed
 from callability.policy.decided import Decided
+from callability.policy.idle_part import check_parts
 from callability.policy.law import Law
 from callability.policy.mask import Mask
 from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.table import DecisionTable
 from callability.policy.words import facts_opened, spoken, spoken_by_rule
 
 
-def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
-    """Return what is wrong: rules that never decide, words that send somebody to what is open already, combinations
-    that are callable although text is withheld, and laws that do not hold.
+def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
+    """Return what is wrong: rules that never decide, parts of conditions that never matter, words that send somebody
+    to what is open already, combinations that are callable although text is withheld, and laws that do not hold.
     """
-    decided = Decided(rule_set, table)
     return (
         *_check_dead(rule_set, decided),
+        *check_parts(rule_set.rules, decided),
         *_check_actions(rule_set, decided),
         *_check_withheld(rule_set, decided),
         *_check_laws(rule_set, decided),

@@ -33,18 +33,17 @@ class DecisionTable:
         question = rule_set.question
         self.space = space
         self.engine = tabulation.engine
-        verdicts: dict[Verdict, Verdict] = {}
+        verdicts: dict[tuple[int, bool, bool | None], Verdict] = {}
         self._answers: dict[Combination, Verdict] = {}
+        withheld = _withholding(space)
         for combination, decision in tabulation.decisions.items():
-            rule = rule_set.rules[decision.rule]
-            verdict = Verdict(
-                question.undetermined if decision.undetermined else rule.status,
-                rule.id,
-                decision.undetermined,
-                question.withholds(space.named(combination)) if question.withholds else None,
-            )
-            self._answers[combination] = verdicts.setdefault(verdict, verdict)
-        self.verdicts = tuple(verdicts)
+            key = (decision.rule, decision.undetermined, withheld(combination))
+            if key not in verdicts:
+                rule = rule_set.rules[decision.rule]
+                status = question.undetermined if decision.undetermined else rule.status
+                verdicts[key] = Verdict(status, rule.id, *key[1:])
+            self._answers[combination] = verdicts[key]
+        self.verdicts = tuple(verdicts.values())
         self._key = _key_of(space.facts)
 
     def verdict(self, facts: Mapping[str, str]) -> Verdict:
@@ -75,6 +74,14 @@ class DecisionTable:
     def decided(self) -> Counter[tuple[str, bool]]:
         """How many combinations each rule decides, by rule and whether it was undetermined."""
         return Counter((verdict.rule, verdict.undetermined) for _, verdict in self)
+
+
+def _withholding(space: Space) -> Callable[[Combination], bool | None]:
+    """Return what says of a combination whether upstream text is withheld; None where the question is not about it."""
+    withholds, opened, facts = space.question.withholds, space.question.open_facts, space.facts
+    if withholds is None:
+        return lambda combination: None
+    return lambda combination: withholds(opened | dict(zip(facts, combination, strict=True)))
 
 
 def _key_of(facts: tuple[str, ...]) -> Callable[[Mapping[str, str]], Combination]:
