@@ -134,7 +134,7 @@ async def _seen_after(world: World, *steps: Step) -> dict[str, Any]:
     return await world.seen()
 
 
-@settings(LAW, max_examples=250)
+@settings(LAW, max_examples=150)
 @given(data=st.data())
 def test_whatever_comes_together_is_as_if_it_had_come_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
