@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.policy.region import Region, as_conditions, described
+from callability.policy.region import Region, described
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import Combination
 from callability.policy.table import DecisionTable
@@ -45,5 +45,5 @@ def _rows(rule_set: RuleSet, table: DecisionTable) -> Iterator[Row]:
             above += wanted
             status = space.question.undetermined if undetermined else rule.status
             for box in described(wanted, above, possible, tuple(domains.values())):
-                facts = as_conditions(box, space.facts, domains)
+                facts = space.question.told(dict(zip(space.facts, box, strict=True)))
                 yield Row(facts, status, rule.id, undetermined, counts[rule.id, undetermined])
