@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,7 +75,7 @@ def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
 
 def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     """For each rule its own condition, and then where that cannot be read."""
-    proved = load(POLICY, engine=Engine.REFERENCE).rule_sets["callability"]
+    proved = _shipped().rule_sets["callability"]
     told = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.table)]
     assert told == [
         ({"server.enabled": ("false",)}, "server_disabled"),
@@ -92,11 +93,15 @@ def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     ]
 
 
+@cache
+def _shipped() -> Policy:
+    return load(POLICY, engine=Engine.REFERENCE)
+
+
 def _policy(drawn: RuleSet) -> Policy:
     """Return a policy of which one rule set is drawn; the others are the shipped ones."""
-    shipped = load(POLICY, engine=Engine.REFERENCE)
     spoken = RuleSet(drawn.question, drawn.rules, WORDS)
-    return Policy("", {**shipped.rule_sets, "callability": ProvedRuleSet(spoken, tabled(drawn), 0)}, ())
+    return Policy("", {**_shipped().rule_sets, "callability": ProvedRuleSet(spoken, tabled(drawn), 0)}, ())
 
 
 @settings(max_examples=20, deadline=None)
