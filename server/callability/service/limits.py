@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from callability.policy.written import MAX_FILES
 from callability.service.errors import InvalidName, InvalidRequest
 
 TOOLS = 20_000
@@ -14,7 +15,7 @@ LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512
 ERROR_TEXT_BYTES = 65_536
-POLICY_FILES = 16
+POLICY_FILES = MAX_FILES
 POLICY_BYTES = 2_097_152
 POLICY_FINDINGS = 1_000
 VALIDATIONS = 2
