@@ -11,7 +11,6 @@ from callability.policy.form import Form
 from callability.policy.question import Question
 from callability.policy.when import find_fact, read_status, read_value
 
-
 MAX_TESTS = 5_000
 
 

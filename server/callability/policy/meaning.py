@@ -58,7 +58,9 @@ OF_FORM: Mapping[str, Meaning] = {
     "too-many-rules": Meaning("There are more than 1,000 rules.", "Join some by `any`, or by lists of values."),
     "too-many-parts": Meaning("A condition has more than 2,000 parts.", "Split the rule, or list values."),
     "too-many-laws": Meaning("There are more than 1,000 laws.", "Join some."),
-    "too-many-tests": Meaning("There are more than 5,000 tests.", "Leave some out: `callability check` proves the rest."),
+    "too-many-tests": Meaning(
+        "There are more than 5,000 tests.", "Leave some out: `callability check` proves the rest."
+    ),
     "bad-id": Meaning("The id of a rule is none.", "Use lower-case letters, digits, `.`, `_` and `-`."),
     "duplicate-id": Meaning("The id of a rule stands twice.", "Rename one of the two."),
     "duplicate-law": Meaning("A law stands twice.", "Remove one, or name what it states."),
