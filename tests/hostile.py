@@ -82,11 +82,12 @@ def _check_proof(proved: ProvedRuleSet) -> None:
             assert law.always or truth is False or verdict.status not in law.statuses
 
 
-ODD = tuple(
-    "yes no on off y n True FALSE tRUE null ~ Null .nan .inf -.inf 0x1F 0o17 017 0b11 1_000 1e999 1:30 1.5 -0"
-    " 2026-11-22 <<: *a &a !!str !!python/object/apply:os.system !x !!binary ? | > - -- --- ... % @ ` { } [ ] , : # '' \" ' {}"
-    " rules words laws tests when id status any all not never always because action unknown callable true false"
-    " \uff54rue \ufb01le \u0430pproval.status server.enabled\u200b".split()
+ODD = (
+    *("yes", "no", "on", "off", "True", "FALSE", "tRUE", "null", "~", ".nan", ".inf", "-.inf", "0x1F", "0o17", "017"),
+    *("0b11", "1_000", "1e999", "1:30", "-0", "2026-11-22", "<<: *a", "&a", "!!str", "!!python/object/apply:os.system"),
+    *("!x", "!!binary", "?", "|", ">", "-", "--- ", "...", "%", "@", "`", "{", "}", "[", "]", ",", ":", "#", "'", '"'),
+    *("rules", "words", "laws", "tests", "when", "id", "status", "any", "all", "not", "never", "always", "because"),
+    *("action", "unknown", "callable", "\uff54rue", "\ufb01le", "\u0430pproval.status", "server.enabled\u200b"),
 )
 """What YAML, or whoever reads it, may take for something else."""
 UNSEEN = ("", " ", "\t", "\n", "\0", "\x07", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u202e", "\ufeff", "\ufffe")
@@ -120,14 +121,14 @@ def mutated(draw: st.DrawFn) -> dict[str, bytes]:
 
 def _token(draw: st.DrawFn, text: str) -> str:
     """Put something odd in the place of a word, a mark or a space."""
-    token = draw(st.sampled_from([*re.finditer(r"[\w.-]+|[^\w\s]|[ ]+|\n", text)] or [re.match("", text)]))
-    assert token
-    return text[: token.start()] + draw(odd) + text[token.end() :]
+    tokens = [token.span() for token in re.finditer(r"[\w.-]+|[^\w\s]|[ ]+|\n", text)]
+    begin, end = draw(st.sampled_from(tokens or [(0, 0)]))
+    return f"{text[:begin]}{draw(odd)}{text[end:]}"
 
 
 def _between(draw: st.DrawFn, text: str) -> str:
     at = draw(st.integers(0, len(text)))
-    return text[:at] + draw(odd) + text[at:]
+    return f"{text[:at]}{draw(odd)}{text[at:]}"
 
 
 def _lines_moved(draw: st.DrawFn, text: str) -> str:
@@ -174,7 +175,7 @@ _conditions: st.SearchStrategy[Any] = st.recursive(
 _text = st.sampled_from(["Wait.", "{check_logs}", "Ask to {enable_server}.", "{tool} of {server}", "Enable it."])
 _words = st.fixed_dictionaries({"remediation": _text, "rejection": _text})
 _rule = st.fixed_dictionaries({"when": _conditions, "status": _status}, optional={"because": _text, "action": _text})
-_law = st.fixed_dictionaries({"when": _conditions}) | st.just({})
+_law: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"when": _conditions}) | st.just({})
 GATE = {
     "id": "gate",
     "when": {"not": {"server.quarantined": False, "approval.status": ["none", "approved"]}},

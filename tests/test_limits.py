@@ -38,7 +38,7 @@ from conftest import POLICY, write_policy
 from running import callability
 from test_findings import RULES, _text
 
-Setup = Callable[[Path], None]
+Setup = Callable[[Path], object]
 
 
 def _rules(text: str) -> Setup:
@@ -48,7 +48,7 @@ def _rules(text: str) -> Setup:
 
 def _file(data: str | bytes) -> Setup:
     content = data if isinstance(data, bytes) else data.encode()
-    return lambda directory: (directory / "callability.yaml").write_bytes(content) and None
+    return lambda directory: (directory / "callability.yaml").write_bytes(content)
 
 
 def _laws(text: str) -> Setup:
@@ -56,7 +56,7 @@ def _laws(text: str) -> Setup:
 
 
 def _tests(text: str) -> Setup:
-    return lambda directory: (directory / "callability_test.yaml").write_text(text) and None
+    return lambda directory: (directory / "callability_test.yaml").write_text(text)
 
 
 def _words(text: str) -> Setup:
