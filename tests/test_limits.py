@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +38,7 @@ from conftest import POLICY, write_policy
 from running import callability
 from test_findings import RULES, _text
 
-Setup = Callable[[Path], None]
+Setup = Callable[[Path], object]
 
 
 def _rules(text: str) -> Setup:
@@ -49,7 +48,7 @@ def _rules(text: str) -> Setup:
 
 def _file(data: str | bytes) -> Setup:
     content = data if isinstance(data, bytes) else data.encode()
-    return lambda directory: (directory / "callability.yaml").write_bytes(content) and None
+    return lambda directory: (directory / "callability.yaml").write_bytes(content)
 
 
 def _laws(text: str) -> Setup:
@@ -57,7 +56,7 @@ def _laws(text: str) -> Setup:
 
 
 def _tests(text: str) -> Setup:
-    return lambda directory: (directory / "callability_test.yaml").write_text(text) and None
+    return lambda directory: (directory / "callability_test.yaml").write_text(text)
 
 
 def _words(text: str) -> Setup:
@@ -109,7 +108,7 @@ def _multiplying(directory: Path) -> None:
 CASES: dict[str, tuple[Setup, str]] = {
     "aliases that double": (_file(LAUGHS), "1:5: this value is used again by an alias"),
     "a file of 10 MB": (_file("x" * 10_000_000), "is larger than 524,288 bytes [file-too-large]"),
-    "lists in lists": (_file("rules: " + "[" * 200_000), "1:55: is nested more than 48 levels deep [nested-too-deep]"),
+    "lists in lists": (_file("rules: " + "[" * 200_000), "1:56: is nested more than 48 levels deep [nested-too-deep]"),
     "mappings in mappings": (_file("{a: " * 100_000), "is nested more than 48 levels deep [nested-too-deep]"),
     "indents in indents": (
         _file("".join(f"{' ' * level}a:\n" for level in range(900))),
@@ -120,18 +119,18 @@ CASES: dict[str, tuple[Setup, str]] = {
         _when("{not: " * 500 + "{server.enabled: true}" + "}" * 500),
         "is nested more than 48 levels deep [nested-too-deep]",
     ),
-    "values": (_file("rules: [" + "1," * 100_000), "has more than 100,000 values, keys among them [too-many-values]"),
+    "values": (_file("rules: [" + "1," * 50_000), "has more than 50,000 values, keys among them [too-many-values]"),
     "10,000 rules": (
-        _file("rules:\n" + "- {id: a, status: callable}\n" * 10_000 + "words: {}\n"),
+        _file("rules:\n" + "- a\n" * 10_000 + "words: {}\n"),
         "2:1: `rules` has 10,000 rules, and may have 1,000 [too-many-rules]",
     ),
-    "3,000 laws": (
-        _laws("- {name: a, never: callable}\n" * 3_000),
-        "9:1: `laws` has 3,000 laws, and may have 1,000 [too-many-laws]",
+    "10,000 laws": (
+        _laws("- a\n" * 10_000),
+        "9:1: `laws` has 10,000 laws, and may have 1,000 [too-many-laws]",
     ),
-    "6,000 tests": (
-        _tests("tests:\n" + "- {name: a, expect: {status: callable}}\n" * 6_000),
-        "callability_test.yaml:2:1: `tests` has 6,000 tests, and may have 5,000 [too-many-tests]",
+    "10,000 tests": (
+        _tests("tests:\n" + "- a\n" * 10_000),
+        "callability_test.yaml:2:1: `tests` has 10,000 tests, and may have 5,000 [too-many-tests]",
     ),
     "3,000 parts": (
         _when(_any(["{server.enabled: true}"] * 3_000)),
@@ -247,30 +246,26 @@ def test_names_that_are_told_one_after_the_other_are_few() -> None:
     assert all(did_you_mean(name.replace("b", "c", 1), names) == f"did you mean `{name}`?" for name in names)
 
 
-@contextmanager
-def _odd_name(directory: Path, name: bytes) -> Iterator[None]:
-    path = os.path.join(os.fsencode(directory), name)  # a name that is no text
-    with open(path, "w"):
-        pass
-    try:
-        yield
-    finally:
+ODD_NAMES = (b"a\n2026-01-01 ERROR x.yaml", b"\x1b[31mred.yaml", "a\u202elmay.yaml".encode(), b"\xff\xfe.yaml")
+
+
+@pytest.fixture
+def oddly_named(tmp_path: Path) -> Iterator[Path]:
+    """A policy with files beside it whose names are no names."""
+    paths = [os.path.join(os.fsencode(tmp_path), name) for name in ODD_NAMES]
+    for path in paths:
+        os.close(os.open(path, os.O_CREAT))
+    yield write_policy(tmp_path, _text({}))
+    for path in paths:
         os.unlink(path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [b"a\n2026-01-01 ERROR x.yaml", b"\x1b[31mred.yaml", "a\u202elmay.yaml".encode(), b"\xff\xfe.yaml"],
-    ids=repr,
-)
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
-def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(name: bytes, form: str, tmp_path: Path) -> None:
+def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddly_named: Path) -> None:
     """It is told escaped, in one line, also where it is no UTF-8."""
-    write_policy(tmp_path, _text({}))
-    with _odd_name(tmp_path, name):
-        done = callability("check", ".", "--format", form, cwd=tmp_path)
+    done = callability("check", ".", "--format", form, cwd=oddly_named)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "no question" in done.stdout
+    assert done.stdout.count("is no question") >= len(ODD_NAMES)
     assert all(map(str.isprintable, done.stdout.splitlines()))
 
 
@@ -278,7 +273,7 @@ LIMITS = {
     "16 YAML files": written.MAX_FILES,
     "524,288 bytes": document.MAX_BYTES,
     "48 levels": bounded_yaml.MAX_DEPTH,
-    "100,000 values": bounded_yaml.MAX_VALUES,
+    "50,000 values": bounded_yaml.MAX_VALUES,
     "1,000 rules": rule_file.MAX_RULES,
     "1,000 laws": law_form.MAX_LAWS,
     "5,000 tests": case_file.MAX_TESTS,

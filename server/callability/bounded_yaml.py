@@ -11,7 +11,7 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import Node
 
 MAX_DEPTH = 48
-MAX_VALUES = 100_000
+MAX_VALUES = 50_000
 """Values of a file, keys and what holds others among them."""
 
 TooDeep = MaxDepthExceededError

@@ -32,7 +32,7 @@ OF_FILES: Mapping[str, Meaning] = {
     "empty-file": Meaning("There is nothing in the file.", "Begin with a shipped one: `callability policy export`."),
     "nested-too-deep": Meaning("The file is nested more than 48 levels deep.", "Write it flatter."),
     "too-many-values": Meaning(
-        "The file has more than 100,000 values, keys among them, as far as this place.", "Shorten it."
+        "The file has more than 50,000 values, keys among them, as far as this place.", "Shorten it."
     ),
     "alias": Meaning("A value is used again by an alias (`*name`).", "Write it out."),
     "unknown-tag": Meaning("A value has a tag (`!name`), or is of a kind that is not used here.", "Remove the tag."),
