@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from callability import bounded_yaml, document, finding
-from callability.finding import Place, did_you_mean, listed
+from callability.finding import Place, did_you_mean, line, listed
 from callability.policy import (
     case_file,
     engine,
@@ -29,11 +30,13 @@ from callability.policy import (
 from callability.policy.callability import CALLABILITY
 from callability.policy.engine_process import NotDecided
 from callability.policy.fact import BOOLEAN, Fact, axis_of
+from callability.policy.loading import written_in
 from callability.policy.question import facts_by_name
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.space import space_of
 from callability.policy.tabulation import tabulate
 from callability.service import edits
+from callability.service.served import RejectedEdit
 from conftest import POLICY, write_policy
 from running import callability
 from test_findings import RULES, _text
@@ -220,9 +223,19 @@ def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
     wide = replace(CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=axes)
     rule_set = RuleSet(wide, (Rule("last", None, "callable", Place("x.yaml")),), {})
     with pytest.raises(
-        NotDecided, match=r"have 3,486,784,401 combinations, and may have 250,000 .they multiply: `more"
-    ):
+        NotDecided, match=r"3,486,784,401 combinations, and may have 250,000 .they multiply: `m"
+    ) as told:
         tabulate(rule_set, space_of(rule_set), "x.yaml")
+    assert told.value.finding.code == "too-many-combinations"
+
+
+def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service that it is about waits for it, and no longer than it says."""
+    monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
+    rejected = asyncio.run(edits._checked(written_in(write_policy(tmp_path, _text({})))))
+    assert isinstance(rejected, RejectedEdit)
+    [told] = rejected.findings
+    assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
 
 
 def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:
