@@ -97,5 +97,6 @@ def test_json_that_is_none_is_refused_at_its_place() -> None:
 @pytest.mark.parametrize("text", ["[1,]", "[1 , ]", '{"a": 1,\n}', "[[1,],2]"])
 def test_json_with_a_comma_too_many_says_so(text: str) -> None:
     """The slip of those who edit by hand."""
-    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before"):
+    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before") as caught:
         parse(text.encode(), "a.json")
+    assert caught.value.findings[0].code == "not-json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -108,6 +109,14 @@ class Attacked:
         assert told.sound is (check.policy is not None)
         assert {each.code for each in told.findings} == {each.code for each in check.findings}
 
+    def puzzle(self, put: Callable[[Path], object]) -> None:
+        """Put something that is no file beside the rules, wait until it is refused, and take it away again."""
+        path = self._directory / "enable_outcome_test.yaml"
+        put(path)
+        eventually(lambda: self._policy.GetPolicy(pb.GetPolicyRequest()).HasField("rejected_edit"))
+        path.unlink()
+        eventually(lambda: not self._policy.GetPolicy(pb.GetPolicyRequest()).HasField("rejected_edit"))
+
     def memory(self) -> int:
         """Return its resident memory in KiB."""
         pages = int(Path(f"/proc/{self._process}/statm").read_text().split()[1])
@@ -160,6 +169,9 @@ def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, tell: C
     with attacked(COMMAND, directory) as server:
         with server.asked():
             kib = grown(server, drawn_edits(6), validate=True)
+            # One that is waited for would hold up every later edit, and one that cannot be followed, too.
+            server.puzzle(os.mkfifo)
+            server.puzzle(lambda path: path.symlink_to(path))
         tell(f"memory grew by {kib} KiB over {6 * MORE - WARM} bad edits, as many good ones and as many requests")
         assert server.failed == []
         assert server.answered <= server.sound

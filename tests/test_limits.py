@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from callability import bounded_yaml, document, finding
-from callability.finding import Place, did_you_mean, listed
+from callability.finding import Place, did_you_mean, line, listed
 from callability.policy import (
     case_file,
     engine,
@@ -29,11 +30,13 @@ from callability.policy import (
 from callability.policy.callability import CALLABILITY
 from callability.policy.engine_process import NotDecided
 from callability.policy.fact import BOOLEAN, Fact, axis_of
+from callability.policy.loading import written_in
 from callability.policy.question import facts_by_name
 from callability.policy.rule_set import Rule, RuleSet
 from callability.policy.space import space_of
 from callability.policy.tabulation import tabulate
 from callability.service import edits
+from callability.service.served import RejectedEdit
 from conftest import POLICY, write_policy
 from running import callability
 from test_findings import RULES, _text
@@ -66,6 +69,10 @@ def _words(text: str) -> Setup:
 
 def _when(condition: str) -> Setup:
     return _rules(f"- {{id: much, when: {condition}, status: server_disabled, action: Wait.}}\n")
+
+
+def _labels(text: str) -> Setup:
+    return _file(f"labels: {{{text}}}\n" + _text({}))
 
 
 def _any(parts: Iterable[str]) -> str:
@@ -127,6 +134,35 @@ CASES: dict[str, tuple[Setup, str]] = {
     "10,000 laws": (
         _laws("- a\n" * 10_000),
         "9:1: `laws` has 10,000 laws, and may have 1,000 [too-many-laws]",
+    ),
+    "65 labels": (
+        _labels(f"server: {{{', '.join(f'k{number}: [a]' for number in range(65))}}}"),
+        "1:9: `labels` declares 65 labels, and may declare 64 [too-many-labels]",
+    ),
+    "65 values of a label": (
+        _labels(f"tool: {{k: [{', '.join(f'v{number}' for number in range(65))}]}}"),
+        "1:20: `tool.label.k` has 65 values, and may have 64 [too-many-labels]",
+    ),
+    "1,001 patterns": (
+        _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
+        "`tool.name` is read by 1,001 names and patterns, and may be by 1,000",
+    ),
+    "1,000 patterns that are told apart": (
+        _rules(
+            "".join(
+                f"- {{id: r{number}, when: {{tool.name: 'p{number}-*', tool.config_denied: true}}, status: callable}}\n"
+                for number in range(900)
+            )
+        ),
+        "the facts have 340,578 combinations, and may have 250,000 (they multiply: ",
+    ),
+    "patterns that are too tangled": (
+        _when(f"{{tool.name: '*a{'?' * 40}'}}"),
+        "they have more than 20,000 states (have fewer with `*` before other characters, and fewer `?`)",
+    ),
+    "a name of 513 bytes": (
+        _when(f"{{agent.name: {'x' * 513}}}"),
+        "has more than 512 bytes, as no name has [name-too-long]",
     ),
     "10,000 tests": (
         _tests("tests:\n" + "- a\n" * 10_000),
@@ -220,9 +256,19 @@ def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
     wide = replace(CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=axes)
     rule_set = RuleSet(wide, (Rule("last", None, "callable", Place("x.yaml")),), {})
     with pytest.raises(
-        NotDecided, match=r"have 3,486,784,401 combinations, and may have 250,000 .they multiply: `more"
-    ):
+        NotDecided, match=r"3,486,784,401 combinations, and may have 250,000 .they multiply: `m"
+    ) as told:
         tabulate(rule_set, space_of(rule_set), "x.yaml")
+    assert told.value.finding.code == "too-many-combinations"
+
+
+def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service that it is about waits for it, and no longer than it says."""
+    monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
+    rejected = asyncio.run(edits._checked(written_in(write_policy(tmp_path, _text({})))))
+    assert isinstance(rejected, RejectedEdit)
+    [told] = rejected.findings
+    assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
 
 
 def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ def parse(data: bytes, file: str) -> Node:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = Place(file, data[: error.start].count(b"\n") + 1, 1)
+        before = data[: error.start].decode("utf-8-sig").split("\n")
+        place = Place(file, len(before), len(before[-1]) + 1)
         raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
     return _Reader(file).document(_checked_json(text, file) if file.endswith(".json") else text)
 
