@@ -48,7 +48,7 @@ class Change:
 
 def differences(old: Policy, new: Policy) -> tuple[Change, ...]:
     """Return every change between two policies, those of a status before those of words, the largest first."""
-    found = [change for name in QUESTIONS for change in _changes(name, old.rule_sets[name], new.rule_sets[name])]
+    found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
     order = tuple(QUESTIONS)
     return tuple(sorted(found, key=lambda each: (order.index(each.question), each.words_only, -each.combinations)))
 
@@ -60,7 +60,8 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     return Space(old.rule_set.question, tuple(axis for axis in axes if facts & set(axis.facts)))
 
 
-def _changes(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+    """Yield every change of the answers to one question."""
     space = compared_space(old, new)
     answers = _Answers(old), _Answers(new)
     changed: dict[tuple[Answer, Answer], list[tuple[Combination, Verdict, Verdict]]] = {}
