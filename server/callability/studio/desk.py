@@ -1,0 +1,127 @@
+"""Where the draft of one page is studied: in a process of its own, with a time limit, and never two drafts at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+
+from callability.policy.plain import Plain
+from callability.studio import study_process
+from callability.studio.trouble import Failed, NotChecked, Superseded, TooSlow
+
+SECONDS = 60.0
+"""What one task may take."""
+MAX_DESKS = 4
+"""Pages whose drafts are kept; a further one takes the place of the one that was longest idle."""
+_MAX_ANSWER = 64 * 1024**2
+"""Bytes of an answer."""
+
+
+class Desk:
+    """The study of one page."""
+
+    def __init__(self, directory: Path, seconds: float = SECONDS) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+        self._drafts = 0
+
+    async def check(self, task: Plain) -> Plain:
+        """Study a new draft; whatever is asked about an older one is given up.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        self._drafts += 1
+        if self._turn.locked():
+            self.close()
+        return await self._in_turn(task)
+
+    async def ask(self, task: Plain) -> Plain:
+        """Ask about the draft that was checked last.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        return await self._in_turn(task)
+
+    def close(self) -> None:
+        """End the process, and the rules engine with it."""
+        process, self._process = self._process, None
+        if process and process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    async def _in_turn(self, task: Plain) -> Plain:
+        draft = self._drafts
+        async with self._turn:
+            self._still_wanted(draft)
+            try:
+                answer = await asyncio.wait_for(self._answer(task), self._seconds)
+            except TimeoutError:
+                self.close()
+                raise TooSlow(f"this took longer than {self._seconds:g} seconds, and was given up") from None
+            except BaseException:
+                self.close()
+                raise
+            self._still_wanted(draft)
+            if not answer:
+                self.close()
+                raise Failed("the policy could not be studied: the log of `callability studio` says more")
+            told: Plain = json.loads(answer)
+            return told
+
+    def _still_wanted(self, draft: int) -> None:
+        if draft != self._drafts:
+            raise Superseded("a newer draft is looked at")
+
+    async def _answer(self, task: Plain) -> bytes:
+        process = self._process
+        if process is None and task["do"] != "check":
+            raise NotChecked("there is no draft to ask about")
+        if process is None:
+            process = self._process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            await process.stdin.drain()
+        return await process.stdout.readline()
+
+    async def _started(self) -> Process:
+        # `-P`: a file in the current directory must not stand in for a module. A group of its own ends as a whole.
+        command = (sys.executable, "-P", "-W", "ignore", "-m", study_process.__name__, str(self._directory))
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
+        )
+
+
+class Desks:
+    """The desks of all pages."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._desks: OrderedDict[str, Desk] = OrderedDict()
+
+    def of(self, page: str) -> Desk:
+        """Return the desk of a page."""
+        if page not in self._desks:
+            self._desks[page] = Desk(self._directory)
+        self._desks.move_to_end(page)
+        while len(self._desks) > MAX_DESKS:
+            self._desks.popitem(last=False)[1].close()
+        return self._desks[page]
+
+    def close(self) -> None:
+        """End everything."""
+        for desk in self._desks.values():
+            desk.close()
+        self._desks.clear()
