@@ -1,6 +1,6 @@
 /** The decision table, with the row that decides lit. */
 
-import { byId, make, numberOf, prose, say } from "./dom.js";
+import { byId, make, numberOf, say } from "./dom.js";
 
 const DECIDES = "▶";
 
@@ -13,7 +13,7 @@ export function showTable(told) {
   }
   const whose = told.of === "saved" ? "That of the saved file: the draft cannot be decided. " : "";
   const more = told.left_out ? ` ${numberOf(told.left_out, "row")} more ${told.left_out === 1 ? "is" : "are"} left out.` : "";
-  say(byId("table-said"), `${whose}The first row that holds is the answer; – stands for any value.${more}`);
+  say(byId("table-said"), `${whose}The first row that holds is the answer; – stands for any value, ? for a rule that cannot be decided.${more}`);
   const head = ["", ...told.facts, "status", "rule", "combinations"];
   const columns = head.map((name) => make("th", { scope: "col" }, ...(name ? broken(name) : [unseen("decides")])));
   byId("table").replaceChildren(
@@ -44,14 +44,14 @@ function line(row, facts) {
     const told = row.facts[fact];
     return make("td", { class: told ? undefined : "any" }, told ? told.join(", ") : "–");
   });
-  const rule = row.undetermined ? `\`${row.rule}\` undetermined` : `\`${row.rule}\``;
+  const undetermined = [" ", make("span", { "aria-hidden": "true" }, "?"), unseen("undetermined")];
   return make(
     "tr",
     { class: row.undetermined ? "undetermined" : undefined },
     make("td", { class: "sign" }),
     ...values,
     make("td", {}, make("strong", {}, row.status)),
-    make("th", { scope: "row" }, ...prose(rule)),
+    make("th", { scope: "row" }, make("code", {}, row.rule), ...(row.undetermined ? undetermined : [])),
     make("td", { class: "number" }, row.combinations.toLocaleString("en")),
   );
 }

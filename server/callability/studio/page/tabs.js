@@ -1,6 +1,6 @@
 /** The names of the files: one is shown, and arrow keys lead to the others. */
 
-import { byId, make } from "./dom.js";
+import { byId, make, numberOf } from "./dom.js";
 
 export class Tabs {
   /** `chosen` is called with the name of a file. */
@@ -22,7 +22,7 @@ export class Tabs {
   tell(name, edited, errors, warnings) {
     const [mark, said] = this.tabs.get(name).querySelectorAll("span");
     mark.textContent = `${edited ? " •" : ""}${errors ? " ✖" : warnings ? " ▲" : ""}`;
-    const parts = [edited && "edited", errors && `${errors} errors`, warnings && `${warnings} warnings`];
+    const parts = [edited && "edited", errors && numberOf(errors, "error"), warnings && numberOf(warnings, "warning")];
     said.textContent = parts.filter(Boolean).map((part) => `, ${part}`).join("");
   }
 

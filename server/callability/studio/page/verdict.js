@@ -53,7 +53,7 @@ function path(told) {
   const [end, ...changes] = told.sentences.toReversed();
   return [
     make("h3", {}, "Path to callable"),
-    make("ol", {}, ...changes.reverse().map((change) => make("li", {}, ...prose(change)))),
+    ...(changes.length ? [make("ol", {}, ...changes.reverse().map((change) => make("li", {}, ...prose(change))))] : []),
     make("p", {}, ...prose(end)),
   ];
 }
