@@ -37,6 +37,8 @@ class Part(StrEnum):
     DISCOVERY = "discovery"
     SCOPE = "scope"
     ISOLATION = "isolation"
+    EDITS = "edits"
+    CHECKING = "checking"
 
 
 def bench(

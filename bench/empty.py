@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callability.command_line import main
 from callability.policy.loading import Policy
-from callability.service import server
+from callability.service import served
 from callability.service.calls import Calls
 
 
@@ -27,5 +27,5 @@ class EmptyCalls(Calls):
 
 
 if __name__ == "__main__":
-    vars(server)["Calls"] = EmptyCalls
+    vars(served)["Calls"] = EmptyCalls
     main()

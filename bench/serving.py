@@ -29,13 +29,13 @@ class Served:
 
 
 @contextmanager
-def served(module: str) -> Iterator[Served]:
+def served(module: str, *arguments: str) -> Iterator[Served]:
     """Run a module that serves as `callability serve` does, on a free port of 127.0.0.1, and yield where it listens.
 
     Raises:
         RuntimeError: it does not listen.
     """
-    command = [sys.executable, "-m", module, "serve", "--address", "127.0.0.1:0", "--log-level", "warning"]
+    command = [sys.executable, "-m", module, "serve", "--address", "127.0.0.1:0", "--log-level", "warning", *arguments]
     guard = shutil.which("setpriv")
     if guard:  # it becomes the server, which then ends even when this process is killed
         command = [guard, "--pdeathsig", "TERM", *command]

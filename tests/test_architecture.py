@@ -13,9 +13,11 @@ SHARED = {
     "callability",
     "callability.address",
     "callability.document",
+    "callability.exposition",
     "callability.finding",
     "callability.timeout_signature",
     "callability.vocabulary",
+    "callability.watching",
 }
 
 

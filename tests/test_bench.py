@@ -10,9 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def _bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _bench(*arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 def test_the_look_up_is_measured_against_an_if_chain(tmp_path: Path) -> None:
@@ -39,3 +39,17 @@ def test_what_servers_that_fail_cost_the_others_is_measured(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     alone, well, failing = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert (alone["ratio"], bool(well["ratio"]), bool(failing["ratio"])) == (None, True, True)
+
+
+def test_checking_a_policy_of_many_combinations_is_measured(tmp_path: Path) -> None:
+    """Seconds and memory, of the shipped policy and of a large one."""
+    done = _bench("--quick", "--only", "checking", "--json", str(tmp_path / "bench.json"), seconds=400)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert [(row["unit"], row["aim"] and row["aim"]["limit"]) for row in rows] == [
+        ("s", 1),
+        ("MiB", None),
+        ("s", 10),
+        ("MiB", None),
+    ]
+    assert min(value for row in rows for value in row["values"]) > 0

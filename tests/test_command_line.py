@@ -148,7 +148,7 @@ def test_the_shipped_policy_is_written_out_to_edit(tmp_path: Path) -> None:
 def test_the_version_is_told() -> None:
     """And the help, for each command."""
     assert callability("--version").stdout == f"callability {__version__}\n"
-    for command in ("check", "explain", "serve"):
+    for command in ("check", "test", "explain", "serve"):
         assert "Exit code" in callability(command, "--help").stdout
 
 

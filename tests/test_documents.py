@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from callability.finding import Severity
+from callability.policy.meaning import MEANINGS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -130,11 +133,24 @@ def _codes() -> set[str]:
     return {str(code) for code in codes}
 
 
+def _sections() -> dict[str, str]:
+    """Return what docs/findings.md says of each code that has a section of its own."""
+    text, _, _ = (ROOT / "docs/findings.md").read_text().partition("\n## Of the gateway's files\n")
+    found = re.findall(r"^### ([a-z0-9-]+)\n\n(.*?)(?=\n\n##|\Z)", text, re.MULTILINE | re.DOTALL)
+    return {code: " ".join(said.split()) for code, said in found}
+
+
 def test_every_code_of_a_finding_is_explained_and_no_other() -> None:
-    """docs/findings.md is the list of them."""
+    """docs/findings.md is the list of them: a section each for a policy's files, a table for the gateway's."""
     tables = [line for line in (ROOT / "docs/findings.md").read_text().splitlines() if line.startswith("| `")]
     explained = {code for line in tables for code in re.findall(r"`([a-z0-9-]+)`", line.split(" | ")[0])}
-    assert explained == _codes()
+    assert explained | _sections().keys() == _codes()
+
+
+def test_a_finding_means_the_same_on_its_page_and_in_sarif() -> None:
+    """To the word, with what to do."""
+    kinds = {Severity.ERROR: "", Severity.WARNING: "A warning. ", Severity.NOTE: "A note. "}
+    assert _sections() == {code: f"{kinds[each.severity]}{each.means} {each.mend}" for code, each in MEANINGS.items()}
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

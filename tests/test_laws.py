@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from callability.finding import line
 from callability.policy.condition import Condition, Is
+from callability.policy.decided import Decided
 from callability.policy.law import Law
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.mask import Masks
@@ -59,7 +60,7 @@ def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: La
         about = truth is True if law.always else truth is not False
         if about and (verdict.status in law.statuses) is not law.always:
             breaking.append(table.space.witness(table.space.named(combination)))
-    found = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    found = [finding for finding in prove(rule_set, Decided(rule_set, table)) if finding.code == "law-broken"]
     assert [finding.witness in breaking for finding in found] == [True] * bool(breaking)
     assert not found or f"in {len(breaking):,} combination" in found[0].sentence
 
@@ -71,7 +72,7 @@ def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> No
     rule_set = replace(drawn, laws=(law,))
     table = tabled(rule_set)
     assert "tool.config_denied" in table.space.facts
-    [found] = [finding for finding in prove(rule_set, table) if finding.code == "law-broken"]
+    [found] = [finding for finding in prove(rule_set, Decided(rule_set, table)) if finding.code == "law-broken"]
     assert dict(found.witness or ())["tool.config_denied"] == "true"
 
 
@@ -83,7 +84,7 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
     )
     assert _found(tmp_path, _with_laws(always)) == []
     assert _found(tmp_path, _with_laws(never)) == [
-        "19:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
+        "20:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
         " gives `disabled_unknown` (it wants anything but `disabled_unknown`; for example tool.config_denied unknown)"
         " [law-broken]"
     ]
@@ -116,7 +117,7 @@ def test_a_law_about_nothing_is_a_warning(tmp_path: Path) -> None:
     """It would hold whatever the rules are."""
     stated = "- {name: one, when: {server.enabled: true, not: {server.enabled: true}}, always: callable}\n"
     assert _found(tmp_path, _with_laws(stated)) == [
-        "19:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
+        "20:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
     ]
 
 

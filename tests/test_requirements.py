@@ -14,15 +14,17 @@ TESTS = ROOT / "tests"
 REQUIRED = (
     *(f"FR-{number:03}" for number in range(1, 15)),
     *(f"SC-{number:03}" for number in range(1, 7)),
-    *(f"fault {number}" for number in range(1, 12)),
+    *(f"E-{number}" for number in range(1, 11)),
+    *(f"fault {number}" for number in range(1, 14)),
 )
+_ID = r"\b(?:FR|SC)-\d{3}\b|\bE-\d+\b|\b[Ff]ault \d+\b"
 
 
 def _rows() -> dict[str, set[str]]:
     """Return the tests of each requirement in the table."""
     rows = {}
     for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines():
-        if match := re.match(r"\| ((?:FR|SC)-\d{3}|fault \d+) \| .+ \| (.+) \|$", line):
+        if match := re.match(r"\| ((?:FR|SC)-\d{3}|E-\d+|fault \d+) \| .+ \| (.+) \|$", line):
             assert match[1] not in rows
             rows[match[1]] = set(re.findall(r"`(test_\w+\.py::test_\w+)`", match[2]))
     return rows
@@ -33,7 +35,7 @@ def _claims() -> Iterator[tuple[str, str]]:
     for path in sorted(TESTS.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                for found in re.findall(r"\b(?:FR|SC)-\d{3}\b|\b[Ff]ault \d+\b", ast.get_docstring(node) or ""):
+                for found in re.findall(_ID, ast.get_docstring(node) or ""):
                     yield found.replace("Fault", "fault"), f"{path.name}::{node.name}"
 
 

@@ -30,6 +30,7 @@ def _holds(facts: Mapping[str, tuple[str, ...]], given_facts: Mapping[str, str])
     return all(given_facts[fact] in values for fact, values in facts.items())
 
 
+@settings(deadline=None)
 @given(
     wanted=st.frozensets(_combinations, min_size=1),
     others=st.frozensets(_combinations),
@@ -48,6 +49,7 @@ def test_boxes_hold_all_that_is_wanted_and_nothing_that_is_not_allowed(
     assert wanted <= held <= allowed
 
 
+@settings(deadline=None)
 @given(combinations=st.frozensets(_combinations))
 def test_a_region_has_each_combination_once(combinations: frozenset[tuple[str, ...]]) -> None:
     """However its boxes are joined."""
@@ -57,7 +59,7 @@ def test_a_region_has_each_combination_once(combinations: frozenset[tuple[str, .
     assert region.inside(everything) == len(combinations)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(drawn=rule_sets())
 def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
     """Of every combination, whatever the rules; a row that never decides is not there."""

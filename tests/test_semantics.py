@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from callability.policy.callability import CALLABILITY
 from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.engine_process import NotDecided
 from callability.policy.normal_form import TooLarge, conjunctions
 from callability.policy.path import PathEnd, path_to_callable
 from callability.policy.rule_file import MAX_RULES
@@ -18,7 +19,7 @@ from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision, decide
 from callability.policy.space import Space, space_of
 from callability.policy.table import DecisionTable
-from callability.policy.tabulation import Engine, NotDecided, tabulate
+from callability.policy.tabulation import Engine, tabulate
 from callability.vocabulary import UNKNOWN
 from drawn_policies import NOWHERE, conditions, rule_set_of
 

@@ -12,10 +12,11 @@ MAX_SHOWN = 128
 
 
 class Severity(StrEnum):
-    """Whether a finding refuses what it was found in."""
+    """Whether a finding refuses what it was found in: an error does, a warning where it is asked to, a note never."""
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,9 +65,9 @@ def written(witness: Witness) -> str:
 
 def line(finding: Finding) -> str:
     """Write a finding in one line, with its code."""
-    warning = "warning: " if finding.severity is Severity.WARNING else ""
+    severity = "" if finding.severity is Severity.ERROR else f"{finding.severity}: "
     advice = f" ({finding.advice})" if finding.advice else ""
-    return f"{finding.place}: {warning}{finding.sentence}{advice} [{finding.code}]"
+    return f"{finding.place}: {severity}{finding.sentence}{advice} [{finding.code}]"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -33,7 +33,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Person = Literal["authorize", "decline", "fail", "nobody"]
 CODE_SECONDS = 600
@@ -64,9 +64,19 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self.mcp_status = 0
         """What `/mcp` answers to a request with a valid token, as the two above to any; 0 is what is due."""
         self.wrong_state = False
+        self.echoing: set[str] = set()
+        """Paths at which a request is refused with all that it said; `/mcp` does so with a valid token only."""
+        self.heard: list[str] = []
+        """The queries and forms of all requests."""
         self.requests: list[str] = []
         self.tokens: list[str] = []
+        self.given: list[str] = []
+        """Every code and token that it gave, of whichever kind."""
         self.connections = 0
+        self.calls = 0
+        """How many calls of tools there were; they are answered while `released` is set."""
+        self.released = asyncio.Event()
+        self.released.set()
         self._tools = tools
         self._clients: dict[str, OAuthClientInformationFull] = {}
         self._codes: dict[str, AuthorizationCode] = {}
@@ -110,6 +120,8 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        while not self._server.started:  # noqa: ASYNC110  # the library tells nobody
+            await asyncio.sleep(0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -151,12 +163,28 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
             if scope["type"] == "http":
                 self.requests.append(f"{scope['method']} {scope['path']}")
                 answer = await self._told_to_answer(scope)
+                receive = self._hearing(scope, receive)
             await (answer or application)(scope, receive, send)
 
         return counted
 
-    async def _told_to_answer(self, scope: Scope) -> Response | None:
+    def _hearing(self, scope: Scope, receive: Receive) -> Receive:
+        self.heard.append(scope["query_string"].decode())
+
+        async def hearing() -> Message:
+            message = await receive()
+            self.heard.append(message.get("body", b"").decode())
+            return message
+
+        return hearing
+
+    async def _told_to_answer(self, scope: Scope) -> ASGIApp | None:
         match scope["path"]:
+            case "/mcp" if "/mcp" in self.echoing:
+                token = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
+                return _echo if await self.load_access_token(token) is not None else None
+            case path if path in self.echoing:
+                return _echo
             case "/register" if self.register_status:
                 return JSONResponse({"error": "invalid_client_metadata"}, self.register_status)
             case "/token" if self.token_status:
@@ -203,6 +231,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
 
     def _new_code(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         code = secrets.token_urlsafe()
+        self.given.append(code)
         self._codes[code] = AuthorizationCode(
             code=code,
             client_id=client.client_id,
@@ -244,6 +273,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self._access[access] = AccessToken(token=access, expires_at=until, **granted)
         self._refresh[refresh] = RefreshToken(token=refresh, **granted)
         self.tokens.append(access)
+        self.given += [access, refresh]
         return OAuthToken(access_token=access, expires_in=self.token_seconds, refresh_token=refresh)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
@@ -255,6 +285,16 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         """Forget a token."""
         self._access.pop(token.token, None)
         self._refresh.pop(token.token, None)
+
+
+async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request with all that it said: as OAuth does, and as JSON-RPC does."""
+    request = Request(scope, receive)
+    said = f"{request.url} {request.headers.items()} {(await request.body()).decode()}"
+    error = {"code": -32000, "message": said, "data": said}
+    refused = {"error": "invalid_grant", "error_description": said}
+    answer = {"jsonrpc": "2.0", "id": None, "error": error} if scope["path"] == "/mcp" else refused
+    await JSONResponse(answer, 400)(scope, receive, send)
 
 
 class _Server(uvicorn.Server):
@@ -271,6 +311,8 @@ def _mcp_server(provider: OAuthProvider) -> Server[Any]:
 
     async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
         known = params.name in provider._tools
+        provider.calls += 1
+        await provider.released.wait()
         return CallToolResult(content=[TextContent(text=f"{params.name} was called")], is_error=not known)
 
     async def count(ctx: Any, call_next: Any) -> Any:

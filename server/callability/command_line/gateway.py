@@ -14,23 +14,29 @@ from typing import Annotated, NoReturn
 import grpc
 import typer
 
-from callability.address import AddressRefused, check_loopback
+from callability.address import AddressRefused
 from callability.command_line.options import (
+    Loaded,
     LogLevel,
     LogLevelOption,
+    MetricsOption,
     PolicyOption,
+    check_address,
+    check_metrics_address,
     leave,
-    loaded,
+    loaded_to_serve,
     log_to_standard_error,
 )
 from callability.command_line.status_line import status_line
+from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
 from callability.gateway.live import Setup
-from callability.gateway.metrics import exposed
 from callability.gateway.serving import run
+from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
+from callability.service.metrics import PolicyMetrics
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 
 _log = logging.getLogger(__name__)
@@ -70,39 +76,35 @@ def gateway(
             metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."
         ),
     ] = "",
-    metrics_address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Left out: none."
-        ),
-    ] = None,
+    metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
 
-    An edit of the config or of the approvals takes effect while it runs, whole or not at all. It ends when standard
-    input closes (stdio), or at SIGTERM, SIGINT or SIGHUP, and the processes of its servers with it. Over HTTP its URL
-    is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an address is.
+    An edit of the config, of the approvals or of the policy takes effect while it runs, whole or not at all. It ends
+    when standard input closes (stdio), or at SIGTERM, SIGINT or SIGHUP, and the processes of its servers with it. Over
+    HTTP its URL is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an
+    address is.
     """
     log_to_standard_error(log_level)
     if policy and policy_address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
     if policy_address is not None and not policy_address.startswith("unix:"):
-        _check(policy_address, "the service is asked without encryption")
-    if metrics_address is not None:
-        _check(metrics_address, "whoever reaches it reads the counts")
+        check_address(policy_address, "the service is asked without encryption")
+    check_metrics_address(metrics_address)
     read = _config(config)
     if agent:
         _check_agent(read, agent, transport)
     for finding in read.warnings:
         _log.warning("%s", finding)
-    served = None if policy_address is not None else InProcessStub(loaded(policy))
+    of_policy = loaded_to_serve(policy) if policy_address is None else None
 
     async def serve() -> None:
-        async with _stub(served, policy_address) as stub:
+        async with _stub(of_policy, policy_address) as stub:
             setup = Setup(read, approvals, stub)
-            with exposed(setup.metrics, metrics_address), status_line(setup.metrics):
-                await run(setup, transport.value, address, agent, _started)
+            with exposed(setup.metrics.registry, metrics_address), status_line(setup.metrics):
+                async with followed(_edits(setup, of_policy, policy)):
+                    await run(setup, transport.value, address, agent, _started)
 
     if transport is Transport.STDIO:
         _run_and_leave(serve())
@@ -135,13 +137,6 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
-def _check(address: str, why: str) -> None:
-    try:
-        check_loopback(address, why)
-    except AddressRefused as error:
-        leave(str(error), 2)
-
-
 def _started(url: str) -> None:
     _log.info("serving MCP on %s", url)
     typer.echo(f"listening on {url}")
@@ -156,12 +151,25 @@ def _config(path: Path) -> Config:
         leave("the config is refused", 2)
 
 
+def _edits(setup: Setup, of_policy: Loaded | None, directory: Path | None) -> Edits | None:
+    """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
+    if of_policy is None or not isinstance(setup.stub, InProcessStub):
+        return None
+    metrics = PolicyMetrics(setup.metrics.registry)
+    metrics.decides(of_policy.policy)
+    if directory is None:
+        return None
+    served = setup.stub.served
+    setup.standing.policy_broken = lambda: served.rejected is not None
+    return Edits(served, directory, of_policy.digest, metrics)
+
+
 @asynccontextmanager
-async def _stub(in_process: InProcessStub | None, address: str | None) -> AsyncIterator[CallabilityStub]:
+async def _stub(of_policy: Loaded | None, address: str | None) -> AsyncIterator[CallabilityStub]:
     """Yield the policy in this process, or a channel to the service."""
     if address is None:
-        assert in_process is not None
-        yield in_process
+        assert of_policy is not None
+        yield InProcessStub(of_policy.policy)
         return
     async with grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)]) as channel:
         yield CallabilityServiceStub(channel)

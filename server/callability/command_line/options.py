@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from callability.address import AddressRefused, check_loopback
 from callability.finding import line
-from callability.policy.loading import Policy, PolicyRefused, load
+from callability.policy.loading import Policy, check_written, written_in
 from callability.policy.shipped import shipped_policy
 
 
@@ -28,6 +30,14 @@ PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", metavar="DIR", help="The directory of the policy. Left out: the shipped one."),
 ]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-address",
+        metavar="ADDRESS",
+        help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Left out: none.",
+    ),
+]
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much is logged to standard error.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
@@ -38,17 +48,44 @@ def log_to_standard_error(level: LogLevel) -> None:
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format=form, force=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A policy, and the state of the files that it was loaded from."""
+
+    policy: Policy
+    digest: str
+
+
 def loaded(directory: Path | None) -> Policy:
     """Return the policy in a directory, or leave with exit code 1 and its findings on standard error."""
-    try:
-        policy = load(directory or shipped_policy())
-    except PolicyRefused as error:
-        for finding in error.findings:
+    return loaded_to_serve(directory).policy
+
+
+def loaded_to_serve(directory: Path | None) -> Loaded:
+    """Return the same with the state of its files, so that edits can be told."""
+    written = written_in(directory or shipped_policy())
+    check = check_written(written)
+    if check.policy is None:
+        for finding in check.findings:
             typer.echo(line(finding), err=True)
         leave("the policy is refused", 1)
-    for finding in policy.warnings:
+    for finding in check.policy.warnings:
         logging.getLogger(__name__).warning("%s", finding)
-    return policy
+    return Loaded(check.policy, written.digest)
+
+
+def check_address(address: str, why: str) -> None:
+    """Leave with exit code 2 where an address is not on loopback; `why` says what it would mean."""
+    try:
+        check_loopback(address, why)
+    except AddressRefused as error:
+        leave(str(error), 2)
+
+
+def check_metrics_address(address: str | None) -> None:
+    """Leave with exit code 2 where the address for metrics is not on loopback."""
+    if address is not None:
+        check_address(address, "whoever reaches it reads the counts")
 
 
 def leave(message: str, code: int) -> NoReturn:

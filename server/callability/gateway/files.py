@@ -8,18 +8,13 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from watchfiles import awatch
-
 from callability import document
 from callability.finding import Finding, Severity, line
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.metrics import Metrics
 from callability.gateway.standing import Standing
+from callability.watching import looks
 
-# Also without an event the files are looked at: on some file systems none comes, and none does while watching begins.
-LOOK_SECONDS = 5
-# It tells every change that it hears of.
-logging.getLogger("watchfiles").setLevel(logging.WARNING)
 _logger = logging.getLogger(__name__)
 
 
@@ -29,11 +24,11 @@ class Files:
     Where the approvals cannot be read at first, there is no state of them, and every approval is unknown.
     """
 
-    def __init__(self, config: Config, given: Path | None, metrics: Metrics) -> None:
+    def __init__(self, config: Config, given: Path | None, metrics: Metrics, standing: Standing) -> None:
         # Absolute once and for all: the directory in which the gateway was started may go.
         self.config = replace(config, path=config.path.absolute(), approvals=_absolute(config.approvals))
         self.given = _absolute(given)
-        self.standing = Standing()
+        self.standing = standing
         self._metrics = metrics
         self._config_seen = config.digest
         self._path = self._approvals_path(self.config)
@@ -45,28 +40,10 @@ class Files:
 
     async def edits(self) -> AsyncIterator[None]:
         """Yield after every edit, taken over or not, for ever."""
-        while True:
-            try:
-                async for _ in self._changes():
-                    # In a thread: a file that is large and odd takes seconds to read, and calls go on meanwhile.
-                    if await asyncio.to_thread(self._read):
-                        yield
-            except (OSError, RuntimeError):
-                _logger.exception("the files cannot be watched: they are looked at again in %d s", LOOK_SECONDS)
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def _changes(self) -> AsyncIterator[None]:
-        """Yield at changes in the directories of the files, until they lie elsewhere."""
-        watched = self._directories()
-        # Without a filter: a link in the same directory may lead elsewhere, and a look costs little.
-        changes = awatch(
-            *watched, watch_filter=None, recursive=False, yield_on_timeout=True, rust_timeout=LOOK_SECONDS * 1000
-        )
-        yield
-        async for _ in changes:
-            yield
-            if self._directories() != watched:
-                return
+        async for _ in looks(self._files):
+            # In a thread: a file that is large and odd takes seconds to read, and calls go on meanwhile.
+            if await asyncio.to_thread(self._read):
+                yield
 
     def _read(self) -> bool:
         """Read what was edited since the last time, and say whether anything was."""
@@ -116,11 +93,8 @@ class Files:
     def _approvals_path(self, config: Config) -> Path | None:
         return self.given or config.approvals
 
-    def _directories(self) -> tuple[Path, ...]:
-        """Return where the files and what links lead to lie: an atomic edit puts a new file in the place of the old."""
-        files = [path for path in (self.config.path, self._path) if path]
-        places = {each.parent for path in files for each in (path, path.resolve())}
-        return tuple(sorted(place for place in places if place.is_dir()))
+    def _files(self) -> tuple[Path, ...]:
+        return (self.config.path, self._path) if self._path else (self.config.path,)
 
 
 def _absolute(path: Path | None) -> Path | None:

@@ -22,6 +22,7 @@ from callability.gateway.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
+from callability.gateway.standing import Standing
 from callability.gateway.upstream import Upstream, UpstreamError
 
 _logger = logging.getLogger(__name__)
@@ -30,13 +31,14 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a gateway is made of: its config, the approvals file where another is given than the config's, the policy's
-    stub, and its metrics.
+    stub, its metrics, and how what it follows stands.
     """
 
     config: Config
     approvals: Path | None
     stub: CallabilityStub
     metrics: Metrics = field(default_factory=Metrics)
+    standing: Standing = field(default_factory=Standing)
 
 
 @asynccontextmanager
@@ -57,7 +59,7 @@ class Live:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._files = Files(setup.config, setup.approvals, setup.metrics)
+        self._files = Files(setup.config, setup.approvals, setup.metrics, setup.standing)
         self._fleet = Fleet(setup.stub)
         self._catalog = Catalog(setup.stub, self._announce)
         setup.metrics.follow(self._fleet.states, self._fleet.loads)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from callability.address import AddressRefused
 from callability.gateway.loading import LOADING
 from callability.gateway.upstream import State
 from callability.vocabulary import LoadStatus
-
-_logger = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -81,28 +76,3 @@ class Metrics:
 
 def _number(servers: Callable[[], Mapping[str, int]], state: str) -> float:
     return servers().get(state, 0)
-
-
-@contextmanager
-def exposed(metrics: Metrics, address: str | None) -> Iterator[None]:
-    """Serve metrics under `/metrics` of an address on loopback; without one they are not served.
-
-    Raises:
-        AddressRefused: the address cannot be listened on.
-    """
-    if address is None:
-        yield
-        return
-    host, _, port = address.rpartition(":")
-    try:
-        server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics.registry)
-    except OSError as error:
-        reason = (error.strerror or "error").lower()
-        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
-    _logger.info("metrics are on http://%s:%d/metrics", host, server.server_port)
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,7 +1,8 @@
-"""How the gateway's two files stand: what was read of them, and whether a later edit could not be."""
+"""How the gateway's two files and its policy stand: what was read, and whether a later edit could not be."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -15,9 +16,11 @@ class Standing:
     """Whether the config was edited since, and the edit is not sound."""
     approvals_broken: bool = False
     """Whether the approvals were edited since, and the edit cannot be read."""
+    policy_broken: Callable[[], bool] = lambda: False
+    """Says whether the policy in this process was edited since, and the edit is not sound."""
 
     def told(self) -> dict[str, str]:
-        """Return a sentence for each file that does not stand as it is written."""
+        """Return a sentence for each that does not stand as it is written."""
         told = {}
         if self.config_broken:
             told["config"] = "the config was edited and is not sound: what it said before still holds"
@@ -25,4 +28,6 @@ class Standing:
             told["approvals"] = "the approvals file could not be read: every approval is unknown"
         elif self.approvals_broken:
             told["approvals"] = "the approvals file was edited and cannot be read: what it said before still holds"
+        if self.policy_broken():
+            told["policy"] = "the policy was edited and is not sound: what it said before still holds"
         return told

@@ -126,14 +126,13 @@ class Switching:
         locks: dict[str, str] | None = None
         callable_tools = True
         phrases = self._phrases.about(name)
-        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
-            outcome = replace(outcome, end=EnableEnd.CANCELLED)
+        outcome = self._as_it_stands(name, outcome)
         if outcome.end is EnableEnd.CONNECTED:
             judgement = await self._decisions.judge([self._inventory.known(name)])
             callable_tools = bool(judgement.callable)
             locks = judgement.remediation(judgement.locked, phrases)
         response = await self._decisions.enable(outcome.facts(callable_tools=callable_tools))
-        if outcome.end is EnableEnd.CONNECTED and not self._stands(name, outcome):
+        if self._as_it_stands(name, outcome) is not outcome:
             return await self._told(name, outcome)
         return enable_result(
             response,
@@ -145,9 +144,15 @@ class Switching:
             reason=outcome.failure.words if outcome.failure else "",
         )
 
-    def _stands(self, name: str, outcome: EnableOutcome) -> bool:
+    def _as_it_stands(self, name: str, outcome: EnableOutcome) -> EnableOutcome:
+        """Return an outcome whose connection was switched off, or lost, since it was made, as that."""
+        if not outcome.was_connected and outcome.end is not EnableEnd.CONNECTED:
+            return outcome
         joined = self._catalog.joined.get(name)
-        return joined is not None and joined.upstream is outcome.upstream
+        if joined is None or joined.upstream is not outcome.upstream:
+            return replace(outcome, was_connected=False, end=EnableEnd.CANCELLED)
+        lost = joined.upstream.facts
+        return outcome if lost is None else replace(outcome, was_connected=False, end=EnableEnd.FAILED, failure=lost)
 
 
 def _entry(switch: Switch) -> dict[str, Any]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from callability.document import Node
-from callability.finding import Finding, Place, did_you_mean, shown
+from callability.document import Node, Sequence
+from callability.finding import Finding, Place, shown
 from callability.policy.form import Form
 from callability.policy.question import Question
-from callability.policy.rule_set import RuleSet
-from callability.policy.table import DecisionTable, Verdict
-from callability.policy.when import find_fact, read_value
+from callability.policy.when import find_fact, read_status, read_value
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A name that is a sentence, all facts of the question, and what the verdict must be; None: not looked at."""
+    """A name that is a sentence, all facts of the question, and what the verdict must be; None: not looked at.
+
+    `words` are for each text of the question what must stand in it, placeholders as the author writes them.
+    """
 
     name: str
     facts: Mapping[str, str]
@@ -24,6 +25,7 @@ class Case:
     rule: str | None
     undetermined: bool | None
     withhold_text: bool | None
+    words: Mapping[str, tuple[str, ...]]
     place: Place
 
 
@@ -41,27 +43,6 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     return cases, tuple(form.findings)
 
 
-def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> Finding | None:
-    """Return what is wrong with a case, or None where the policy does what it expects."""
-    ids = [rule.id for rule in rule_set.rules]
-    if case.rule is not None and case.rule not in ids:
-        sentence = f"test {shown(case.name)} expects unknown rule {shown(case.rule)}"
-        return Finding(case.place, "unknown-rule", sentence, did_you_mean(case.rule, ids))
-    try:
-        verdict = table.verdict(case.facts)
-    except KeyError:
-        sentence = f"test {shown(case.name)} has facts that cannot occur together"
-        return Finding(case.place, "impossible-facts", sentence, rule_set.question.impossible)
-    differences = [
-        f"{what} `{_written(found)}` where `{_written(wanted)}` is expected"
-        for what, found, wanted in _compared(case, verdict)
-        if wanted is not None and found != wanted
-    ]
-    if not differences:
-        return None
-    return Finding(case.place, "test-failed", f"test {shown(case.name)} fails: {'; '.join(differences)}")
-
-
 def _case(node: Node, question: Question, form: Form) -> Case | None:
     entries = form.mapping(node, "a test", required=("name", "expect"), optional=("facts",))
     if entries is None:
@@ -71,22 +52,29 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
     facts = question.open_facts
     if "facts" in entries:
         facts |= _facts(entries["facts"], question, where, form)
-    optional = ("rule", "undetermined", *(["withhold_text"] if question.withholds else []))
+    optional = ("rule", "undetermined", "words", *(["withhold_text"] if question.withholds else []))
     expect = form.mapping(entries["expect"], f"`expect` of {where}", required=("status",), optional=optional)
-    if name is None or expect is None:
-        return None
-    status = form.text(expect["status"], f"`status` of {where}")
-    if status is None or status not in question.statuses:
-        if status is not None:
-            hint = did_you_mean(status, question.statuses)
-            form.find(expect["status"].place, "unknown-status", f"unknown status {shown(status)} in {where}", hint)
+    status = read_status(expect["status"], question, where, form) if expect else None
+    if name is None or expect is None or status is None:
         return None
     rule = form.text(expect["rule"], f"`rule` of {where}") if "rule" in expect else None
     undetermined, withhold_text = (
         form.truth(expect[key], f"`{key}` of {where}") if key in optional and key in expect else None
         for key in ("undetermined", "withhold_text")
     )
-    return Case(name, facts, status, rule, undetermined, withhold_text, node.place)
+    words = _words(expect["words"], question, where, form) if "words" in expect else {}
+    return Case(" ".join(name.split()), facts, status, rule, undetermined, withhold_text, words, node.place)
+
+
+def _words(node: Node, question: Question, where: str, form: Form) -> dict[str, tuple[str, ...]]:
+    """Read for each text what must stand in it: one text, or a list of them."""
+    words = {}
+    given = form.mapping(node, f"`words` of {where}", required=(), optional=question.texts) or {}
+    for name, value in ((name, given[name]) for name in question.texts if name in given):
+        items = form.items(value, f"`{name}` of {where}") if isinstance(value, Sequence) else (value,)
+        texts = (form.text(item, f"`{name}` of {where}") for item in items)
+        words[name] = tuple(" ".join(text.split()) for text in texts if text)
+    return words
 
 
 def _facts(node: Node, question: Question, where: str, form: Form) -> dict[str, str]:
@@ -98,16 +86,3 @@ def _facts(node: Node, question: Question, where: str, form: Form) -> dict[str, 
             if read is not None:
                 facts[fact.name] = read
     return facts
-
-
-def _compared(case: Case, verdict: Verdict) -> tuple[tuple[str, str | bool | None, str | bool | None], ...]:
-    return (
-        ("status", verdict.status, case.status),
-        ("rule", verdict.rule, case.rule),
-        ("undetermined", verdict.undetermined, case.undetermined),
-        ("withhold_text", verdict.withhold_text, case.withhold_text),
-    )
-
-
-def _written(value: str | bool | None) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

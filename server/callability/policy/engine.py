@@ -1,8 +1,8 @@
 """Deciding by durable-rules, in a process of its own. The only module that imports durable-rules.
 
-The process reads a task from standard input and writes its decisions to standard output, both JSON. Facts and values
-are codes from a closed list, because the engine's types are loose; rules are flat conjunctions in blocks, because the
-engine has limits; a block that does not decide hands on to the next.
+The process reads a task from standard input and writes to standard output its name and then, in lines, its decisions,
+all JSON. Facts and values are codes from a closed list, because the engine's types are loose; rules are flat
+conjunctions in blocks, because the engine has limits; a block that does not decide hands on to the next.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ MAX_MEMORY = 4 * 1024**3
 """Bytes of address space of the process."""
 MAX_CPU = 120
 """Seconds of processor time of the process."""
+LINE = 1_000
+"""Decisions that are written in a line."""
 CONSTANT = ("c", "1")
 """A property that every event has, for the conjunction that has no test."""
 UNAVAILABLE = 3
@@ -96,8 +98,13 @@ def main() -> int:
     task = json.load(sys.stdin)
     blocks = [Block(f"block{number}", block) for number, block in enumerate(task["blocks"])]
     facts = task["facts"]
-    decisions = [decide(blocks, dict([*zip(facts, event, strict=True), CONSTANT])) for event in task["events"]]
-    json.dump({"engine": f"durable-rules {version('durable-rules')}", "decisions": decisions}, sys.stdout)
+    print(json.dumps(f"durable-rules {version('durable-rules')}"), flush=True)
+    events = task["events"]
+    for first in range(0, len(events), LINE):
+        decisions = [
+            decide(blocks, dict([*zip(facts, event, strict=True), CONSTANT])) for event in events[first : first + LINE]
+        ]
+        print(json.dumps(decisions), flush=True)
     return 0
 
 

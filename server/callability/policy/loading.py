@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -12,27 +11,34 @@ from pathlib import Path
 from types import MappingProxyType
 
 from callability import document
-from callability.finding import Finding, Place, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.case_file import Case, read_cases, run_case
+from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
+from callability.policy.case_file import Case, read_cases
+from callability.policy.case_result import CaseResult, run_case
+from callability.policy.coverage import coverage
+from callability.policy.decided import Decided
+from callability.policy.engine_process import NotDecided, Tell
 from callability.policy.proof import prove
 from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
 from callability.policy.rule_file import read_rule_set
 from callability.policy.rule_set import RuleSet
-from callability.policy.space import space_of
+from callability.policy.space import Space, space_of
 from callability.policy.table import DecisionTable
-from callability.policy.tabulation import TIME_LIMIT, Engine, NotDecided, tabulate
+from callability.policy.tabulation import TIME_LIMIT, Engine, Tabulation, tabulate, untold
+from callability.policy.written import PolicyFile, Written, read_written
 
-_TESTS = "_test"
+Tabulate = Callable[[RuleSet, Space, str], Tabulation]
+"""Decides every combination of a space by the rules of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvedRuleSet:
-    """A rule set with its decision table, and how many tests it passed."""
+    """A rule set with its decision table, how many tests it passed, and what came of each."""
 
     rule_set: RuleSet
     table: DecisionTable
     tests: int
+    results: tuple[CaseResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,93 +72,77 @@ class PolicyRefused(Exception):
         self.findings = findings
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: Path
-    shown: str
-    data: bytes
-
-    @property
-    def question(self) -> str:
-        return self.path.stem.removesuffix(_TESTS)
-
-    @property
-    def tests(self) -> bool:
-        return self.path.stem.endswith(_TESTS)
-
-
 def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
     """Load the policy in a directory.
 
     Raises:
         PolicyRefused: it is not sound.
     """
-    check = check_files(policy_files(directory), directory, engine=engine)
+    check = check_written(written_in(directory), engine=engine)
     if check.policy is None:
         raise PolicyRefused(check.findings)
     return check.policy
 
 
 def policy_files(directory: Path) -> tuple[Path, ...]:
-    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not."""
+    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not.
+
+    A hidden file is none: editors put such beside the file that they have open.
+    """
     try:
-        return tuple(path for path in sorted(directory.iterdir()) if path.suffix.lower() in {".yaml", ".yml"})
+        there = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+        return tuple(path for path in there if path.suffix.lower() in {".yaml", ".yml"})
     except OSError:
         return ()
+
+
+def written_in(directory: Path) -> Written:
+    """Return the policy in a directory as it is written now."""
+    return read_written(policy_files(directory), directory)
+
+
+def followed_files(directory: Path) -> tuple[Path, ...]:
+    """Return what to watch so as to notice an edit: the directory, which may be replaced, its files, and new ones."""
+    return (directory, directory / "new", *policy_files(directory))
 
 
 def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
     """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
-    paths = sorted(paths, key=lambda path: path.name)
-    files, findings = _read(paths)
-    findings += _check_names(files, paths, directory)
+    return check_written(read_written(paths, directory), engine=engine, seconds=seconds)
+
+
+def check_written(
+    written: Written, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT, tell: Tell = untold
+) -> Check:
+    """Check a policy as it is written; `seconds` is the engine's limit for a rule set, and `tell` is told of the
+    combinations that are decided, by several threads.
+    """
+    by = partial(tabulate, by=engine, seconds=seconds, tell=tell)
+    files = written.files
+    findings = [*written.findings, *_check_names(written)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
-        checked = tuple(pool.map(partial(_check_question, files, engine, seconds), QUESTIONS.values()))
+        checked = tuple(pool.map(partial(_check_question, files, by), QUESTIONS.values()))
     findings += chain.from_iterable(found for _, found in checked)
     proved = {name: one for name, (one, _) in zip(QUESTIONS, checked, strict=True) if one}
     ordered = in_order(findings)
     policy = None
     if not has_errors(ordered):
-        policy = Policy(
-            revision_of((file.path.name, file.data) for file in files if not file.tests),
-            MappingProxyType(proved),
-            ordered,
-        )
+        policy = Policy(written.revision, MappingProxyType(proved), ordered)
     return Check(MappingProxyType(proved), ordered, policy)
 
 
-def revision_of(files: Iterable[tuple[str, bytes]]) -> str:
-    """Return the revision of rule set files: SHA-256 over name, zero byte, length in decimal, zero byte, bytes."""
-    digest = hashlib.sha256()
-    for name, data in sorted(files):
-        digest.update(b"%b\0%d\0%b" % (name.encode(), len(data), data))
-    return digest.hexdigest()
-
-
-def _read(paths: Iterable[Path]) -> tuple[tuple[_File, ...], list[Finding]]:
-    files: list[_File] = []
-    findings: list[Finding] = []
-    for path in paths:
-        try:
-            files.append(_File(path, str(path), document.read_bytes(path)))
-        except document.Refused as error:
-            findings.extend(error.findings)
-    return tuple(files), findings
-
-
-def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path) -> list[Finding]:
-    if not directory.is_dir():
-        return [Finding(Place(str(directory)), "no-directory", "is not a directory that can be read")]
-    found = {path.stem for path in paths}
+def _check_names(written: Written) -> list[Finding]:
+    if any(finding.code == "no-directory" for finding in written.findings):
+        return []
     findings = [
-        Finding(Place(str(directory)), "missing-rule-set", f"has no rule set `{name}.yaml`")
+        Finding(Place(written.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
         for name in QUESTIONS
-        if name not in found
+        if name not in written.names
     ]
-    for file in files:
+    for file in written.files:
         if file.path.suffix != ".yaml":
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
         elif file.question not in QUESTIONS:
@@ -164,16 +154,16 @@ def _check_names(files: Iterable[_File], paths: Iterable[Path], directory: Path)
 
 
 def _check_question(
-    files: tuple[_File, ...], engine: Engine, seconds: float, question: Question
+    files: tuple[PolicyFile, ...], by: Tabulate, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
     rules = next((file for file in mine if not file.tests), None)
-    proved, found = _prove(rules, cases, question, engine, seconds) if rules else (None, [])
+    proved, found = _prove(rules, cases, question, by) if rules else (None, [])
     return proved, [*malformed, *found]
 
 
-def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
+def _cases(file: PolicyFile | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     """Read the tests of a question; what is wrong with them is told even where its rules are refused."""
     if file is None:
         return (), ()
@@ -184,7 +174,7 @@ def _cases(file: _File | None, question: Question) -> tuple[tuple[Case, ...], tu
 
 
 def _prove(
-    file: _File, cases: tuple[Case, ...], question: Question, engine: Engine, seconds: float
+    file: PolicyFile, cases: tuple[Case, ...], question: Question, by: Tabulate
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     try:
         rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)
@@ -194,8 +184,20 @@ def _prove(
         return None, [*found]
     try:
         space = space_of(rule_set)
-        table = DecisionTable(rule_set, space, tabulate(rule_set, space, file.shown, by=engine, seconds=seconds))
+        table = DecisionTable(rule_set, space, by(rule_set, space, file.shown))
     except NotDecided as error:
         return None, [*found, error.finding]
-    failed = [finding for case in cases if (finding := run_case(case, rule_set, table))]
-    return ProvedRuleSet(rule_set, table, len(cases) - len(failed)), [*found, *prove(rule_set, table), *failed]
+    results = tuple(run_case(case, rule_set, table) for case in cases)
+    failed = [result.finding for result in results if result.finding]
+    proved = ProvedRuleSet(rule_set, table, len(cases) - len(failed), results)
+    decided = Decided(rule_set, table)
+    return proved, [*found, *prove(rule_set, decided), *failed, *_untested(rule_set, decided, results)]
+
+
+def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
+    """Find rules that decide in no test, where there are tests."""
+    if results:
+        reached = coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))
+        for goal in reached.rules.missed:
+            sentence = f"rule `{goal.rule}` decides in no test"
+            yield Finding(goal.place, "rule-not-tested", sentence, "add one", Severity.WARNING, goal.witness)

@@ -8,20 +8,20 @@ from operator import and_, or_
 
 from callability.finding import Finding, Severity, listed
 from callability.policy.decided import Decided
+from callability.policy.idle_part import check_parts
 from callability.policy.law import Law
 from callability.policy.mask import Mask
 from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.table import DecisionTable
 from callability.policy.words import facts_opened, spoken, spoken_by_rule
 
 
-def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
-    """Return what is wrong: rules that never decide, words that send somebody to what is open already, combinations
-    that are callable although text is withheld, and laws that do not hold.
+def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
+    """Return what is wrong: rules that never decide, parts of conditions that never matter, words that send somebody
+    to what is open already, combinations that are callable although text is withheld, and laws that do not hold.
     """
-    decided = Decided(table)
     return (
         *_check_dead(rule_set, decided),
+        *check_parts(rule_set.rules, decided),
         *_check_actions(rule_set, decided),
         *_check_withheld(rule_set, decided),
         *_check_laws(rule_set, decided),
@@ -31,7 +31,7 @@ def prove(rule_set: RuleSet, table: DecisionTable) -> tuple[Finding, ...]:
 def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that never decide; one that is only ever reached undetermined is dead too."""
     for rule in rule_set.rules:
-        if rule.when is None or decided.where(rule=rule.id, undetermined=False):
+        if rule.when is None or decided.certain(rule.id):
             continue
         holds = decided.masks.truths(rule.when).certain
         if not holds:
@@ -45,7 +45,7 @@ def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
 
 def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
     """Return the rules that are reached in a mask, the most frequent first."""
-    counts = {rule.id: (holds & decided.where(rule=rule.id)).bit_count() for rule in rule_set.rules}
+    counts = {rule.id: (holds & decided.reached(rule.id)).bit_count() for rule in rule_set.rules}
     return sorted((rule for rule, count in counts.items() if count), key=lambda rule: -counts[rule])
 
 
@@ -55,7 +55,7 @@ def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     for rule in rule_set.rules:
         opened = _opened(rule, rule_set)
         needless = [reduce(and_, (masks.where(fact, (facts[fact].open_value,)) for fact in named)) for named in opened]
-        wrong = decided.where(rule=rule.id, undetermined=False) & reduce(or_, needless, 0)
+        wrong = decided.certain(rule.id) & reduce(or_, needless, 0)
         if wrong:
             told = listed(sorted({fact for named in opened for fact in named}))
             sentence = f"the words of rule `{rule.id}` would have somebody open {told}, which is open where it decides"
@@ -103,7 +103,7 @@ def mask_of_law(law: Law, decided: Decided) -> Mask:
 
 
 def _kept(law: Law, decided: Decided) -> Mask:
-    named = reduce(or_, (decided.where(status=status) for status in law.statuses))
+    named = reduce(or_, (decided.status(status) for status in law.statuses))
     return named if law.always else decided.masks.all & ~named
 
 

@@ -57,7 +57,11 @@ def schema_of_tests(question: Question) -> Schema:
         "status": _status(question),
         "rule": {"type": "string", "description": "The rule that decides, or is reached."},
         "undetermined": {"type": "boolean", "description": "Whether the rule that is reached cannot be read."},
+        "words": _object({name: _parts() for name in question.texts}),
     }
+    said: Schema = {"type": "string", "minLength": 1}
+    texts: Schema = {"anyOf": [said, _list(said)]}
+    expected["words"] = _object(dict.fromkeys(question.texts, texts)) | {"description": "What stands in each text."}
     if question.withholds:
         expected["withhold_text"] = {"type": "boolean", "description": "Whether the upstream's text is kept back."}
     test = _object(
@@ -73,6 +77,11 @@ def schema_of_tests(question: Question) -> Schema:
         "title": f"Tests of {question.name}",
         **_object({"tests": _list(test)}, required=("tests",)),
     }
+
+
+def _parts() -> Schema:
+    text = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
+    return {"anyOf": [text, _list(text)], "description": "What must stand in it, with its placeholders."}
 
 
 def _law(question: Question) -> Schema:

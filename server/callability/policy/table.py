@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import Combination, Space
@@ -31,18 +33,17 @@ class DecisionTable:
         question = rule_set.question
         self.space = space
         self.engine = tabulation.engine
-        verdicts: dict[Verdict, Verdict] = {}
+        verdicts: dict[tuple[int, bool, bool | None], Verdict] = {}
         self._answers: dict[Combination, Verdict] = {}
+        withheld = _withholding(space)
         for combination, decision in tabulation.decisions.items():
-            rule = rule_set.rules[decision.rule]
-            verdict = Verdict(
-                question.undetermined if decision.undetermined else rule.status,
-                rule.id,
-                decision.undetermined,
-                question.withholds(space.named(combination)) if question.withholds else None,
-            )
-            self._answers[combination] = verdicts.setdefault(verdict, verdict)
-        self.verdicts = tuple(verdicts)
+            key = (decision.rule, decision.undetermined, withheld(combination))
+            if key not in verdicts:
+                rule = rule_set.rules[decision.rule]
+                status = question.undetermined if decision.undetermined else rule.status
+                verdicts[key] = Verdict(status, rule.id, *key[1:])
+            self._answers[combination] = verdicts[key]
+        self.verdicts = tuple(verdicts.values())
         self._key = _key_of(space.facts)
 
     def verdict(self, facts: Mapping[str, str]) -> Verdict:
@@ -57,10 +58,30 @@ class DecisionTable:
         """Iterate over all combinations with their verdicts, those that look the same to the rules each on its own."""
         return ((combination, self._answers[combination]) for combination in self.space.combinations())
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what makes the table anew in another process: for each combination the place of its verdict alone."""
+        places = {verdict: place for place, verdict in enumerate(self.verdicts)}
+        answers = array("L", (places[verdict] for _, verdict in self))
+        return {"space": self.space, "engine": self.engine, "verdicts": self.verdicts, "answers": answers}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.space, self.engine, self.verdicts = state["space"], state["engine"], state["verdicts"]
+        verdicts = map(self.verdicts.__getitem__, state["answers"])
+        self._answers = dict(zip(self.space.combinations(), verdicts, strict=True))
+        self._key = _key_of(self.space.facts)
+
     @property
     def decided(self) -> Counter[tuple[str, bool]]:
         """How many combinations each rule decides, by rule and whether it was undetermined."""
         return Counter((verdict.rule, verdict.undetermined) for _, verdict in self)
+
+
+def _withholding(space: Space) -> Callable[[Combination], bool | None]:
+    """Return what says of a combination whether upstream text is withheld; None where the question is not about it."""
+    withholds, opened, facts = space.question.withholds, space.question.open_facts, space.facts
+    if withholds is None:
+        return lambda combination: None
+    return lambda combination: withholds(opened | dict(zip(facts, combination, strict=True)))
 
 
 def _key_of(facts: tuple[str, ...]) -> Callable[[Mapping[str, str]], Combination]:

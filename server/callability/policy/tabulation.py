@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypedDict
+from functools import partial
 
 from callability.finding import Finding, Place
-from callability.policy import engine
+from callability.policy.engine_process import Answer, NotDecided, Tell, run
 from callability.policy.normal_form import Conjunction, Test, TooLarge, conjunctions
 from callability.policy.rule_set import RuleSet
 from callability.policy.semantics import Decision, decide
@@ -23,6 +22,8 @@ TIME_LIMIT = 60.0
 """Seconds that the rules engine may take for one rule set."""
 BLOCK = 60
 """Conjunctions in a block, and different tests: the engine fails where more than 64 of them are true of one event."""
+ENOUGH = 10_000
+"""Combinations for which one more process of the engine is worth its start."""
 
 
 class Engine(StrEnum):
@@ -42,23 +43,18 @@ class Tabulation:
     engine: str
 
 
-class Answer(TypedDict):
-    """What the engine's process writes: its name, and for each combination the block and conjunction that decided."""
-
-    engine: str
-    decisions: list[list[int]]
-
-
-class NotDecided(Exception):
-    """The combinations could not be decided. It carries the finding."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(str(finding))
-        self.finding = finding
+def untold(_decided: int, _of: int) -> None:
+    """Tell nobody of progress."""
 
 
 def tabulate(
-    rule_set: RuleSet, space: Space, file: str, *, by: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
+    rule_set: RuleSet,
+    space: Space,
+    file: str,
+    *,
+    by: Engine = Engine.AUTO,
+    seconds: float = TIME_LIMIT,
+    tell: Tell = untold,
 ) -> Tabulation:
     """Decide every combination of a space.
 
@@ -72,8 +68,9 @@ def tabulate(
     if by is Engine.REFERENCE:
         return Tabulation(_by_reference(rule_set, space, distinct), "reference")
     flat = _flat(rule_set, space)
+    tell(0, len(distinct))
     try:
-        answer = _by_engine(flat, space, distinct, Place(file), seconds)
+        answer = _by_engine(flat, space, distinct, partial(run, place=Place(file), seconds=seconds, tell=tell))
     except ModuleNotFoundError:
         if by is not Engine.AUTO:
             raise NotDecided(_unavailable(Place(file))) from None
@@ -100,12 +97,20 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
 
 
 def _by_engine(
-    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], place: Place, seconds: float
+    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], Answer]
 ) -> Tabulation:
+    """Decide many combinations by several processes side by side, as many as there are processors for."""
     blocks = _blocks(flat)
-    answer = _run(_task(blocks, space, distinct), place, seconds)
-    decisions = [blocks[block][conjunction].decision for block, conjunction in answer["decisions"]]
-    return Tabulation(dict(zip(distinct, decisions, strict=True)), answer["engine"])
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(distinct) // ENOUGH))
+    parts = [distinct[number::processes] for number in range(processes)]
+    with ThreadPoolExecutor(max_workers=processes) as pool:
+        answers = [*pool.map(lambda part: ask(_task(blocks, space, part)), parts)]
+    decided = {
+        combination: blocks[block][conjunction].decision
+        for part, answer in zip(parts, answers, strict=True)
+        for combination, (block, conjunction) in zip(part, answer.decisions, strict=True)
+    }
+    return Tabulation({combination: decided[combination] for combination in distinct}, answers[0].engine)
 
 
 def _blocks(flat: Sequence[Conjunction]) -> list[list[Conjunction]]:
@@ -137,35 +142,6 @@ def _task(blocks: list[list[Conjunction]], space: Space, distinct: Sequence[Comb
         "events": [[code[value] for code, value in zip(values, each, strict=True)] for each in distinct],
     }
     return json.dumps(task)
-
-
-def _run(task: str, place: Place, seconds: float) -> Answer:
-    # `-P`: a file in the current directory must not stand in for a module of the engine's process.
-    command = [sys.executable, "-P", "-W", "ignore", "-m", engine.__name__]
-    try:
-        done = subprocess.run(command, input=task, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        sentence = f"the rules engine did not decide within {seconds:g} seconds"
-        raise NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large")) from None
-    except OSError as error:
-        sentence = f"the rules engine's process cannot be started: {(error.strerror or 'error').lower()}"
-        raise NotDecided(Finding(place, "engine-failed", sentence)) from error
-    if done.returncode == engine.UNAVAILABLE:
-        raise ModuleNotFoundError("durable-rules")
-    if done.returncode:
-        raise NotDecided(Finding(place, "engine-failed", f"the rules engine failed: {_last_words(done)}"))
-    try:
-        answer: Answer = json.loads(done.stdout)
-    except ValueError as error:
-        raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions")) from error
-    return answer
-
-
-def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"it was ended by {signal.Signals(-done.returncode).name}"
-    lines = done.stderr.strip().splitlines()
-    return lines[-1][:300] if lines else f"it exited with code {done.returncode}"
 
 
 def _too_many(space: Space, file: str) -> Finding:

@@ -72,6 +72,12 @@ def read_status(node: Node, question: Question, where: str, form: Form) -> str |
     return status
 
 
+def written_part(part: Is, question: Question) -> str:
+    """Write a part of a condition that reads one fact, as a rule file has it."""
+    values = [value for value in question.facts[part.fact].values if value in part.values]
+    return f"{part.fact}: {values[0]}" if len(values) == 1 else f"{part.fact}: [{', '.join(values)}]"
+
+
 def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -> Condition | None:
     match key.value:
         case "not":

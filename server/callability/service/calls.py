@@ -40,7 +40,13 @@ class Calls:
         self._loads = Outcomes(policy, "load_outcome", partial(load_reply, policy.revision))
         self._enables = Outcomes(policy, "enable_outcome", partial(enable_reply, policy.revision))
         self._replies: dict[bytes, bytes] = {}
-        self._get_policy = policy_message(policy).SerializeToString()
+        self.policy_reply = policy_message(policy).SerializeToString()
+        """What is told about the policy, as a `GetPolicyResponse` encoded."""
+
+    @property
+    def revision(self) -> str:
+        """The revision of the policy."""
+        return self._policy.revision
 
     @property
     def kept_replies(self) -> int:
@@ -157,10 +163,6 @@ class Calls:
             InvalidRequest: it is malformed.
         """
         return self._enables.reply(enable_facts(_read(pb.ClassifyEnableRequest, data).facts))
-
-    async def get_policy(self, data: bytes) -> bytes:
-        """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
-        return self._get_policy
 
 
 def _read(message: type[Request], data: bytes) -> Request:

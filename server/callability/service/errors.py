@@ -3,6 +3,7 @@
 ServiceError            a gRPC code, a stable reason and a sentence
 ├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
 │   └── InvalidName     the same, of a name
+├── TooManyAtOnce       RESOURCE_EXHAUSTED: as much of it is being done as may be at a time
 └── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
 """
 
@@ -30,6 +31,12 @@ class InvalidRequest(ServiceError):
 
 class InvalidName(InvalidRequest):
     """A name in the request is not one."""
+
+
+class TooManyAtOnce(ServiceError):
+    """The caller has to wait until others have been answered."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class InternalError(ServiceError):

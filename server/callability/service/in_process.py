@@ -9,8 +9,8 @@ from google.protobuf.message import Message
 from grpc.aio import AioRpcError, Metadata
 
 from callability.policy.loading import Policy
-from callability.service.calls import Calls
 from callability.service.errors import ServiceError
+from callability.service.served import Served
 from callability.v1 import callability_service_pb2 as pb
 
 Response = TypeVar("Response", bound=Message)
@@ -20,12 +20,13 @@ class InProcessStub:
     """Has the calls of `CallabilityServiceStub` on an aio channel, and fails as they do."""
 
     def __init__(self, policy: Policy) -> None:
-        calls = Calls(policy)
-        self.CheckTool = _call(calls.check_tool, pb.CheckToolResponse)
-        self.CheckTools = _call(calls.check_tools, pb.CheckToolsResponse)
-        self.ExplainTool = _call(calls.explain_tool, pb.ExplainToolResponse)
-        self.ClassifyLoad = _call(calls.classify_load, pb.ClassifyLoadResponse)
-        self.ClassifyEnable = _call(calls.classify_enable, pb.ClassifyEnableResponse)
+        self.served = Served(policy)
+        answers = self.served.answers
+        self.CheckTool = _call(answers["CheckTool"], pb.CheckToolResponse)
+        self.CheckTools = _call(answers["CheckTools"], pb.CheckToolsResponse)
+        self.ExplainTool = _call(answers["ExplainTool"], pb.ExplainToolResponse)
+        self.ClassifyLoad = _call(answers["ClassifyLoad"], pb.ClassifyLoadResponse)
+        self.ClassifyEnable = _call(answers["ClassifyEnable"], pb.ClassifyEnableResponse)
 
 
 def _call(method: Callable[[bytes], Awaitable[bytes]], response: type[Response]) -> Callable[..., Awaitable[Response]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callability.service.errors import InvalidName, InvalidRequest
 
@@ -14,6 +14,11 @@ LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512
 ERROR_TEXT_BYTES = 65_536
+POLICY_FILES = 16
+POLICY_BYTES = 2_097_152
+POLICY_FINDINGS = 1_000
+VALIDATIONS = 2
+VALIDATION_SECONDS = 60
 
 
 def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
@@ -65,6 +70,28 @@ def check_error_text(text: str) -> None:
     if size > ERROR_TEXT_BYTES:
         message = f"the text of the error has {size:,} bytes, and may have {ERROR_TEXT_BYTES:,}"
         raise InvalidRequest("ERROR_TEXT_TOO_LONG", message)
+
+
+def check_policy_files(files: Sequence[tuple[str, int]]) -> None:
+    """Check the files of a policy, each a name and a number of bytes.
+
+    Raises:
+        InvalidRequest: there are too many, or they are too large.
+        InvalidName: a name is empty, too long, that of a path, or stands twice.
+    """
+    if len(files) > POLICY_FILES:
+        raise InvalidRequest("TOO_MANY_FILES", f"the policy has {len(files):,} files, and may have {POLICY_FILES}")
+    size = sum(length for _, length in files)
+    if size > POLICY_BYTES:
+        raise InvalidRequest("POLICY_TOO_LARGE", f"the policy has {size:,} bytes, and may have {POLICY_BYTES:,}")
+    names: set[str] = set()
+    for name, _ in files:
+        check_name(name.encode(), "file")
+        if set(name) & {"/", "\0"} or name in {".", ".."}:
+            raise InvalidName("FILE_NAME_IS_PATH", "the name of a file is that of a path, and may hold no directory")
+        if name in names:
+            raise InvalidName("DUPLICATE_FILE", "the name of a file stands twice")
+        names.add(name)
 
 
 def check_sizes(tools: int, servers: int) -> None:

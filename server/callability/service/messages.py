@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callability import __version__
+from callability.finding import Finding
 from callability.policy.explanation import Explanation, Trial
-from callability.policy.loading import Policy
+from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.path import Path, Step
 from callability.policy.table import Verdict
 from callability.policy.words import Spoken, SpokenOf
@@ -122,15 +123,7 @@ def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
         revision=policy.revision,
         engine=policy.engine,
         version=__version__,
-        rule_sets=[
-            policy_service_pb2.RuleSet(
-                name=name,
-                rules=[rule.id for rule in proved.rule_set.rules],
-                facts=proved.table.space.facts,
-                combinations=proved.table.space.size,
-            )
-            for name, proved in sorted(policy.rule_sets.items())
-        ],
+        rule_sets=[rule_set_message(name, proved) for name, proved in sorted(policy.rule_sets.items())],
         statuses=[_status_info(status) for status in ToolStatus],
         actions=[
             policy_service_pb2.Action(
@@ -150,10 +143,39 @@ def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
             label_key_bytes=limits.LABEL_KEY_BYTES,
             label_value_bytes=limits.LABEL_VALUE_BYTES,
             error_text_bytes=limits.ERROR_TEXT_BYTES,
+            policy_files=limits.POLICY_FILES,
+            policy_bytes=limits.POLICY_BYTES,
+            policy_findings=limits.POLICY_FINDINGS,
+            validations=limits.VALIDATIONS,
+            validation_seconds=limits.VALIDATION_SECONDS,
         ),
         warnings=[str(warning) for warning in policy.warnings],
         load_statuses=[_load_status_info(status) for status in LoadStatus],
         enable_statuses=[_enable_status_info(status) for status in EnableStatus],
+    )
+
+
+def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.RuleSet:
+    """Return what was proved of a rule set as the contract has it."""
+    return policy_service_pb2.RuleSet(
+        name=name,
+        rules=[rule.id for rule in proved.rule_set.rules],
+        facts=proved.table.space.facts,
+        combinations=proved.table.space.size,
+        tests_passed=proved.tests,
+    )
+
+
+def finding_message(finding: Finding) -> policy_service_pb2.PolicyFinding:
+    """Return a finding as the contract has it."""
+    return policy_service_pb2.PolicyFinding(
+        file=finding.place.file,
+        line=finding.place.line,
+        column=finding.place.column,
+        severity=policy_service_pb2.FindingSeverity.Value(f"FINDING_SEVERITY_{finding.severity.upper()}"),
+        code=finding.code,
+        sentence=finding.sentence,
+        hint=finding.hint,
     )
 
 

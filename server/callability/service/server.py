@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,9 +18,10 @@ from grpc_status import rpc_status
 
 from callability.address import AddressRefused, check_loopback
 from callability.policy.loading import Policy
-from callability.service.calls import Calls
 from callability.service.errors import InternalError, ServiceError
 from callability.service.limits import MESSAGE_BYTES
+from callability.service.policy_calls import PolicyCalls
+from callability.service.served import Served
 from callability.v1 import callability_service_pb2, policy_service_pb2
 
 CALLABILITY = callability_service_pb2.DESCRIPTOR.services_by_name["CallabilityService"].full_name
@@ -40,23 +40,15 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """A server of one policy on one address."""
+    """A server on one address: of a policy until `served` is given another."""
 
     def __init__(self, policy: Policy, address: str) -> None:
         _check_address(address)
         self._server = grpc.aio.server(options=_OPTIONS)
-        calls = Calls(policy)
-        self._add(
-            CALLABILITY,
-            {
-                "CheckTool": calls.check_tool,
-                "CheckTools": calls.check_tools,
-                "ExplainTool": calls.explain_tool,
-                "ClassifyLoad": calls.classify_load,
-                "ClassifyEnable": calls.classify_enable,
-            },
-        )
-        self._add(POLICY, {"GetPolicy": calls.get_policy})
+        self.served = Served(policy)
+        about_policy = PolicyCalls(self.served)
+        self._add(CALLABILITY, self.served.answers)
+        self._add(POLICY, {"GetPolicy": about_policy.get_policy, "ValidatePolicy": about_policy.validate_policy})
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (CALLABILITY, POLICY, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -84,7 +76,7 @@ class Server:
         """Wait until the server has stopped."""
         await self._server.wait_for_termination()
 
-    def _add(self, service: str, methods: dict[str, Callable[[bytes], Awaitable[bytes]]]) -> None:
+    def _add(self, service: str, methods: Mapping[str, Callable[[bytes], Awaitable[bytes]]]) -> None:
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             name: grpc.unary_unary_rpc_method_handler(_at_the_edge(method)) for name, method in methods.items()
         }
@@ -140,18 +132,3 @@ def _check_socket(path: Path) -> None:
         except (ConnectionRefusedError, FileNotFoundError):
             return
     raise AddressRefused(f"`{path}` is listened on by another process")
-
-
-async def run(policy: Policy, address: str, started: Callable[[str], None], stopping: asyncio.Event) -> None:
-    """Serve a policy until `stopping` is set; `started` is told the address when calls are answered.
-
-    Raises:
-        AddressRefused: the address is not one that can be listened on.
-    """
-    server = Server(policy, address)
-    await server.start()
-    started(server.address)
-    try:
-        await stopping.wait()
-    finally:
-        await server.stop()

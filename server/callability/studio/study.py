@@ -17,7 +17,7 @@ from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
 from callability.policy.rows import Row, rows_of
 from callability.policy.words import spoken_of
-from callability.studio.draft import Draft, Drafts
+from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.files import other_files
 
 MAX_ROWS = 1_000
@@ -34,14 +34,17 @@ class Study:
         self._drafts = Drafts()
         self._saved_texts: Mapping[str, str] = {}
         self._texts: Mapping[str, str] = {}
+        self._saved_policy = written_of({}, ())
         self._draft = Draft({}, (), None)
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
 
     def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
         """Take a draft to look at, and return what is wrong with it."""
         self._saved_texts, self._texts = saved, texts
-        self._drafts.keep(saved, texts)
-        self._draft = self._drafts.prove(texts, other_files(self._directory, texts))
+        self._saved_policy = written_of(saved, other_files(self._directory, saved))
+        draft = written_of(texts, other_files(self._directory, texts))
+        self._drafts.keep(self._saved_policy, draft)
+        self._draft = self._drafts.prove(draft)
         return {
             "revision": self._draft.revision,
             "sound": self._draft.revision is not None,
@@ -104,7 +107,7 @@ class Study:
         return "saved", self._saved().proved.get(question)
 
     def _saved(self) -> Draft:
-        return self._drafts.prove(self._saved_texts, other_files(self._directory, self._saved_texts))
+        return self._drafts.prove(self._saved_policy)
 
     def _rows_of(self, question: str, proved: ProvedRuleSet) -> tuple[Row, ...]:
         """Return the rows of a table, made once for as long as it is looked at."""

@@ -9,6 +9,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -19,6 +20,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _FindingSeverity:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FindingSeverityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FindingSeverity.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FINDING_SEVERITY_UNSPECIFIED: _FindingSeverity.ValueType  # 0
+    """Never sent."""
+    FINDING_SEVERITY_ERROR: _FindingSeverity.ValueType  # 1
+    """It does."""
+    FINDING_SEVERITY_WARNING: _FindingSeverity.ValueType  # 2
+    """It does not."""
+
+class FindingSeverity(_FindingSeverity, metaclass=_FindingSeverityEnumTypeWrapper):
+    """Whether a finding refuses what it was found in."""
+
+FINDING_SEVERITY_UNSPECIFIED: FindingSeverity.ValueType  # 0
+"""Never sent."""
+FINDING_SEVERITY_ERROR: FindingSeverity.ValueType  # 1
+"""It does."""
+FINDING_SEVERITY_WARNING: FindingSeverity.ValueType  # 2
+"""It does not."""
+Global___FindingSeverity: _TypeAlias = FindingSeverity  # noqa: Y015
 
 @_typing.final
 class GetPolicyRequest(_message.Message):
@@ -53,6 +78,7 @@ class GetPolicyResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     LOAD_STATUSES_FIELD_NUMBER: _builtins.int
     ENABLE_STATUSES_FIELD_NUMBER: _builtins.int
+    REJECTED_EDIT_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters."""
     engine: _builtins.str
@@ -87,6 +113,10 @@ class GetPolicyResponse(_message.Message):
     def enable_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnableStatusInfo]:
         """The statuses of an enable with what is fixed about them, in order."""
 
+    @_builtins.property
+    def rejected_edit(self) -> Global___RejectedEdit:
+        """The last edit of the policy's files, where it was not taken over; absent where the files are what is served."""
+
     def __init__(
         self,
         *,
@@ -100,14 +130,189 @@ class GetPolicyResponse(_message.Message):
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         load_statuses: _abc.Iterable[Global___LoadStatusInfo] | None = ...,
         enable_statuses: _abc.Iterable[Global___EnableStatusInfo] | None = ...,
+        rejected_edit: Global___RejectedEdit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "rejected_edit", b"rejected_edit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "revision", b"revision", "rule_sets", b"rule_sets", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "rejected_edit", b"rejected_edit", "revision", b"revision", "rule_sets", b"rule_sets", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetPolicyResponse: _TypeAlias = GetPolicyResponse  # noqa: Y015
+
+@_typing.final
+class RejectedEdit(_message.Message):
+    """An edit of the policy's files that is not sound: what they said before is still served."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The revision of the files as they are written; that of the policy where its tests alone were edited."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What is wrong with them, as `file:line:column: sentence (hint) [code]`; the first 1,000."""
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.str = ...,
+        findings: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedEdit: _TypeAlias = RejectedEdit  # noqa: Y015
+
+@_typing.final
+class ValidatePolicyRequest(_message.Message):
+    """Asks what is wrong with a policy. It is neither kept nor served."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def files(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyFile]:
+        """The files of the policy's directory, rule sets and tests; at most 16."""
+
+    def __init__(
+        self,
+        *,
+        files: _abc.Iterable[Global___PolicyFile] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files", b"files"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ValidatePolicyRequest: _TypeAlias = ValidatePolicyRequest  # noqa: Y015
+
+@_typing.final
+class PolicyFile(_message.Message):
+    """A file of a policy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name without a directory, such as `callability.yaml`."""
+    data: _builtins.bytes
+    """What it holds."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyFile: _TypeAlias = PolicyFile  # noqa: Y015
+
+@_typing.final
+class ValidatePolicyResponse(_message.Message):
+    """What the check of a policy came to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOUND_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    RULE_SETS_FIELD_NUMBER: _builtins.int
+    ENGINE_FIELD_NUMBER: _builtins.int
+    sound: _builtins.bool
+    """Whether it would be served: there is no error."""
+    revision: _builtins.str
+    """The revision that it would have; empty where it is not sound."""
+    errors: _builtins.int
+    """How many errors there are."""
+    warnings: _builtins.int
+    """How many warnings there are."""
+    engine: _builtins.str
+    """What filled the decision tables; empty where there are none."""
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyFinding]:
+        """What was found, in the order of the files; the first 1,000."""
+
+    @_builtins.property
+    def rule_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleSet]:
+        """The rule sets that were decided, by name, also where others could not be."""
+
+    def __init__(
+        self,
+        *,
+        sound: _builtins.bool = ...,
+        revision: _builtins.str = ...,
+        findings: _abc.Iterable[Global___PolicyFinding] | None = ...,
+        errors: _builtins.int = ...,
+        warnings: _builtins.int = ...,
+        rule_sets: _abc.Iterable[Global___RuleSet] | None = ...,
+        engine: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "errors", b"errors", "findings", b"findings", "revision", b"revision", "rule_sets", b"rule_sets", "sound", b"sound", "warnings", b"warnings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ValidatePolicyResponse: _TypeAlias = ValidatePolicyResponse  # noqa: Y015
+
+@_typing.final
+class PolicyFinding(_message.Message):
+    """One thing to mend."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILE_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    COLUMN_FIELD_NUMBER: _builtins.int
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    CODE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    HINT_FIELD_NUMBER: _builtins.int
+    file: _builtins.str
+    """The name of the file as the request has it; empty where it is about the policy as a whole."""
+    line: _builtins.int
+    """The line, counted from 1; 0 where it is about the file as a whole."""
+    column: _builtins.int
+    """The column, counted from 1; 0 where it is about the file as a whole."""
+    severity: Global___FindingSeverity.ValueType
+    """Whether it refuses the policy."""
+    code: _builtins.str
+    """A stable name of what was found, such as `unknown-fact`."""
+    sentence: _builtins.str
+    """What was found, in one sentence."""
+    hint: _builtins.str
+    """How to mend it; empty where there is no hint."""
+    def __init__(
+        self,
+        *,
+        file: _builtins.str = ...,
+        line: _builtins.int = ...,
+        column: _builtins.int = ...,
+        severity: Global___FindingSeverity.ValueType = ...,
+        code: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+        hint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "column", b"column", "file", b"file", "hint", b"hint", "line", b"line", "sentence", b"sentence", "severity", b"severity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PolicyFinding: _TypeAlias = PolicyFinding  # noqa: Y015
 
 @_typing.final
 class RuleSet(_message.Message):
@@ -119,10 +324,13 @@ class RuleSet(_message.Message):
     RULES_FIELD_NUMBER: _builtins.int
     FACTS_FIELD_NUMBER: _builtins.int
     COMBINATIONS_FIELD_NUMBER: _builtins.int
+    TESTS_PASSED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The question, which is the name of its file without its ending, such as `callability`."""
     combinations: _builtins.int
     """How many combinations of facts were decided when the policy was loaded."""
+    tests_passed: _builtins.int
+    """How many of its own tests it passed."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules in order, by id."""
@@ -138,10 +346,11 @@ class RuleSet(_message.Message):
         rules: _abc.Iterable[_builtins.str] | None = ...,
         facts: _abc.Iterable[_builtins.str] | None = ...,
         combinations: _builtins.int = ...,
+        tests_passed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "facts", b"facts", "name", b"name", "rules", b"rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "facts", b"facts", "name", b"name", "rules", b"rules", "tests_passed", b"tests_passed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -309,6 +518,11 @@ class Limits(_message.Message):
     LABEL_KEY_BYTES_FIELD_NUMBER: _builtins.int
     LABEL_VALUE_BYTES_FIELD_NUMBER: _builtins.int
     ERROR_TEXT_BYTES_FIELD_NUMBER: _builtins.int
+    POLICY_FILES_FIELD_NUMBER: _builtins.int
+    POLICY_BYTES_FIELD_NUMBER: _builtins.int
+    POLICY_FINDINGS_FIELD_NUMBER: _builtins.int
+    VALIDATIONS_FIELD_NUMBER: _builtins.int
+    VALIDATION_SECONDS_FIELD_NUMBER: _builtins.int
     tools: _builtins.int
     """Tools in a request."""
     servers: _builtins.int
@@ -325,6 +539,16 @@ class Limits(_message.Message):
     """Bytes in the value of a label."""
     error_text_bytes: _builtins.int
     """Bytes in the text of an error."""
+    policy_files: _builtins.int
+    """Files of a policy that is to be checked."""
+    policy_bytes: _builtins.int
+    """Bytes of the files of a policy that is to be checked, together."""
+    policy_findings: _builtins.int
+    """Findings in an answer."""
+    validations: _builtins.int
+    """Policies that are checked at a time."""
+    validation_seconds: _builtins.int
+    """Seconds that the check of a policy may take."""
     def __init__(
         self,
         *,
@@ -336,10 +560,15 @@ class Limits(_message.Message):
         label_key_bytes: _builtins.int = ...,
         label_value_bytes: _builtins.int = ...,
         error_text_bytes: _builtins.int = ...,
+        policy_files: _builtins.int = ...,
+        policy_bytes: _builtins.int = ...,
+        policy_findings: _builtins.int = ...,
+        validations: _builtins.int = ...,
+        validation_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "name_bytes", b"name_bytes", "servers", b"servers", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "name_bytes", b"name_bytes", "policy_bytes", b"policy_bytes", "policy_files", b"policy_files", "policy_findings", b"policy_findings", "servers", b"servers", "tools", b"tools", "validation_seconds", b"validation_seconds", "validations", b"validations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PolicyServiceStub:
-    """Tells about the policy that is being served.
+    """Tells about the policy that is being served, and checks others that are not.
     """
 
     def __init__(self, channel):
@@ -40,14 +40,30 @@ class PolicyServiceStub:
                 request_serializer=callability_dot_v1_dot_policy__service__pb2.GetPolicyRequest.SerializeToString,
                 response_deserializer=callability_dot_v1_dot_policy__service__pb2.GetPolicyResponse.FromString,
                 _registered_method=True)
+        self.ValidatePolicy = channel.unary_unary(
+                '/callability.v1.PolicyService/ValidatePolicy',
+                request_serializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.SerializeToString,
+                response_deserializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.FromString,
+                _registered_method=True)
 
 
 class PolicyServiceServicer:
-    """Tells about the policy that is being served.
+    """Tells about the policy that is being served, and checks others that are not.
     """
 
     def GetPolicy(self, request, context):
         """The policy that is being served: what it consists of, how it was proved, and the limits of the service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ValidatePolicy(self, request, context):
+        """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
+
+        Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+        them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
+        2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -61,6 +77,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     request_deserializer=callability_dot_v1_dot_policy__service__pb2.GetPolicyRequest.FromString,
                     response_serializer=callability_dot_v1_dot_policy__service__pb2.GetPolicyResponse.SerializeToString,
             ),
+            'ValidatePolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ValidatePolicy,
+                    request_deserializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.FromString,
+                    response_serializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'callability.v1.PolicyService', rpc_method_handlers)
@@ -70,7 +91,7 @@ def add_PolicyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PolicyService:
-    """Tells about the policy that is being served.
+    """Tells about the policy that is being served, and checks others that are not.
     """
 
     @staticmethod
@@ -90,6 +111,33 @@ class PolicyService:
             '/callability.v1.PolicyService/GetPolicy',
             callability_dot_v1_dot_policy__service__pb2.GetPolicyRequest.SerializeToString,
             callability_dot_v1_dot_policy__service__pb2.GetPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ValidatePolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/callability.v1.PolicyService/ValidatePolicy',
+            callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.SerializeToString,
+            callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

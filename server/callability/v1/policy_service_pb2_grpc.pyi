@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PolicyServiceStub:
-    """Tells about the policy that is being served."""
+    """Tells about the policy that is being served, and checks others that are not."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,17 +35,31 @@ class PolicyServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PolicyServiceAsyncStub: ...
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.GetPolicyRequest, _policy_service_pb2.GetPolicyResponse]
     """The policy that is being served: what it consists of, how it was proved, and the limits of the service."""
+    ValidatePolicy: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.ValidatePolicyRequest, _policy_service_pb2.ValidatePolicyResponse]
+    """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
+
+    Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+    them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
+    2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
+    """
 
 @_typing.type_check_only
 class PolicyServiceAsyncStub(PolicyServiceStub):
-    """Tells about the policy that is being served."""
+    """Tells about the policy that is being served, and checks others that are not."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPolicy: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.GetPolicyRequest, _policy_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
     """The policy that is being served: what it consists of, how it was proved, and the limits of the service."""
+    ValidatePolicy: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.ValidatePolicyRequest, _policy_service_pb2.ValidatePolicyResponse]  # type: ignore[assignment]
+    """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
+
+    Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+    them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
+    2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
+    """
 
 class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Tells about the policy that is being served."""
+    """Tells about the policy that is being served, and checks others that are not."""
 
     @_abc_1.abstractmethod
     def GetPolicy(
@@ -54,5 +68,18 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_policy_service_pb2.GetPolicyResponse, _abc.Awaitable[_policy_service_pb2.GetPolicyResponse]]:
         """The policy that is being served: what it consists of, how it was proved, and the limits of the service."""
+
+    @_abc_1.abstractmethod
+    def ValidatePolicy(
+        self,
+        request: _policy_service_pb2.ValidatePolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_policy_service_pb2.ValidatePolicyResponse, _abc.Awaitable[_policy_service_pb2.ValidatePolicyResponse]]:
+        """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
+
+        Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+        them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
+        2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
+        """
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -57,6 +57,7 @@ class Attempt:
         self._authorization = EnableAuthorization.NOT_NEEDED
         self._code: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock: asyncio.TimerHandle | None = None
         self._waiting: list[_Waiting] = []
         self._shown_by: object = None
@@ -74,6 +75,11 @@ class Attempt:
         """Whether it was stopped: then nothing that came of it may be called a connection."""
         return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
 
+    def is_open_to(self, asker: Asker) -> bool:
+        """Say whether a caller that comes now shares it: not one that others stopped, or that had nobody to ask."""
+        unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
+        return not self.stopped and not unasked
+
     async def connected(self, upstream: Upstream) -> EnableOutcome:
         """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
@@ -90,6 +96,7 @@ class Attempt:
         finally:
             opening.cancel()
             self._stop_clocks()
+            self._closed.set_result(None)
 
     def failed(self, failure: Failure) -> EnableOutcome:
         """Return the outcome of an attempt that failed now."""
@@ -107,10 +114,14 @@ class Attempt:
         """Have a person sent to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
-            AuthorizationFailed: nobody can be asked, or the person declines, here or there.
+            AuthorizationFailed: nobody can be asked, or was asked before; the person declines, here or there; or the
+                attempt ends first.
         """
-        if self.ended.done():
+        if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
+        # Where the first one was of no use, another would be of none.
+        if self.question_id:
+            raise AuthorizationFailed("answered with HTTP status 401", status=401)
         self._authorization = EnableAuthorization.UNANSWERED
         self.question_id = secrets.token_urlsafe(16)
         self._question = Question(self.question_id, self.server, url)
@@ -118,7 +129,9 @@ class Attempt:
         coming = self._task(redirect.awaited(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for")
         try:
             self._offer()
-            await _first(coming, self._code)
+            await _first(coming, self._code, self._closed)
+            if self._closed.done():
+                raise AuthorizationFailed("was not authorized before the attempt ended")
             result = self._code.result() if self._code.done() else coming.result()
         except ProviderRefused as refused:
             if refused.declined:
@@ -164,10 +177,12 @@ class Attempt:
         """Ask by way of a caller; what comes of the attempt meanwhile ends the asking."""
         asking = self._task(waiting.asker.ask(question), "asking about")
         try:
-            await _first(asking, self.ended)
-            answer = asking.result() if asking.done() else Answer.ACCEPTED
+            await _first(asking, self._closed)
         finally:
             asking.cancel()
+        if asking.cancelled() or not asking.done():
+            return
+        answer = asking.result()
         if answer is Answer.DECLINED:
             self._refuse(EnableAuthorization.DECLINED, _DECLINED)
         elif answer is Answer.ACCEPTED:
@@ -177,14 +192,18 @@ class Attempt:
             self._offer()
 
     async def close(self) -> None:
-        """Wait until nothing of it is left."""
+        """End what is under way, a dialog that nobody answers too, and wait until nothing of it is left."""
         self._stop_clocks()
+        for task in self._tasks:
+            task.cancel()
+        # A refusal that came too late for anybody to hear is no fault to be logged.
+        _ = self._code.done() and self._code.exception()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def _offer(self) -> None:
         """Hand the question to the first caller that can ask; where none can, the attempt needs another session."""
-        if self._question is None or self._code.done() or self._shown_by is not None:
+        if self._question is None or self._code.done() or self._over.done() or self._shown_by is not None:
             return
         for waiting in self._waiting:
             if waiting.able and not waiting.turn.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import uvicorn
 from mcp.shared.auth import AuthorizationCodeResult
@@ -41,6 +41,8 @@ class Redirect:
         self._socket = socket.create_server((HOST, port or 0))
         self._came = asyncio.get_running_loop().create_future()
         self._state = ""
+        self._server = _server(Starlette(routes=[Route(PATH, self._page)]))
+        self._serving: asyncio.Task[None] | None = None
 
     @property
     def uri(self) -> str:
@@ -54,30 +56,20 @@ class Redirect:
             ProviderRefused: it sent no code.
         """
         self._state = state
-        application = Starlette(routes=[Route(PATH, self._page)])
-        config = uvicorn.Config(
-            application,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            loop="asyncio",
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=GRACE,
-        )
-        server = _Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[self._socket]), name="redirect")
-        try:
-            result: AuthorizationCodeResult = await self._came
-            return result
-        finally:
-            server.should_exit = True
-            with suppress(asyncio.CancelledError):
-                await serving
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="redirect")
+        await asyncio.wait({self._came})
+        result: AuthorizationCodeResult = self._came.result()
+        return result
 
-    def close(self) -> None:
-        """Listen no more."""
+    async def close(self) -> None:
+        """Listen no more, and return when nothing is left; a page that is being sent is sent to its end."""
+        if self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.wait({self._serving})
         self._socket.close()
+        # A refusal that came too late for anybody to hear is no fault to be logged.
+        _ = self._came.done() and self._came.exception()
 
     async def _page(self, request: Request) -> HTMLResponse:
         given = request.query_params
@@ -99,6 +91,21 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _server(application: Starlette) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            application,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            loop="asyncio",
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+        )
+    )
 
 
 def _page(text: str, status: int) -> HTMLResponse:

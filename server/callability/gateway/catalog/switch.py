@@ -19,7 +19,7 @@ from callability.gateway.catalog.variables import Unfillable, filled, unset
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.inventory import Joined
 from callability.gateway.upstream import Authorization, Failure, Upstream
-from callability.vocabulary import EnableEnd, LoadFailure, LoadPhase
+from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 
 _logger = logging.getLogger(__name__)
 _PORT_TAKEN = Failure(
@@ -62,6 +62,7 @@ class Switch:
         self._ruling = ruling
         self._changed = changed
         self._kept = False
+        self._closed = False
         self._attempt: Attempt | None = None
         self._last: tuple[str, EnableOutcome] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,15 +92,22 @@ class Switch:
         """Connect the server, or wait with those who do so already.
 
         The answer to a question that was returned comes with the question's id; what came of its attempt meanwhile is
-        what it gets.
+        what it gets. To whom an attempt at its end is not open has another after it.
         """
+        while self._attempt is not None and not self._attempt.is_open_to(asker):
+            await asyncio.wait({self._attempt.ended})
+        if self._closed:
+            return EnableOutcome(end=EnableEnd.CANCELLED)
         if question_id and self._last is not None and self._last[0] == question_id:
             return self._last[1]
         attempt = self._attempt
         if attempt is not None and question_id == attempt.question_id and answer is not None:
             attempt.answered(answer)
-        if attempt is None and self.state is SwitchState.CONNECTED:
-            return EnableOutcome(was_connected=True)
+        if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
+            return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
+        if answer is Answer.DECLINED and (attempt is None or question_id != attempt.question_id):
+            # The question was of an attempt long gone: another one would ask a user again who has declined.
+            return EnableOutcome(authorization=EnableAuthorization.DECLINED)
         if attempt is None and (missing := self.unset):
             return EnableOutcome(variables=missing)
         if attempt is None:
@@ -128,6 +136,7 @@ class Switch:
 
     async def close(self) -> None:
         """Switch it off for good, and return when nothing is left."""
+        self._closed = True
         await self.disable()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
@@ -151,7 +160,7 @@ class Switch:
             # The port may be needed by the next attempt, which begins as soon as this one is settled.
             await attempt.close()
             if redirect is not None:
-                redirect.close()
+                await redirect.close()
             if attempt.stopped:
                 outcome, kept = attempt.cancelled(), False
             self._settle(attempt, outcome, upstream if kept and outcome.end is EnableEnd.CONNECTED else None, kept=kept)

@@ -22,16 +22,20 @@ Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
 TOKENS_KEPT = 8
 """Tokens of one connection that are still masked after others have replaced them."""
 
+LONG_AGO = 1.0
+"""A time that is over, as the library counts: to it, zero is no time."""
+
 # It writes states, codes and the provider's answers to the log.
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 
 
 class AuthorizationFailed(Exception):
-    """An authorization did not come about."""
+    """An authorization did not come about, or was of no use: then `status` is the server's answer to it."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, status: int | None = None) -> None:
         super().__init__(words)
-        self.failure = Failure(words, exception=type(self).__name__, kind=LoadFailure.OTHER, phase=LoadPhase.RESPONSE)
+        kind = LoadFailure.OTHER if status is None else LoadFailure.HTTP_STATUS
+        self.failure = Failure(words, type(self).__name__, status=status, kind=kind, phase=LoadPhase.RESPONSE)
 
 
 class Authorization(OAuthClientProvider):
@@ -63,11 +67,16 @@ class Authorization(OAuthClientProvider):
         if self._failed is not None:
             raise self._failed
         # The library holds a lock until each answer is there, so that calls would wait for one another.
-        if self.context.is_token_valid():
-            self._add_auth_header(request)
+        sent = self.context.current_tokens
+        if sent is None or self.context.is_token_valid():
+            if sent is not None:
+                self._add_auth_header(request)
             response = yield request
             if not _refuses_token(response):
                 return
+            # With a token whose time is over the library asks the provider for another before it asks a person.
+            if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
+                self.context.token_expiry_time = LONG_AGO
         flow = super()._auth_flow(request)
         try:
             outgoing = await anext(flow)

@@ -66,11 +66,13 @@ _BY_CAUSE: tuple[tuple[type[Exception], _Told], ...] = (
     (ConnectionResetError, ("could not be reached", LoadFailure.RESET, LoadPhase.CONNECT)),
 )
 
-# These write URLs, session ids, headers and bodies to the log, where nobody looks for a secret.
+# These write URLs, session ids, headers, bodies and messages to the log, where nobody looks for a secret.
 for _name, _level in (
     ("httpx2", logging.WARNING),
     ("httpcore2", logging.WARNING),
     ("mcp.client.streamable_http", logging.CRITICAL),
+    # The SDK's client session.
+    ("client", logging.CRITICAL),
     ("sse_starlette", logging.INFO),
 ):
     logging.getLogger(_name).setLevel(_level)

@@ -6,9 +6,12 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus
+
+import httpx2
 
 from callability.gateway.upstream.http_client import HttpTarget
 
@@ -42,7 +45,8 @@ class Secrets:
         """Return the secrets that a target is given: in `env` and `args`, or in its headers, its URL and its tokens."""
         if isinstance(target, HttpTarget):
             tokens = target.authorization.secrets if target.authorization else ()
-            return cls((*target.secrets, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
+            filled = (form for value in target.secrets for form in (value, *_sent(value)))
+            return cls((*filled, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
         return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args)))
 
     def masked(self, text: str, *, cut: bool = False) -> str:
@@ -83,7 +87,14 @@ def _in_url(url: str) -> Iterator[str]:
 
 def _spellings(part: str) -> tuple[str, ...]:
     meant = unquote(part)
-    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe="")
+    return part, meant, unquote_plus(part), quote(part, safe=_LEGAL), quote(meant, safe=""), *_sent(part)
+
+
+def _sent(part: str) -> Iterator[str]:
+    """Yield how the client writes a part of a path or of a query, which it quotes differently."""
+    for before in ("/", "/?"):
+        with suppress(httpx2.InvalidURL, ValueError):
+            yield httpx2.URL(f"http://host{before}{part}").raw_path.decode().removeprefix(before)
 
 
 def _in_arguments(arguments: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,157 @@
+"""What checking a policy came to, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from callability.command_line.conditions import condition_text
+from callability.command_line.terminal import number_of
+from callability.finding import Finding, Severity, Witness, in_order, line, written
+from callability.policy.decided import Decided
+from callability.policy.effect import Effect, Overlap, effects, notes, overlaps
+from callability.policy.loading import Check, ProvedRuleSet
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A policy that was checked; `strict`: warnings refuse it too."""
+
+    directory: Path
+    check: Check
+    strict: bool
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing refuses it."""
+        return self.check.policy is not None and not (self.strict and self.check.findings)
+
+    def findings_with_notes(self) -> tuple[Finding, ...]:
+        """Return what refuses or may, and what never does."""
+        told = (
+            note
+            for proved in self.check.proved.values()
+            for note in notes(proved.rule_set, Decided(proved.rule_set, proved.table))
+        )
+        return in_order((*self.check.findings, *told))
+
+
+def as_text(checked: Checked, *, verbose: bool) -> str:
+    """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
+    check = checked.check
+    lines = [line(finding) for finding in (checked.findings_with_notes() if verbose else check.findings)]
+    for name, proved in check.proved.items():
+        lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
+        if verbose:
+            lines += _rules(proved)
+    errors = sum(finding.severity is Severity.ERROR for finding in check.findings)
+    counts = f"{number_of(errors, 'error')}, {number_of(len(check.findings) - errors, 'warning')}"
+    lines.append(f"{checked.directory}: {'sound' if checked.sound else 'refused'}, {counts}")
+    if check.policy and checked.sound:
+        lines.append(f"revision {check.policy.revision}")
+    return "\n".join(lines)
+
+
+def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
+    table = proved.table
+    dead = "with dead rules (see above)" if "never-decides" in codes else "no dead rule"
+    return [
+        f"{name}",
+        f"  facts         {', '.join(table.space.facts)}",
+        f"  combinations  {table.space.size:,} decided by {table.engine}",
+        f"  rules         {len(proved.rule_set.rules)}",
+        f"  proved        it always answers, {dead}",
+        f"  laws          {len(proved.rule_set.laws) - codes.count('law-broken')} hold",
+        f"  tests         {proved.tests} passed",
+    ]
+
+
+def _rules(proved: ProvedRuleSet) -> Iterator[str]:
+    decided = Decided(proved.rule_set, proved.table)
+    order = overlaps(proved.rule_set, decided)
+    for effect in effects(proved.rule_set, decided):
+        rule = effect.rule
+        yield f"  rule `{rule.id}` gives `{rule.status}` in {number_of(effect.combinations, 'combination')}"
+        for where in effect.where:
+            yield f"    where       {condition_text(where)}"
+        if not effect.whole:
+            yield "    where       and more"
+        if effect.undetermined:
+            told = number_of(effect.undetermined, "combination")
+            yield f"    unknown     it is reached and cannot be read in {told}"
+        for overlap in order:
+            if overlap.upper is rule:
+                told = number_of(overlap.answers, "answer")
+                yield (
+                    f"    order       swapping it with `{overlap.lower.id}` changes {told},"
+                    f" for example {written(overlap.witness)}"
+                )
+
+
+def as_json(checked: Checked) -> str:
+    """Write all of it as one JSON object."""
+    check = checked.check
+    told = {
+        "directory": str(checked.directory),
+        "sound": checked.sound,
+        "revision": check.policy.revision if check.policy else None,
+        "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
+        "findings": [_json_of_finding(finding) for finding in checked.findings_with_notes()],
+    }
+    return json.dumps(told, indent=2)
+
+
+def _json_of(name: str, proved: ProvedRuleSet) -> dict[str, Any]:
+    decided = Decided(proved.rule_set, proved.table)
+    return {
+        "name": name,
+        "facts": proved.table.space.facts,
+        "combinations": proved.table.space.size,
+        "engine": proved.table.engine,
+        "rules": [_json_of_effect(effect) for effect in effects(proved.rule_set, decided)],
+        "order": [_json_of_overlap(overlap) for overlap in overlaps(proved.rule_set, decided)],
+        "laws": [law.name for law in proved.rule_set.laws],
+        "tests_passed": proved.tests,
+    }
+
+
+def _json_of_effect(effect: Effect) -> dict[str, Any]:
+    return {
+        "id": effect.rule.id,
+        "status": effect.rule.status,
+        "line": effect.rule.place.line,
+        "combinations": effect.combinations,
+        "undetermined": effect.undetermined,
+        "where": effect.where,
+        "whole": effect.whole,
+        "witness": _json_of_witness(effect.witness),
+    }
+
+
+def _json_of_overlap(overlap: Overlap) -> dict[str, Any]:
+    return {
+        "upper": overlap.upper.id,
+        "lower": overlap.lower.id,
+        "answers": overlap.answers,
+        "witness": _json_of_witness(overlap.witness),
+    }
+
+
+def _json_of_finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "sentence": finding.sentence,
+        "hint": finding.hint,
+        "witness": _json_of_witness(finding.witness),
+    }
+
+
+def _json_of_witness(witness: Witness | None) -> dict[str, str] | None:
+    return None if witness is None else dict(witness)

@@ -1,0 +1,48 @@
+"""What came of the tests of a policy as JUnit XML, which CI systems read."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from callability.command_line.tested import Tested, TestedRuleSet, failure
+from callability.finding import Finding, line
+
+
+def junit(tested: Tested) -> bytes:
+    """Return a suite for each rule set, and one for what refuses the policy beside its tests, where something does."""
+    root = Element("testsuites", name="callability test")
+    for rule_set in tested.rule_sets:
+        _suite(root, rule_set)
+    if tested.errors:
+        count = str(len(tested.errors))
+        suite = SubElement(root, "testsuite", name="policy", tests=count, failures="0", errors=count)
+        for finding in tested.errors:
+            _error(suite, finding)
+    for kind in ("tests", "failures", "errors"):
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
+    indent(root)
+    return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _suite(root: Element, tested: TestedRuleSet) -> None:
+    tests, failures = str(len(tested.results)), str(len(tested.failed))
+    suite = SubElement(root, "testsuite", name=tested.name, tests=tests, failures=failures, errors="0")
+    for result in tested.results:
+        place = result.case.place
+        named = {"file": _file(place.file), "line": str(place.line)}
+        case = SubElement(suite, "testcase", {"name": result.case.name, "classname": tested.name, **named})
+        if result.finding:
+            failed = SubElement(case, "failure", message=result.finding.sentence, type=result.finding.code)
+            failed.text = "\n".join(text for text, _ in failure(result, tested))
+
+
+def _error(suite: Element, finding: Finding) -> None:
+    place = finding.place
+    named = {"file": _file(place.file), "line": str(place.line)}
+    case = SubElement(suite, "testcase", {"name": finding.code, "classname": "policy", **named})
+    SubElement(case, "error", message=finding.sentence, type=finding.code).text = line(finding)
+
+
+def _file(name: str) -> str:
+    """Return the name of a file as XML can hold it."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in name)

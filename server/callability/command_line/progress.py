@@ -1,0 +1,39 @@
+"""How far deciding every combination is: a bar on the terminal of standard error, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from callability.policy.engine_process import Tell
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """Yield what is told of combinations that are decided; the bar vanishes with the block."""
+    if not sys.stderr.isatty():
+        yield lambda decided, of: None
+        return
+    # Where nobody looks at it, it need not be imported.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("deciding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, lock, total = bar.add_task("deciding", total=0), Lock(), 0
+
+        def tell(decided: int, of: int) -> None:
+            nonlocal total
+            with lock:
+                total += of
+                bar.update(task, advance=decided, total=total)
+
+        yield tell

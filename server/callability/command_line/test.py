@@ -1,0 +1,97 @@
+"""`callability test`: runs the tests of a policy, and says how much of it they reach."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from callability.command_line.junit import junit
+from callability.command_line.options import JsonOption, leave
+from callability.command_line.tested import Tested, TestedRuleSet, as_json, as_text
+from callability.command_line.watch import WatchOption, watched
+from callability.finding import Severity, shown
+from callability.policy.case_result import CaseResult
+from callability.policy.coverage import coverage
+from callability.policy.decided import Decided
+from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
+from callability.policy.shipped import shipped_policy
+from callability.policy.written import Written
+
+_OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
+"""Codes of findings that are told with the test that they are of."""
+
+
+def test(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Left out: the shipped one.")
+    ] = None,
+    wanted: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="TEXT", help="Only tests with this in their name; with `*` or `?` a glob."),
+    ] = None,
+    percent: Annotated[
+        float | None,
+        typer.Option(
+            "--coverage",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="How much of the rules, and of the parts of their conditions, the tests of each file must reach.",
+        ),
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each test, and what no test reaches.")] = False,
+    json: JsonOption = False,
+    watch: WatchOption = False,
+) -> None:
+    """Run the tests beside the rule files of a policy, and say what of the rules they reach.
+
+    A rule is reached where a test is decided by it, and a part of a condition where it is true in one test and false in
+    another, of those that try its rule. With `--watch` the tests are run again after each edit. Exit code 0: every test
+    passed. 1: one failed, the policy is refused, or less is reached than PERCENT. 2: a wrong call, or no test has such
+    a name.
+    """
+    if wanted is not None and percent is not None:
+        leave("`--coverage` is about all tests, and `--filter` runs some", 2)
+    of = directory or shipped_policy()
+
+    def passed(written: Written) -> bool:
+        tested = _tested(check_written(written), of, wanted, percent)
+        if wanted is not None and not tested.count():
+            leave(f"no test has {shown(wanted)} in its name", 2)
+        if to:
+            _write(to, junit(tested))
+        typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
+        return tested.passed
+
+    raise typer.Exit(0 if (watched(of, passed) if watch else passed(written_in(of))) else 1)
+
+
+def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> Tested:
+    errors = tuple(
+        finding for finding in check.findings if finding.severity is Severity.ERROR and finding.code not in _OF_TESTS
+    )
+    rule_sets = tuple(_tested_rule_set(name, proved, wanted) for name, proved in check.proved.items())
+    return Tested(str(directory), rule_sets, errors, percent)
+
+
+def _tested_rule_set(name: str, proved: ProvedRuleSet, wanted: str | None) -> TestedRuleSet:
+    results = tuple(result for result in proved.results if wanted is None or _is_wanted(result, wanted))
+    ran = [result.case.facts for result in results if result.verdict]
+    reached = coverage(proved.rule_set, Decided(proved.rule_set, proved.table), ran)
+    return TestedRuleSet(name, proved, results, reached)
+
+
+def _is_wanted(result: CaseResult, wanted: str) -> bool:
+    name, wanted = result.case.name.lower(), wanted.lower()
+    return fnmatchcase(name, wanted) if {*"*?"} & {*wanted} else wanted in name
+
+
+def _write(path: Path, text: bytes) -> None:
+    try:
+        path.write_bytes(text)
+    except OSError as error:
+        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 2)

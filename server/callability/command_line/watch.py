@@ -1,0 +1,45 @@
+"""Doing something about a policy anew after each edit of it, for its author at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from callability.policy.loading import followed_files, written_in
+from callability.policy.written import Written
+from callability.watching import looks
+
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Do it again after each edit, until SIGINT or SIGTERM; the last time counts.")
+]
+
+
+def watched(directory: Path, act: Callable[[Written], bool]) -> bool:
+    """Act on a policy now and after each edit, until SIGINT or SIGTERM, and return what came of it the last time."""
+    came_of_it = False
+
+    async def follow() -> None:
+        nonlocal came_of_it
+        seen = None
+        async for _ in looks(partial(followed_files, directory)):
+            written = written_in(directory)
+            if written.digest != seen:
+                seen = written.digest
+                came_of_it = act(written)
+
+    async def until_stopped() -> None:
+        following = asyncio.create_task(follow())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, following.cancel)
+        await asyncio.wait({following})
+        if not following.cancelled():
+            following.result()
+
+    asyncio.run(until_stopped())
+    return came_of_it

@@ -1,0 +1,34 @@
+"""Checking a policy in a process of its own, so that no request waits for it and nothing of it stays behind.
+
+The process reads a policy as it is written from standard input and writes the check to standard output.
+"""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+
+from callability.policy.engine import MAX_CPU, MAX_MEMORY
+from callability.policy.loading import check_written
+from callability.policy.packing import packed
+from callability.policy.written import Written
+
+
+def limit() -> None:
+    """Limit this process, which may outlive the one that started it; its own children set their limits themselves."""
+    for kind, most in ((resource.RLIMIT_AS, MAX_MEMORY), (resource.RLIMIT_CPU, MAX_CPU)):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main() -> None:
+    """Check the policy on standard input."""
+    limit()
+    written = pickle.load(sys.stdin.buffer)
+    assert isinstance(written, Written)
+    sys.stdout.buffer.write(packed(check_written(written)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A policy as it is written at a moment: its files are read once, so that what was checked is what is served."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from callability import document
+from callability.finding import Finding, Place
+
+TESTS = "_test"
+"""How the name of a file with tests ends, before its ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """A file that could be read: where it lies, its name in findings, and its bytes."""
+
+    path: PurePath
+    shown: str
+    data: bytes
+
+    @property
+    def question(self) -> str:
+        """The question that it is about, if it is one."""
+        return self.path.stem.removesuffix(TESTS)
+
+    @property
+    def tests(self) -> bool:
+        """Whether it holds tests."""
+        return self.path.stem.endswith(TESTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of a policy, and what is wrong with those that could not be read; `shown` is the policy in findings."""
+
+    shown: str
+    files: tuple[PolicyFile, ...]
+    findings: tuple[Finding, ...] = ()
+    names: frozenset[str] = frozenset()
+    """The names of all files without their endings, of those that could not be read too."""
+
+    @property
+    def revision(self) -> str:
+        """The revision of a policy with these rule sets: tests are no part of it."""
+        return revision_of((file.path.name, file.data) for file in self.files if not file.tests)
+
+    @property
+    def digest(self) -> str:
+        """What tells one state of the files from another, tests and what could not be read included."""
+        read = revision_of((file.path.name, file.data) for file in self.files)
+        return document.digest("\n".join((read, *map(str, self.findings))).encode())
+
+
+def read_written(paths: Iterable[Path], directory: Path) -> Written:
+    """Read the files of a policy, in whatever order they come."""
+    paths = sorted(paths, key=lambda path: path.name)
+    shown = str(directory)
+    if not directory.is_dir():
+        return Written(shown, (), (Finding(Place(shown), "no-directory", "is not a directory that can be read"),))
+    files: list[PolicyFile] = []
+    findings: list[Finding] = []
+    for path in paths:
+        try:
+            files.append(PolicyFile(path, str(path), document.read_bytes(path)))
+        except document.Refused as error:
+            findings.extend(error.findings)
+    return Written(shown, tuple(files), tuple(findings), frozenset(path.stem for path in paths))
+
+
+def revision_of(files: Iterable[tuple[str, bytes]]) -> str:
+    """Return the revision of rule set files: SHA-256 over name, zero byte, length in decimal, zero byte, bytes."""
+    digest = hashlib.sha256()
+    for name, data in sorted(files):
+        digest.update(b"%b\0%d\0%b" % (name.encode(errors="surrogateescape"), len(data), data))
+    return digest.hexdigest()

@@ -1,0 +1,103 @@
+"""Edits of a policy that is served: taken over whole, when they are proved and pass their tests, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from callability.finding import Finding, Place, line
+from callability.policy import aside
+from callability.policy.loading import Policy, followed_files, written_in
+from callability.policy.packing import unpacked
+from callability.policy.written import Written
+from callability.service.calls import Calls
+from callability.service.child import NoAnswer, answer_of
+from callability.service.metrics import PolicyMetrics
+from callability.service.served import RejectedEdit, Served
+from callability.watching import looks
+
+CHECK_SECONDS = 120.0
+"""How long the check of an edit may take."""
+_logger = logging.getLogger(__name__)
+
+
+class Edits:
+    """Follows the files of the policy in a directory; `digest` is the state of them by which it was loaded."""
+
+    def __init__(self, served: Served, directory: Path, digest: str, metrics: PolicyMetrics) -> None:
+        self._served = served
+        self._directory = directory
+        self._seen = digest
+        self._metrics = metrics
+
+    async def follow(self) -> None:
+        """Take edits over, for ever."""
+        async for _ in looks(partial(followed_files, self._directory)):
+            try:
+                await self._look()
+            except Exception:
+                _logger.exception("an edit of the policy could not be looked at")
+
+    async def _look(self) -> None:
+        """Check what was edited since the last time, until nothing is edited while it is checked."""
+        while (written := await asyncio.to_thread(written_in, self._directory)).digest != self._seen:
+            loaded = await _checked(written)
+            if (await asyncio.to_thread(written_in, self._directory)).digest != written.digest:
+                continue
+            self._seen = written.digest
+            if isinstance(loaded, RejectedEdit):
+                self._reject(loaded)
+            else:
+                self._take_over(*loaded)
+
+    def _take_over(self, policy: Policy, calls: Calls) -> None:
+        self._served.replace(calls)
+        for finding in policy.warnings:
+            _logger.warning("%s", line(finding))
+        _logger.info("the edit of the policy is taken over: %s decides, proved by %s", policy.revision, policy.engine)
+        self._metrics.decides(policy)
+        self._metrics.edited(taken_over=True)
+
+    def _reject(self, rejected: RejectedEdit) -> None:
+        self._served.rejected = rejected
+        for finding in rejected.findings:
+            _logger.error("%s", line(finding))
+        decides = self._served.calls.revision
+        _logger.error("the edit of the policy is not taken over: %s still decides", decides)
+        self._metrics.edited(taken_over=False)
+
+
+@asynccontextmanager
+async def followed(edits: Edits | None) -> AsyncIterator[None]:
+    """Follow edits while something goes on; None where there is nothing to follow."""
+    if edits is None:
+        yield
+        return
+    following = asyncio.create_task(edits.follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _checked(written: Written) -> tuple[Policy, Calls] | RejectedEdit:
+    """Return the policy, ready to answer, or why there is none."""
+    try:
+        answer = await answer_of(aside.__name__, pickle.dumps(written), CHECK_SECONDS)
+    except NoAnswer as error:
+        finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {error}")
+        return RejectedEdit(written.revision, (finding,))
+    return await asyncio.to_thread(_loaded, answer, written)
+
+
+def _loaded(answer: bytes, written: Written) -> tuple[Policy, Calls] | RejectedEdit:
+    check = unpacked(answer)
+    if check.policy is None:
+        return RejectedEdit(written.revision, check.findings)
+    return check.policy, Calls(check.policy)

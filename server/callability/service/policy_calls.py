@@ -1,0 +1,56 @@
+"""The calls of `PolicyService`, from the bytes of a request to the bytes of a reply."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from callability.finding import Finding, Place, line
+from callability.service import limits, validation
+from callability.service.child import NoAnswer, answer_of
+from callability.service.errors import InvalidRequest, TooManyAtOnce
+from callability.service.messages import finding_message
+from callability.service.served import RejectedEdit, Served
+from callability.v1 import policy_service_pb2 as pb
+
+
+class PolicyCalls:
+    """Tells about the policy that is being served, and checks others that are not."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._validations = 0
+
+    async def get_policy(self, data: bytes) -> bytes:
+        """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
+        told, rejected = self._served.calls.policy_reply, self._served.rejected
+        # Joined on the wire, messages are one.
+        return told + _rejected(rejected).SerializeToString() if rejected else told
+
+    async def validate_policy(self, data: bytes) -> bytes:
+        """Answer a `ValidatePolicyRequest` with a `ValidatePolicyResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is none or stands twice.
+            TooManyAtOnce: too many policies are checked at the moment.
+        """
+        try:
+            request = pb.ValidatePolicyRequest.FromString(data)
+        except DecodeError:
+            raise InvalidRequest("REQUEST_MALFORMED", "the request is no `ValidatePolicyRequest`") from None
+        limits.check_policy_files([(file.name, len(file.data)) for file in request.files])
+        if self._validations >= limits.VALIDATIONS:
+            message = f"{limits.VALIDATIONS} policies are being checked, and no more are at a time: try again"
+            raise TooManyAtOnce("TOO_MANY_VALIDATIONS", message)
+        self._validations += 1
+        try:
+            return await answer_of(validation.__name__, data, limits.VALIDATION_SECONDS)
+        except NoAnswer as error:
+            finding = Finding(Place(""), "check-failed", f"could not be checked: {error}")
+            return pb.ValidatePolicyResponse(findings=[finding_message(finding)], errors=1).SerializeToString()
+        finally:
+            self._validations -= 1
+
+
+def _rejected(rejected: RejectedEdit) -> pb.GetPolicyResponse:
+    findings = [line(finding) for finding in rejected.findings[: limits.POLICY_FINDINGS]]
+    return pb.GetPolicyResponse(rejected_edit=pb.RejectedEdit(revision=rejected.revision, findings=findings))

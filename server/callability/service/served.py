@@ -1,0 +1,52 @@
+"""The policy that is being served, and what became of the last edit of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from callability.finding import Finding
+from callability.policy.loading import Policy
+from callability.service.calls import Calls
+
+_METHODS = {
+    "CheckTool": "check_tool",
+    "CheckTools": "check_tools",
+    "ExplainTool": "explain_tool",
+    "ClassifyLoad": "classify_load",
+    "ClassifyEnable": "classify_enable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedEdit:
+    """An edit that was not taken over: the revision that its files have, and what was found in them."""
+
+    revision: str
+    findings: tuple[Finding, ...]
+
+
+class Served:
+    """Answers by one policy until it is replaced; a request ends by the policy by which it began."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.calls = Calls(policy)
+        self.rejected: RejectedEdit | None = None
+
+    def replace(self, calls: Calls) -> None:
+        """Answer the requests that begin from now on by another policy."""
+        self.calls = calls
+        self.rejected = None
+
+    @property
+    def answers(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:
+        """What answers each call of `CallabilityService`."""
+        return {name: self._answer(method) for name, method in _METHODS.items()}
+
+    def _answer(self, method: str) -> Callable[[bytes], Awaitable[bytes]]:
+        def answer(data: bytes) -> Awaitable[bytes]:
+            # The policy is looked up once, when a request begins.
+            reply: Awaitable[bytes] = getattr(self.calls, method)(data)
+            return reply
+
+        return answer

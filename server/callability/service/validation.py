@@ -1,0 +1,58 @@
+"""Checking a policy that somebody sent, in a process of its own: nothing of it is written, run or served.
+
+The process reads a `ValidatePolicyRequest` from standard input, and writes a `ValidatePolicyResponse` to standard
+output.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from callability.finding import Finding, Severity
+from callability.policy.aside import limit
+from callability.policy.loading import check_written
+from callability.policy.written import PolicyFile, Written
+from callability.service import limits
+from callability.service.messages import finding_message, rule_set_message
+from callability.v1 import policy_service_pb2 as pb
+
+ENGINE_SECONDS = limits.VALIDATION_SECONDS * 2 / 3
+"""How long the engine has for a rule set, so that what it does not decide is told as such."""
+_WHOLE = "/"
+"""The policy in findings, which no file can be named."""
+
+
+def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
+    """Check the files of a request, whose names hold no `/`."""
+    paths = {file.name: PurePosixPath(file.name) for file in request.files}
+    files = tuple(PolicyFile(paths[file.name], file.name, file.data) for file in request.files)
+    written = Written(_WHOLE, files, names=frozenset(path.stem for path in paths.values()))
+    check = check_written(written, seconds=ENGINE_SECONDS)
+    policy = check.policy
+    return pb.ValidatePolicyResponse(
+        sound=policy is not None,
+        revision=policy.revision if policy else "",
+        findings=[finding_message(_placed(finding)) for finding in check.findings[: limits.POLICY_FINDINGS]],
+        errors=sum(finding.severity is Severity.ERROR for finding in check.findings),
+        warnings=sum(finding.severity is Severity.WARNING for finding in check.findings),
+        rule_sets=[rule_set_message(name, proved) for name, proved in sorted(check.proved.items())],
+        engine=", ".join(sorted({proved.table.engine for proved in check.proved.values()})),
+    )
+
+
+def _placed(finding: Finding) -> Finding:
+    """Return a finding; one about the policy as a whole is in no file."""
+    return finding if finding.place.file != _WHOLE else replace(finding, place=replace(finding.place, file=""))
+
+
+def main() -> None:
+    """Check the policy on standard input."""
+    limit()
+    request = pb.ValidatePolicyRequest.FromString(sys.stdin.buffer.read())
+    sys.stdout.buffer.write(validated(request).SerializeToString())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""Gateways with a catalog, agents in both revisions of MCP that switch its servers, and the people whom they ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mcp import Client
+from mcp.client import ClientRequestContext, Transport
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
+
+from callability.gateway.agents import Gateways
+from callability.gateway.config import load_config
+from callability.gateway.live import Setup, opened
+from callability.gateway.mcp_server import mcp_server
+from gateways import text_of, write_config
+from judging import stub_of
+from upstreams.bad_http import BadHttp
+from upstreams.oauth_provider import OAuthProvider, browse
+
+Mode = Literal["legacy", "auto"]
+MODES: tuple[Mode, ...] = ("legacy", "auto")
+"""MCP 2025-11-25, in which a dialog comes during a call, and 2026-07-28, in which it is the answer to one."""
+SECONDS = 60
+NO_CLAIM = "Do not say that it is connected, and do not call its tools."
+
+
+async def until(look: Callable[[], object]) -> None:
+    """Look until something holds that nobody tells of."""
+    end = time.monotonic() + SECONDS
+    while not look():
+        assert time.monotonic() < end, look
+        await asyncio.sleep(0.005)
+
+
+class Person:
+    """The user of an agent, who does the same with each dialog, and goes to the page only when they may."""
+
+    def __init__(self, does: Literal["goes", "declines", "cancels", "accepts", "waits"] = "goes") -> None:
+        self.does = does
+        self.dialogs: list[ElicitRequestParams] = []
+        self.asked = asyncio.Event()
+        self.may = asyncio.Event()
+        """Until it is set, one who waits does nothing; what is in `answers` they say then, else they go to the page."""
+        self.answers: ElicitResult | None = None
+        self.left = 0
+        """How many dialogs were taken away before they were answered."""
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        """Be asked."""
+        self.dialogs.append(params)
+        self.asked.set()
+        match self.does:
+            case "declines":
+                return ElicitResult(action="decline")
+            case "cancels":
+                return ElicitResult(action="cancel")
+            case "goes":
+                await browse(self.url)
+            case "waits":
+                await self._wait()
+                if self.answers is not None:
+                    return self.answers
+                await browse(self.url)
+        return ElicitResult(action="accept", content={})
+
+    @property
+    def url(self) -> str:
+        """The page to which the last dialog sends."""
+        last = self.dialogs[-1]
+        return last.url if isinstance(last, ElicitRequestURLParams) else last.message.split()[-1]
+
+    async def _wait(self) -> None:
+        try:
+            await self.may.wait()
+        except asyncio.CancelledError:
+            self.left += 1
+            raise
+
+
+@dataclass(eq=False, slots=True)
+class Agent:
+    """A client of a gateway that listens; `heard` counts how often it was told that its tools have changed."""
+
+    client: Client
+    person: Person | None
+    heard: int = 0
+
+    async def ask(self, tool: str, **arguments: Any) -> CallToolResult:
+        """Call a tool of the gateway."""
+        return await self.client.call_tool(tool, arguments)
+
+    async def enable(self, server: str = "greeter") -> CallToolResult:
+        """Switch a server on."""
+        return await self.ask("enable_server", id=server)
+
+    async def disable(self, server: str = "greeter") -> str:
+        """Switch a server off, and return what is said of it."""
+        result = await self.ask("disable_server", id=server)
+        assert not result.is_error
+        return text_of(result)
+
+    async def state(self, server: str = "greeter") -> str:
+        """Return where a server is."""
+        content = (await self.ask("search_servers")).structured_content
+        assert content is not None
+        [state] = [entry["state"] for entry in content["servers"] if entry["id"] == server]
+        return str(state)
+
+    async def finds(self, query: str = "greet", **arguments: Any) -> list[str]:
+        """Return the names of the tools that can be called."""
+        content = (await self.ask("retrieve_tools", query=query, **arguments)).structured_content
+        assert content is not None
+        return [tool["name"] for tool in content["tools"]]
+
+    async def told(self, count: int) -> None:
+        """Wait until it was told so often, and not once more, that its tools have changed."""
+        await until(lambda: self.heard >= count)
+        await self.client.list_tools()
+        assert self.heard == count
+
+    async def hear(self, _: object = None) -> None:
+        """Take note that the tools have changed."""
+        self.heard += 1
+
+
+@asynccontextmanager
+async def agent(
+    to: Gateways | Transport | str, mode: Mode, person: Person | None = None, name: str = ""
+) -> AsyncIterator[Agent]:
+    """Connect an agent to a gateway of this process or of another; without a person its session can show no dialog."""
+
+    async def handle(message: object) -> None:
+        if mode == "legacy" and getattr(message, "method", "") == "notifications/tools/list_changed":
+            await it.hear()
+
+    server = mcp_server(to, name) if isinstance(to, Gateways) else to
+    client = Client(server, mode=mode, elicitation_callback=person, message_handler=handle, cache=None)
+    it = Agent(client, person)
+    async with client:
+        assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+        if mode == "legacy":
+            yield it
+            return
+        async with client.listen(tools_list_changed=True) as events:
+
+            async def listen() -> None:
+                async for event in events:
+                    await it.hear(event)
+
+            listening = asyncio.create_task(listen())
+            try:
+                yield it
+            finally:
+                listening.cancel()
+                await asyncio.wait({listening})
+
+
+def entry(provider: OAuthProvider, **keys: Any) -> dict[str, Any]:
+    """Return the catalog entry of the server that a provider protects."""
+    return {"url": provider.url, "oauth": {}, "description": "Greets people.", **keys}
+
+
+def plain(upstream: BadHttp, **keys: Any) -> dict[str, Any]:
+    """Return the entry of a server that anybody may use, with one tool that is let through."""
+    return {"url": upstream.url, "enabled_tools": ["greet"], **keys}
+
+
+@asynccontextmanager
+async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[Gateways]:
+    """Run a gateway in this process, and hold that it leaves nothing behind: no task, no socket, and no process."""
+    before, sockets = asyncio.all_tasks(), _sockets()
+    stub = keys.pop("stub", stub_of())
+    config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
+    async with opened(Setup(load_config(config), None, stub)) as gateways:
+        yield gateways
+    await until(lambda: not _lasting(asyncio.all_tasks() - before))
+    await until(lambda: len(_sockets()) <= len(sockets))
+    assert not _children()
+
+
+def _lasting(tasks: set[asyncio.Task[Any]]) -> list[str]:
+    return [task.get_name() for task in tasks if not task.done()]
+
+
+def _sockets() -> list[str]:
+    links = []
+    for link in Path("/proc/self/fd").iterdir():
+        # That of the listing itself is gone by then.
+        with suppress(OSError):
+            links.append(os.readlink(link))
+    return [link for link in links if link.startswith("socket:")]
+
+
+def _children() -> list[str]:
+    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+
+
+def is_no_connection(result: CallToolResult, status: str, *, error: bool = True) -> str:
+    """Hold that an answer claims no connection, in text and in structure, and return its text."""
+    text = text_of(result)
+    assert text.startswith(f"Not connected: {status}. ")
+    assert text.endswith(NO_CLAIM)
+    assert "is connected" not in text.removesuffix(NO_CLAIM)
+    assert bool(result.is_error) is error
+    content = result.structured_content or {}
+    assert (content["status"], content["tools_changed"]) == (status, 0)
+    return text
+
+
+def is_connection(result: CallToolResult, status: str = "enabled", *, tools_changed: int = 1) -> str:
+    """Hold that an answer tells of a connection, and return its text."""
+    text = text_of(result)
+    assert text.startswith(f"Connected: {status}. "), text
+    assert not result.is_error
+    content = result.structured_content or {}
+    assert (content["status"], content["tools_changed"]) == (status, tools_changed)
+    return text
+
+
+async def has_no_trace(agent: Agent, server: str = "greeter") -> None:
+    """Hold that nothing of a server is found, listed, or called."""
+    assert await agent.finds() == []
+    listed = (await agent.ask("upstream_servers")).structured_content or {}
+    assert server not in [each["name"] for each in listed["servers"]]
+    assert "there is no tool" in text_of(await agent.ask("call_tool", name=f"{server}:greet")).lower()
+
+
+async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> None:
+    """Hold that a server can be switched on, is found and called, and is switched off; it is told of twice."""
+    await agent.told(heard)
+    is_connection(await agent.enable(server))
+    assert await agent.state(server) == "connected"
+    await agent.told(heard + 1)
+    assert await agent.finds() == [f"{server}:greet"]
+    called = await agent.ask("call_tool", name=f"{server}:greet")
+    assert not called.is_error
+    is_connection(await agent.enable(server), "already_enabled", tools_changed=0)
+    assert "is switched off now" in await agent.disable(server)
+    assert await agent.state(server) == "absent"
+    await agent.told(heard + 2)
+    await has_no_trace(agent, server)
+
+
+class Gate:
+    """Lets a passer-by wait until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = asyncio.Event(), asyncio.Event()
+
+    async def passed(self) -> None:
+        """Say that somebody is here, and wait."""
+        self.reached.set()
+        await self.open.wait()
+
+
+class HeldPolicy:
+    """The shipped policy, which holds its answer to the question of that number about an enable."""
+
+    def __init__(self, number: int) -> None:
+        self.gate = Gate()
+        self._left = number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(stub_of(), name)
+
+    async def ClassifyEnable(self, request: Any, **options: Any) -> Any:  # noqa: N802  # the contract's name
+        """Answer, when the gate is open."""
+        self._left -= 1
+        if self._left == 0:
+            await self.gate.passed()
+        return await stub_of().ClassifyEnable(request, **options)
+
+
+class HeldTokens(OAuthProvider):
+    """A provider whose tokens are held back: the person has come back from it by then."""
+
+    def __init__(self) -> None:
+        super().__init__(tools=("greet",))
+        self.gate = Gate()
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: Any
+    ) -> OAuthToken:
+        """Give tokens when the gate is open."""
+        await self.gate.passed()
+        return await super().exchange_authorization_code(client, authorization_code)

@@ -1,0 +1,51 @@
+"""A service that is told by lines on standard input how often to put the other of two policies in the place of one.
+
+After each line it writes its resident memory in KiB. Everything is as where an edit is taken over, but that the two
+policies were checked before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from pathlib import Path
+
+import uvloop
+
+from callability.policy.loading import check_written, written_in
+from callability.policy.packing import packed, unpacked
+from callability.policy.tabulation import Engine
+from callability.service.calls import Calls
+from callability.service.server import Server
+
+
+def _ready(checked: bytes) -> Calls:
+    policy = unpacked(checked).policy
+    assert policy is not None
+    return Calls(policy)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() // 1024
+
+
+async def main(*directories: str) -> None:
+    """Serve until standard input closes; the address is written first."""
+    checked = [packed(check_written(written_in(Path(each)), engine=Engine.REFERENCE)) for each in directories]
+    first = unpacked(checked[0]).policy
+    assert first is not None
+    server = Server(first, "127.0.0.1:0")
+    await server.start()
+    print(server.address, flush=True)
+    swaps = 0
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        for _ in range(int(line)):
+            swaps += 1
+            server.served.replace(await asyncio.to_thread(_ready, checked[swaps % len(checked)]))
+        print(_resident(), flush=True)
+    await server.stop()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(*sys.argv[1:]))

@@ -1,0 +1,303 @@
+"""What comes of switching a server of the catalog on, told to agents in both revisions of MCP (spec C)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from mcp import ClientSession
+from mcp_types import ClientCapabilities, ElicitationCapability, ElicitRequestFormParams, FormElicitationCapability
+
+from catalogs import (
+    MODES,
+    Mode,
+    Person,
+    agent,
+    entry,
+    gateway,
+    has_no_trace,
+    is_connection,
+    is_no_connection,
+    plain,
+    works,
+)
+from gateways import shelf
+from upstreams.bad_http import BadHttp, Step, reply
+from upstreams.oauth_provider import OAuthProvider
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
+
+GREET = {"name": "greet", "description": "Greets."}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Gateways run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[OAuthProvider]:
+    """A provider at which the person authorizes."""
+    async with OAuthProvider(tools=("greet",)) as it:
+        yield it
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An authorization that comes to nothing, by what a person or a provider does."""
+
+    status: str
+    says: str
+    does: Literal["goes", "declines", "cancels"] = "goes"
+    provider: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "the user declines": Case("declined", "was declined", "declines"),
+    "the user closes the dialog": Case("declined", "was declined", "cancels"),
+    "the user declines at the provider": Case("declined", "was declined", provider={"person": "decline"}),
+    "the provider fails": Case("connect_failed", "its provider refused (permanent)", provider={"person": "fail"}),
+    "the provider registers nobody": Case(
+        "connect_failed", "does not register this gateway (permanent)", provider={"register_status": 400}
+    ),
+    "the provider gives no token": Case("connect_failed", "gave no token (permanent)", provider={"token_status": 400}),
+    "the provider sends another state back": Case(
+        "connect_failed", "was not authorized within 2 s (transient)", provider={"wrong_state": True}
+    ),
+    "nobody is at the provider": Case(
+        "connect_failed", "was not authorized within 2 s (transient)", provider={"person": "nobody"}
+    ),
+    "the server takes no token": Case("connect_failed", "HTTP status 401 (denied)", provider={"mcp_status": 401}),
+    "the server refuses": Case("connect_failed", "HTTP status 403 (denied)", provider={"mcp_status": 403}),
+    "the server has a fault": Case("connect_failed", "HTTP status 500 (transient)", provider={"mcp_status": 500}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
+    name: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """Nobody is asked twice, nothing is left, nothing dials by itself, and a retry works (E-3, E-4, E-7, E-8)."""
+    case = CASES[name]
+    for setting, value in case.provider.items():
+        setattr(provider, setting, value)
+    person = Person(case.does)
+    dialogs = 0 if "register_status" in case.provider else 1
+    async with (
+        gateway(tmp_path, {"greeter": entry(provider)}, deadlines={"dialog_seconds": 2}) as gateways,
+        agent(gateways, mode, person) as it,
+    ):
+        async with asyncio.timeout(60):
+            text = is_no_connection(await it.enable(), case.status)
+        assert case.says in text
+        assert len(person.dialogs) == dialogs
+        assert await it.state() == "absent"
+        requests = len(provider.requests)
+        for _ in range(100):
+            await it.ask("search_servers")
+            await it.ask("upstream_servers")
+        await has_no_trace(it)
+        assert (len(person.dialogs), len(provider.requests)) == (dialogs, requests)
+        assert it.heard == 0
+        person.does, provider.person, provider.wrong_state = "goes", "authorize", False
+        provider.register_status = provider.token_status = provider.mcp_status = 0
+        await works(it)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A server on HTTP that does not open, and what is said of it."""
+
+    answer: Step | None
+    says: str
+
+
+OPENINGS = {
+    "nothing listens": Opening(None, "refused the connection (nothing listens there) (permanent)"),
+    "it resets": Opening("reset", "closed the connection before it answered (transient)"),
+    "it refuses": Opening(reply(b"{}", status="403 Forbidden"), "HTTP status 403 (denied)"),
+    "it is not there": Opening(reply(b"{}", status="404 Not Found"), "HTTP status 404 (permanent)"),
+    "it has a fault": Opening(reply(b"{}", status="503 Service Unavailable"), "HTTP status 503 (transient)"),
+    "it is a web page": Opening(reply(b"<p>", kind="text/html"), "that is not MCP (permanent)"),
+    "it never answers": Opening("hang", "within 2 s (transient)"),
+}
+
+
+@pytest.mark.parametrize("name", OPENINGS)
+async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: Mode, tmp_path: Path) -> None:
+    """The answer has the reason, and what it means; once the server is well again, it is switched on."""
+    case, upstream = OPENINGS[name], BadHttp(answers={"greet": "ok"})
+    async with upstream.listening():
+        catalog = {"greeter": plain(upstream)}
+        async with (
+            gateway(tmp_path, catalog, deadlines={"enable_seconds": 2}) as gateways,
+            agent(gateways, mode) as it,
+        ):
+            if case.answer is None:
+                upstream.deafen()
+            upstream.opening = case.answer
+            assert case.says in is_no_connection(await it.enable(), "connect_failed")
+            assert await it.state() == "absent"
+            await has_no_trace(it)
+            upstream.opening = None
+            if case.answer is None:
+                await upstream.listen()
+            await works(it)
+
+
+async def test_a_program_that_is_not_there_or_ends_is_told_and_undone(mode: Mode, tmp_path: Path) -> None:
+    """A server over stdio fails as one on HTTP does, and works once its program does."""
+    tools = shelf(tmp_path, "greeter", GREET)
+    program = tmp_path / "greeter"
+    async with gateway(tmp_path, {"greeter": {"command": str(program)}}) as gateways, agent(gateways, mode) as it:
+        assert "(permanent)" in is_no_connection(await it.enable(), "connect_failed")
+        _write_program(program, "exit 3")
+        text = is_no_connection(await it.enable(), "connect_failed")
+        assert "exited with code 3 before it answered (permanent)" in text
+        _write_program(program, f"exec {tools['command']} {' '.join(tools['args'])}")
+        await works(it)
+
+
+def _write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+async def test_each_variable_that_is_not_set_is_named_and_nothing_is_connected(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of headers and those of the environment; once the operator has set them, the server is switched on."""
+    upstream = BadHttp(answers={"greet": "ok"})
+    ran = tmp_path / "ran"
+    async with upstream.listening():
+        headers = {"X-Key": "${FIRST_KEY}", "X-Other": "Basic ${SECOND_KEY}"}
+        local = {"command": "touch", "args": [str(ran)], "env": {"KEY": "${THIRD_KEY}"}}
+        catalog = {"greeter": plain(upstream, headers=headers), "local": local}
+        async with gateway(tmp_path, catalog) as gateways, agent(gateways, mode) as it:
+            monkeypatch.setenv("SECOND_KEY", "")
+            text = is_no_connection(await it.enable(), "missing_credentials")
+            assert "`FIRST_KEY`, `SECOND_KEY`." in text or '"FIRST_KEY", "SECOND_KEY".' in text
+            assert "THIRD_KEY" in is_no_connection(await it.enable("local"), "missing_credentials")
+            assert (upstream.head, ran.exists()) == ("", False)
+            assert (await it.state(), await it.state("local")) == ("absent", "absent")
+            monkeypatch.setenv("FIRST_KEY", "one")
+            monkeypatch.setenv("SECOND_KEY", "two")
+            await works(it)
+            assert "x-key: one\r\nx-other: Basic two\r\n" in upstream.head.lower().replace("basic", "Basic")
+
+
+async def test_a_server_out_of_scope_or_of_the_other_section_is_unknown(mode: Mode, tmp_path: Path) -> None:
+    """To the byte as one that is not there (FR-007); an agent lifts no lock of a user's (E-10)."""
+    ran = tmp_path / "ran"
+    catalog = {"greeter": shelf(tmp_path, "greeter", GREET), "mine": shelf(tmp_path, "mine", GREET)}
+    servers = {"off": {"command": "touch", "args": [str(ran)], "enabled": False}, "on": shelf(tmp_path, "on", GREET)}
+    answers = []
+    for there in (["greeter", "mine"], ["mine"]):
+        keys = {"servers": servers, "agents": {"clerk": {"servers": ["mine", "on", "off"]}}}
+        some = {name: catalog[name] for name in there}
+        async with gateway(tmp_path, some, **keys) as gateways, agent(gateways, mode, Person(), "clerk") as it:
+            is_no_connection(await it.enable(), "unknown_server")
+            told = [await it.enable(), await it.ask("disable_server", id="greeter"), await it.ask("search_servers")]
+            tools = await it.client.list_tools()
+            answers.append([each.model_dump_json() for each in (*told, tools)])
+            for name in ("off", "on"):
+                is_no_connection(await it.enable(name), "unknown_server")
+            assert (await it.ask("disable_server", id="on")).is_error
+            assert await it.finds() == ["on:greet"]
+            assert not ran.exists()
+            await it.told(0)
+    assert answers[0] == answers[1]
+
+
+async def test_an_agent_without_a_catalog_gets_every_answer_of_a_gateway_without_one(
+    mode: Mode, tmp_path: Path
+) -> None:
+    """Its tools and what they answer are the same to the byte, whatever others switch on."""
+    answers = []
+    for catalog in ({"greeter": shelf(tmp_path, "greeter", GREET)}, {}):
+        servers = {"on": shelf(tmp_path, "on", GREET)}
+        agents = {"clerk": {"servers": ["on"]}}
+        async with (
+            gateway(tmp_path, catalog, servers=servers, agents=agents) as gateways,
+            agent(gateways, mode) as everybody,
+            agent(gateways, mode, Person(), "clerk") as it,
+        ):
+            if catalog:
+                is_connection(await everybody.enable())
+                await everybody.told(1)
+            await it.finds()
+            asked = [("enable_server", {"id": "greeter"}), ("search_servers", {}), ("upstream_servers", {})]
+            asked += [("retrieve_tools", {"query": "greet"}), ("call_tool", {"name": "greeter:greet"})]
+            told = [await it.ask(tool, **arguments) for tool, arguments in asked]
+            answers.append([each.model_dump_json() for each in (await it.client.list_tools(), *told)])
+            await it.told(0)
+    assert answers[0] == answers[1]
+
+
+async def test_where_no_tool_can_be_called_the_lock_that_is_left_is_told(mode: Mode, tmp_path: Path) -> None:
+    """The server is connected all the same, and what is told of the lock is true of a server of the catalog."""
+    locked = {
+        "denied": shelf(tmp_path, "denied", GREET, disabled_tools=["greet"]),
+        "waiting": shelf(tmp_path, "waiting", GREET, trust="manual"),
+        "off": shelf(tmp_path, "off", GREET),
+        "empty": shelf(tmp_path, "empty"),
+    }
+    (tmp_path / "approvals.yaml").write_text("off: {greet: {disabled: true}}\n")
+    wanted = {
+        "denied": ("disabled_by_config: ", "`catalog`"),
+        "waiting": ("pending_approval: ", "`callability approvals approve "),
+        "off": ("disabled_by_user: ", "`callability approvals enable "),
+        "empty": ("It lists no tool at all.",),
+    }
+    async with (
+        gateway(tmp_path, locked, approvals="approvals.yaml") as gateways,
+        agent(gateways, mode) as it,
+    ):
+        for told, (name, parts) in enumerate(wanted.items(), start=1):
+            text = is_connection(await it.enable(name))
+            assert [part for part in parts if part not in text] == []
+            assert "can be found and called" not in text
+            assert "`mcpServers`" not in text
+            assert await it.state(name) == "connected"
+            await it.told(told)
+        assert await it.finds() == []
+
+
+async def test_a_session_without_dialogs_says_so_and_one_with_them_goes_on(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """The entry is kept, and starts again on the next enable, whoever asks: there is no dead end (E-3)."""
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode) as mute:
+        for _ in range(2):
+            text = is_no_connection(await mute.enable(), "authorization_required", error=False)
+            assert "from a client that can show one" in text
+            assert await mute.state() == "failed"
+            await has_no_trace(mute)
+        requests = len(provider.requests)
+        assert "it was not connected" in await mute.disable()
+        assert await mute.state() == "absent"
+        assert len(provider.requests) == requests
+        is_no_connection(await mute.enable(), "authorization_required", error=False)
+        async with agent(gateways, mode, Person()) as it:
+            await works(it)
+        await mute.told(2)
+
+
+async def test_a_client_with_forms_alone_is_shown_the_address(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in the message, for the user to open."""
+    declared = ClientCapabilities(elicitation=ElicitationCapability(form=FormElicitationCapability()))
+    monkeypatch.setattr(ClientSession, "_build_capabilities", lambda *_: declared)
+    person = Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        await works(it)
+    [dialog] = person.dialogs
+    assert isinstance(dialog, ElicitRequestFormParams)
+    assert dialog.requested_schema == {"type": "object", "properties": {}}
+    assert person.url.startswith(f"{provider.issuer}/authorize?")

@@ -1,0 +1,283 @@
+"""Connections of catalog servers: their tokens, edits of their entries, and gateways that are processes (spec C)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.auth import oauth2
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from callability.gateway import switching
+from catalogs import (
+    MODES,
+    Agent,
+    Mode,
+    Person,
+    agent,
+    entry,
+    gateway,
+    has_no_trace,
+    is_connection,
+    is_no_connection,
+    plain,
+    until,
+    works,
+)
+from gateways import http_gateway, text_of, write_config
+from running import COMMAND
+from test_live_state import becomes
+from upstreams.bad_http import BadHttp
+from upstreams.oauth_provider import OAuthProvider
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Gateways run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[OAuthProvider]:
+    """A provider at which the person authorizes."""
+    async with OAuthProvider(tools=("greet",)) as it:
+        yield it
+
+
+def _call(it: Agent, tool: str = "greet") -> Any:
+    return it.ask("call_tool", name=f"greeter:{tool}")
+
+
+class Later:
+    """The time as it is when a token of an hour has come to its end."""
+
+    @staticmethod
+    def time() -> float:
+        """Return it, in seconds."""
+        return time.time() + 7200
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
+    told: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the provider ends it before the time that it told."""
+    person = Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        is_connection(await it.enable())
+        provider.expire()
+        if told:
+            monkeypatch.setattr(oauth2, "time", Later)
+            provider.token_seconds = 36_000
+        called = await asyncio.gather(*(_call(it) for _ in range(5)))
+        assert [text_of(each) for each in called] == ["greet was called"] * 5
+        assert (len(provider.tokens), len(person.dialogs)) == (2, 1)
+        assert await it.state() == "connected"
+        await it.told(1)
+
+
+async def test_an_authorization_that_is_of_no_use_is_not_asked_for_again(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """A provider whose tokens are over when they come: one dialog, and the reason."""
+    provider.token_seconds, person = 0, Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        assert "needs an authorization again" in is_no_connection(await it.enable(), "connect_failed")
+        assert (len(person.dialogs), await it.state()) == (1, "absent")
+        provider.token_seconds = 3600
+        await works(it)
+
+
+async def test_a_connection_whose_tokens_are_taken_back_ends_and_asks_nobody(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """A call says how it is connected again, none connects it, and an enable does (E-3, E-4)."""
+    person = Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        is_connection(await it.enable())
+        provider.revoke()
+        for _ in range(2):
+            lost = await _call(it)
+            assert lost.is_error
+            assert "It can be connected again by `enable_server`." in text_of(lost)
+            assert await it.state() == "failed"
+            requests = len(provider.requests)
+            await it.finds()
+            listed = (await it.ask("upstream_servers")).structured_content or {}
+            assert [each["state"] for each in listed["servers"]] == ["failed"]
+            assert len(provider.requests) == requests
+        assert (len(person.dialogs), provider.connections) == (1, 1)
+        is_connection(await it.enable())
+        assert text_of(await _call(it)) == "greet was called"
+        assert (len(person.dialogs), provider.connections) == (2, 2)
+        await it.disable()
+        await has_no_trace(it)
+
+
+@pytest.mark.parametrize("authorized", [True, False])
+async def test_calls_on_a_server_with_oauth_do_not_wait_for_one_another(
+    authorized: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """Three are under way at once, also on a server that asks for no token."""
+    upstream = BadHttp()
+    async with upstream.listening():
+        greeter = entry(provider) if authorized else {"url": upstream.url, "oauth": {}}
+        async with gateway(tmp_path, {"greeter": greeter}) as gateways, agent(gateways, mode, Person()) as it:
+            is_connection(await it.enable())
+            provider.released.clear()
+            calls = [asyncio.ensure_future(_call(it, "greet" if authorized else "hold")) for _ in range(3)]
+            if authorized:
+                await until(lambda: provider.calls == 3)
+            else:
+                await asyncio.wait_for(upstream.hold(3), 60)
+            assert [call.done() for call in calls] == [False] * 3
+            provider.released.set()
+            upstream.release()
+            assert [(await call).is_error for call in calls] == [False] * 3
+
+
+def _edit(directory: Path, catalog: dict[str, Any]) -> None:
+    path = directory / "mcp_config.json"
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(json.loads(path.read_text()) | {"catalog": catalog}))
+    os.replace(beside, path)
+
+
+async def test_an_entry_that_is_removed_is_disconnected(mode: Mode, provider: OAuthProvider, tmp_path: Path) -> None:
+    """Its agents are told, and to them it is unknown; an edit of its description leaves the connection."""
+    upstream = BadHttp(answers={"greet": "ok"})
+    async with upstream.listening():
+        other = {"other": plain(upstream)}
+        async with (
+            gateway(tmp_path, {"greeter": entry(provider), **other}) as gateways,
+            agent(gateways, mode, Person()) as it,
+        ):
+            is_connection(await it.enable())
+            _edit(tmp_path, {"greeter": entry(provider, description="Says hello."), **other})
+
+            async def described() -> bool:
+                return "Says hello." in text_of(await it.ask("search_servers"))
+
+            await becomes(described, True)
+            assert text_of(await _call(it)) == "greet was called"
+            await it.told(1)
+            _edit(tmp_path, other)
+            await it.told(2)
+            await has_no_trace(it)
+            is_no_connection(await it.enable(), "unknown_server")
+            assert provider.connections == 1
+
+
+async def test_an_entry_that_is_removed_or_led_elsewhere_ends_its_attempt(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """Whoever waits for it is told so, and what is connected then is what the config says (E-7)."""
+    upstream, person = BadHttp(answers={"greet": "ok"}), Person("waits")
+    async with upstream.listening():
+        other = {"other": plain(upstream)}
+        async with (
+            gateway(tmp_path, {"greeter": entry(provider), **other}) as gateways,
+            agent(gateways, mode) as mute,
+            agent(gateways, mode, person) as it,
+        ):
+            call = asyncio.ensure_future(it.enable())
+            await person.asked.wait()
+            waiting = asyncio.ensure_future(mute.enable())
+            await mute.client.list_tools()
+            _edit(tmp_path, {"greeter": plain(upstream), **other})
+            is_no_connection(await waiting, "cancelled")
+            if mode == "legacy":
+                is_no_connection(await call, "cancelled")
+            else:
+                call.cancel()
+                await asyncio.wait({call})
+            await works(mute)
+            is_connection(await mute.enable())
+            _edit(tmp_path, {"greeter": plain(upstream, headers={"X-Other": "1"}), **other})
+            await mute.told(4)
+            assert await mute.state() == "absent"
+            await works(mute, heard=4)
+            assert "x-other: 1" in upstream.head.lower()
+            assert provider.connections == 0
+
+
+async def test_the_first_entry_brings_the_tools_of_the_catalog(mode: Mode, tmp_path: Path) -> None:
+    """And the last one takes them away: agents are told, those alone whose tools they are."""
+    upstream = BadHttp(answers={"greet": "ok"})
+    async with upstream.listening():
+        agents = {"clerk": {"servers": ["on"]}}
+        async with (
+            gateway(tmp_path, {}, servers={"on": plain(upstream)}, agents=agents) as gateways,
+            agent(gateways, mode) as it,
+            agent(gateways, mode, None, "clerk") as clerk,
+        ):
+            assert len((await it.client.list_tools()).tools) == 3
+            _edit(tmp_path, {"greeter": plain(upstream)})
+            await it.told(1)
+            names = [tool.name for tool in (await it.client.list_tools()).tools]
+            assert names[3:] == ["search_servers", "enable_server", "disable_server"]
+            is_connection(await it.enable())
+            await it.told(2)
+            _edit(tmp_path, {})
+            await until(lambda: it.heard >= 4)
+            await it.told(4)
+            assert len((await it.client.list_tools()).tools) == 3
+            assert len((await clerk.client.list_tools()).tools) == 3
+            await clerk.told(0)
+
+
+async def test_a_caller_that_waits_is_told_how_it_goes_on(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over MCP 2025-11-25 the call tells its progress while the dialog is open; over 2026-07-28 it is over (E-1)."""
+    monkeypatch.setattr(switching, "PROGRESS_SECONDS", 0.01)
+    person, told = Person("waits"), asyncio.Event()
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        if message == "waiting for the user's authorization":
+            told.set()
+
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        call = asyncio.ensure_future(
+            it.client.call_tool("enable_server", {"id": "greeter"}, progress_callback=progress)
+        )
+        await person.asked.wait()
+        if mode == "legacy":
+            await asyncio.wait_for(told.wait(), 60)
+        assert await it.state() == "connecting"
+        person.may.set()
+        is_connection(await call)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_gateway_that_is_a_process_asks_the_user_and_connects(
+    transport: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """Over both transports: a decline, a retry that works, and each change told once."""
+    config, person = write_config(tmp_path, {}, catalog={"greeter": entry(provider)}), Person("declines")
+
+    async def story(it: Agent) -> None:
+        is_no_connection(await it.enable(), "declined")
+        assert await it.state() == "absent"
+        person.does = "goes"
+        await works(it)
+        assert len(person.dialogs) == 2
+
+    if transport == "http":
+        with http_gateway(config) as url:
+            async with agent(url, mode, person) as it:
+                await story(it)
+        return
+    command, *rest = [*COMMAND, "gateway", "--config", str(config)]
+    with (tmp_path / "gateway.log").open("w") as log:
+        streams = stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)
+        async with agent(streams, mode, person) as it:
+            await story(it)

@@ -1,0 +1,376 @@
+"""Edits of a policy that is served: taken over whole, when they are proved and pass their tests, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from conftest import POLICY
+from gateways import call, over_stdio, shelf, text_of, write_config
+from running import COMMAND, callability
+from test_live_state import READ, becomes, replace, standing
+
+SECONDS = 120
+RULE, RENAMED = "id: user-off,", "id: switched-off,"
+SERVER = facts_pb2.ServerFacts(enabled=True, quarantined=False)
+OFF = facts_pb2.ToolFacts(
+    config_denied=False, approval=facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=True))
+)
+ONE = pb.CheckToolRequest(server="s", server_facts=SERVER, tool="t", tool_facts=OFF)
+MANY = pb.CheckToolsRequest(
+    servers=[
+        pb.ServerTools(
+            name=f"s{server}", facts=SERVER, tools=[pb.Tool(name=f"t{tool}", facts=OFF) for tool in range(20)]
+        )
+        for server in range(5)
+    ]
+)
+
+
+class Service:
+    """A service of a policy in a directory, with its log and its metrics."""
+
+    def __init__(self, directory: Path, address: str, channel: grpc.Channel, log: Path, metrics: str) -> None:
+        self.directory = directory
+        self.address = address
+        self.channel = channel
+        self._log = log
+        self._metrics = metrics
+
+    @property
+    def rules(self) -> Path:
+        """The rule file about tools."""
+        return self.directory / "callability.yaml"
+
+    @property
+    def log(self) -> str:
+        """What was logged up to now."""
+        return self._log.read_text()
+
+    @property
+    def metrics(self) -> str:
+        """What Prometheus reads."""
+        with urllib.request.urlopen(self._metrics, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def policy(self) -> GetPolicyResponse:
+        """Ask what is served."""
+        return PolicyServiceStub(self.channel).GetPolicy(GetPolicyRequest())
+
+    def rule(self) -> str:
+        """Ask about a tool that its user switched off, and return the rule that decides."""
+        return CallabilityServiceStub(self.channel).CheckTool(ONE).verdict.rule
+
+    def healthy(self) -> bool:
+        """Whether health says SERVING."""
+        health: Any = health_pb2_grpc.HealthStub(self.channel)
+        return bool(health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def eventually(look: Callable[[], object]) -> None:
+    """Look until it is so; an edit is noticed when the system tells it, which nobody can wait for."""
+    patience = time.monotonic() + SECONDS
+    while not look():
+        assert time.monotonic() < patience
+        time.sleep(0.02)
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Service]:
+    """Serve the policy in a directory by the real program."""
+    log = directory.parent / "service.log"
+    command = [*COMMAND, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
+    command += ["--metrics-address", "127.0.0.1:0"]
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), log.read_text()
+            metrics = next(word for word in log.read_text().split() if word.endswith("/metrics"))
+            address = line.removeprefix("listening on ").strip()
+            with grpc.insecure_channel(address) as channel:
+                yield Service(directory, address, channel, log, metrics)
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A policy of its own to edit: the shipped one, whose tests do not say what the rule is called that is renamed."""
+    made = Path(shutil.copytree(POLICY, tmp_path / "policy"))
+    tests = made / "callability_test.yaml"
+    tests.write_text(tests.read_text().replace(", rule: user-off", ""))
+    return made
+
+
+def renamed(text: str) -> str:
+    """Return the rules with another id for the one that decides here."""
+    assert RULE in text
+    return text.replace(RULE, RENAMED)
+
+
+def _in_place(directory: Path) -> None:
+    path = directory / "callability.yaml"
+    path.write_text(renamed(path.read_text()))
+
+
+def _as_an_editor_does(directory: Path) -> None:
+    path = directory / "callability.yaml"
+    replace(path, renamed(path.read_text()))
+
+
+def _whole_directory(directory: Path) -> None:
+    other = Path(shutil.copytree(directory, directory.with_name("other")))
+    _in_place(other)
+    directory.rename(directory.with_name("old"))
+    other.rename(directory)
+
+
+@pytest.mark.parametrize("edit", [_in_place, _as_an_editor_does, _whole_directory])
+def test_an_edit_decides_as_soon_as_it_is_proved(edit: Callable[[Path], None], directory: Path) -> None:
+    """Whichever way it is made, and the one after it too; every answer has its revision."""
+    with served(directory) as service:
+        before = service.policy().revision
+        assert service.rule() == "user-off"
+        edit(directory)
+        eventually(lambda: service.rule() == "switched-off")
+        told = service.policy()
+        checked = callability("check", str(directory)).stdout
+        assert checked.rstrip().endswith(f"revision {told.revision}")
+        assert CallabilityServiceStub(service.channel).CheckTool(ONE).revision == told.revision != before
+        assert not told.HasField("rejected_edit")
+        shutil.copy(POLICY / "callability.yaml", service.rules)
+        eventually(lambda: service.rule() == "user-off")
+        assert service.policy().revision == before
+
+
+def test_a_policy_behind_links_is_followed(directory: Path) -> None:
+    """As a cluster lays files: each a link through a link, which is switched to another directory."""
+    versions = {name: Path(shutil.copytree(directory, directory.with_name(name))) for name in ("one", "two")}
+    _in_place(versions["two"])
+    mounted = directory.with_name("mounted")
+    mounted.mkdir()
+    (mounted / "..data").symlink_to(versions["one"])
+    for path in sorted(directory.iterdir()):
+        (mounted / path.name).symlink_to(Path("..data") / path.name)
+    with served(mounted) as service:
+        assert service.rule() == "user-off"
+        (mounted / "..new").symlink_to(versions["two"])
+        os.replace(mounted / "..new", mounted / "..data")
+        eventually(lambda: service.rule() == "switched-off")
+
+
+def test_a_bad_edit_keeps_the_last_good_policy_and_is_told_until_it_is_mended(directory: Path) -> None:
+    """In the log, by a metric and by `GetPolicy`; health stays SERVING."""
+    with served(directory) as service:
+        sound, text = service.policy(), service.rules.read_text()
+        aside = shutil.copytree(directory, directory.with_name("aside"))
+        replace(service.rules, text.replace("server.enabled: false", "server.enable: false", 1))
+        eventually(lambda: service.policy().HasField("rejected_edit"))
+        told = service.policy()
+        [finding] = [each for each in told.rejected_edit.findings if each.endswith("[unknown-fact]")]
+        assert finding.startswith(f"{service.rules}:")
+        assert "(did you mean `server.enabled`?)" in finding
+        assert finding in service.log
+        assert "the edit of the policy is not taken over" in service.log
+        assert (told.revision, service.rule(), service.healthy()) == (sound.revision, "user-off", True)
+        assert told.rejected_edit.revision not in {"", told.revision}
+        assert "callability_policy_broken 1.0" in service.metrics
+        assert 'callability_policy_edits_total{taken_over="false"} 1.0' in service.metrics
+        shutil.rmtree(directory)
+        eventually(lambda: any("[no-directory]" in each for each in service.policy().rejected_edit.findings))
+        assert (service.rule(), service.healthy()) == ("user-off", True)
+        shutil.copytree(aside, directory)
+        replace(service.rules, renamed(text))
+        eventually(lambda: service.rule() == "switched-off")
+        eventually(lambda: not service.policy().HasField("rejected_edit"))
+        assert "callability_policy_broken 0.0" in service.metrics
+        assert f'revision="{service.policy().revision}"' in service.metrics
+        assert sound.revision not in service.metrics
+
+
+def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None:
+    """And a test alone that the served policy fails is told too, with the revision that is served."""
+    with served(directory) as service:
+        tests = directory / "callability_test.yaml"
+        revision, text = service.policy().revision, tests.read_text()
+        replace(service.rules, renamed(service.rules.read_text()))
+        replace(tests, f"{text}  - {{name: nobody knows, expect: {{status: disabled_unknown}}}}\n")
+        eventually(lambda: service.policy().HasField("rejected_edit"))
+        shutil.copy(POLICY / "callability.yaml", service.rules)
+        eventually(lambda: service.policy().rejected_edit.revision == revision)
+        told = service.policy()
+        assert "[test-failed]" in " ".join(told.rejected_edit.findings)
+        assert told.revision == revision
+        assert "is taken over" not in service.log
+        replace(tests, text)
+        eventually(lambda: not service.policy().HasField("rejected_edit"))
+
+
+async def _asked(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
+    """Ask until told to stop, and count the answers by revision and rule; a failed call ends the test."""
+    while not stopping.is_set():
+        one = await stub.CheckTool(ONE)
+        many = await stub.CheckTools(MANY)
+        rules = {result.verdict.rule for server in many.servers for result in server.results}
+        assert len(rules) == 1
+        for key in ((one.revision, one.verdict.rule), (many.revision, *rules)):
+            seen[key] = seen.get(key, 0) + 1
+
+
+def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothing_behind(
+    directory: Path, tell: Callable[[str], None]
+) -> None:
+    """Sixteen callers ask all the while; every answer is wholly of one of the two policies; memory after a warm-up."""
+    other = Path(shutil.copytree(directory, directory.with_name("other")))
+    _in_place(other)
+    revisions = [callability("check", str(each)).stdout.split()[-1] for each in (directory, other)]
+    seen: dict[tuple[str, str], int] = {}
+
+    async def story(process: asyncio.subprocess.Process) -> list[int]:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        address = (await process.stdout.readline()).decode().strip()
+        stopping = asyncio.Event()
+        memory = []
+        async with grpc.aio.insecure_channel(address) as channel, asyncio.TaskGroup() as group:
+            for _ in range(16):
+                group.create_task(_asked(CallabilityServiceStub(channel), seen, stopping))
+            for swaps in (100, 200):
+                process.stdin.write(f"{swaps}\n".encode())
+                memory.append(int(await process.stdout.readline()))
+            stopping.set()
+        return memory
+
+    async def run() -> list[int]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(Path(__file__).parent / "swapping.py"),
+            str(directory),
+            str(other),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await story(process)
+        finally:
+            process.terminate()
+            await process.communicate()
+
+    warm, after = asyncio.run(run())
+    assert set(seen) == {(revisions[0], "user-off"), (revisions[1], "switched-off")}
+    tell(f"{sum(seen.values()):,} answers during 300 swaps; memory grew by {after - warm} KiB over the last 200")
+    assert after - warm < 2_048
+
+
+def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
+    """Sound and bad ones by turns, by the real program; every answer is of one of the sound ones."""
+    seen: dict[tuple[str, str], int] = {}
+    with served(directory) as service:
+        texts = [service.rules.read_text(), renamed(service.rules.read_text())]
+        revisions = [service.policy().revision]
+
+        def stands(*, broken: bool) -> bool:
+            return service.policy().HasField("rejected_edit") == broken
+
+        async def story() -> None:
+            stopping = asyncio.Event()
+            async with grpc.aio.insecure_channel(service.address) as channel, asyncio.TaskGroup() as group:
+                # Few: they take the processor from the check.
+                for _ in range(4):
+                    group.create_task(_asked(CallabilityServiceStub(channel), seen, stopping))
+                for text in reversed(texts):
+                    for edit in ("rules: 3", text):
+                        replace(service.rules, edit)
+                        await asyncio.to_thread(eventually, partial(stands, broken=edit != text))
+                    revisions.append(service.policy().revision)
+                stopping.set()
+
+        asyncio.run(story())
+    assert revisions[2] == revisions[0]
+    assert set(seen) == {(revisions[0], "user-off"), (revisions[1], "switched-off")}
+
+
+def test_a_gateway_takes_an_edit_of_its_policy_over_and_tells_of_one_that_is_not_sound(
+    directory: Path, tmp_path: Path
+) -> None:
+    """In its list of servers, its log and its metrics; until it is mended, what the policy said before holds."""
+    approvals = tmp_path / "approvals.yaml"
+    approvals.write_text("files:\n  read_file: {disabled: true}\n")
+    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
+    rules, log = directory / "callability.yaml", tmp_path / "gateway.log"
+    text = rules.read_text()
+
+    def metrics() -> str:
+        [url] = {word for word in log.read_text().split() if word.endswith("/metrics")}
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    async def story() -> None:
+        async with over_stdio(config, "--policy", str(directory), "--metrics-address", "127.0.0.1:0") as client:
+
+            async def noisy() -> bool:
+                return "It was noisy." in text_of(await call(client, "files:read_file"))
+
+            assert not await noisy()
+            replace(
+                rules, text.replace("status: disabled_by_user", 'status: disabled_by_user, because: "It was noisy."')
+            )
+            await becomes(noisy, True)
+            replace(rules, text + "more: 1\n")
+            await becomes(standing(client), {"policy"})
+            assert await noisy()
+            assert "[unknown-key]" in log.read_text()
+            assert "callability_policy_broken 1.0" in await asyncio.to_thread(metrics)
+            replace(rules, text)
+            await becomes(noisy, False)
+            assert await standing(client)() == set()
+            assert 'callability_policy_edits_total{taken_over="true"} 2.0' in await asyncio.to_thread(metrics)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("command", "good", "bad"), [("check", ": sound,", ": refused, 1 error"), ("test", ", 0 failed\n", "[unknown-key]")]
+)
+def test_a_command_that_watches_runs_again_after_each_edit_until_a_signal_comes(
+    command: str, good: str, bad: str, directory: Path
+) -> None:
+    """What came of the last time is its exit code."""
+    rules = directory / "callability.yaml"
+    text = rules.read_text()
+    with subprocess.Popen([*COMMAND, command, "--watch", str(directory)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any(good in line for line in lines)
+        for edit, said in ((text + "more: 1\n", bad), (text + "# more\n", good)):
+            replace(rules, edit)
+            assert any(said in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 0

@@ -1,0 +1,214 @@
+"""`ValidatePolicy`: the findings of `callability check`, over gRPC, about a policy that is neither kept nor served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import grpc
+import pytest
+
+from callability.service import limits
+from callability.service.child import NoAnswer, answer_of
+from callability.v1 import policy_service_pb2 as pb
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from conftest import POLICY, write_policy
+from running import callability, serving
+from test_policy_edits import eventually
+from test_service import _refused
+
+SHIPPED = {path.name: path.read_bytes() for path in sorted(POLICY.glob("*.yaml"))}
+FAULTY = """\
+rules:
+- {id: one, when: {server.enable: false}, status: server_disabled}
+- {id: two, when: {approval.status: unknwon}, status: pending}
+words: 3
+"""
+
+
+def request_of(files: Mapping[str, bytes]) -> pb.ValidatePolicyRequest:
+    """Return the request that holds files."""
+    return pb.ValidatePolicyRequest(files=[pb.PolicyFile(name=name, data=data) for name, data in files.items()])
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    """Return the files of a directory."""
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def test_a_sound_policy_is_told_with_what_was_proved(channel: grpc.Channel) -> None:
+    """Its revision, its rule sets with their combinations, and the tests that it passed."""
+    reply = PolicyServiceStub(channel).ValidatePolicy(request_of(SHIPPED))
+    checked = json.loads(callability("check", str(POLICY), "--json").stdout)
+    assert (reply.sound, list(reply.findings), reply.errors, reply.warnings) == (True, [], 0, 0)
+    assert reply.revision == checked["revision"]
+    assert {(each.name, each.combinations, each.tests_passed) for each in reply.rule_sets} == {
+        (each["name"], each["combinations"], each["tests_passed"]) for each in checked["rule_sets"]
+    }
+    assert {reply.engine} == {each["engine"] for each in checked["rule_sets"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"callability.yaml": FAULTY},
+        {
+            "callability.yaml": (POLICY / "callability.yaml")
+            .read_text()
+            .replace("Tell the user so", "Toggle it in the UI")
+        },
+        {"callability_test.yaml": "tests:\n- {name: nobody knows, expect: {status: disabled_unknown}}\n"},
+        {"callability.yaml": "{", "load_outcome.yaml": "rules: 3\n"},
+        {"callabilty.yaml": "{}", "callability.yml": "{}"},
+        {"callability.yaml": None, "enable_outcome.yaml": None},
+    ],
+    ids=["errors of form", "warnings", "a test that fails", "two files", "names that are none", "files that lack"],
+)
+def test_the_findings_are_those_of_check(
+    change: Mapping[str, str | None], channel: grpc.Channel, tmp_path: Path
+) -> None:
+    """Each with its file, line, column, severity, code, sentence and hint, in the same order."""
+    for name, text in {**{name: data.decode() for name, data in SHIPPED.items()}, **change}.items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    reply = PolicyServiceStub(channel).ValidatePolicy(request_of(files_in(tmp_path)))
+    checked = json.loads(callability("check", str(tmp_path), "--json").stdout)
+    told = [
+        {
+            "severity": pb.FindingSeverity.Name(each.severity).removeprefix("FINDING_SEVERITY_").lower(),
+            "code": each.code,
+            "file": str(tmp_path / each.file),
+            "line": each.line,
+            "column": each.column,
+            "sentence": each.sentence,
+            "hint": each.hint,
+        }
+        for each in reply.findings
+    ]
+    assert told == checked["findings"] != []
+    assert (reply.sound, reply.revision) == (checked["sound"], checked["revision"] or "")
+    assert reply.errors + reply.warnings == len(told)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason", "number"),
+    [
+        ({f"{number}.yaml": b"" for number in range(17)}, "TOO_MANY_FILES", "may have 16"),
+        ({"callability.yaml": bytes(limits.POLICY_BYTES + 1)}, "POLICY_TOO_LARGE", "may have 2,097,152"),
+        ({"": b""}, "NAME_EMPTY", "1 to 512"),
+        ({"n" * 513: b""}, "NAME_TOO_LONG", "may have 512"),
+        ({"../callability.yaml": b""}, "FILE_NAME_IS_PATH", "no directory"),
+        ({"..": b""}, "FILE_NAME_IS_PATH", "no directory"),
+    ],
+)
+def test_what_exceeds_a_limit_is_refused_with_its_number(
+    files: Mapping[str, bytes], reason: str, number: str, channel: grpc.Channel
+) -> None:
+    """Before anything of it is looked at."""
+    code, found, message = _refused(PolicyServiceStub(channel).ValidatePolicy, request_of(files))
+    assert (code, found) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    assert number in message
+
+
+def test_a_name_that_stands_twice_is_refused(channel: grpc.Channel) -> None:
+    """Neither of the two files is meant more than the other."""
+    request = pb.ValidatePolicyRequest(files=[pb.PolicyFile(name="callability.yaml")] * 2)
+    _, reason, _ = _refused(PolicyServiceStub(channel).ValidatePolicy, request)
+    assert reason == "DUPLICATE_FILE"
+
+
+def test_the_limits_are_told_and_stand_in_the_contract(channel: grpc.Channel) -> None:
+    """A caller reads them there."""
+    told = PolicyServiceStub(channel).GetPolicy(pb.GetPolicyRequest()).limits
+    assert (told.policy_files, told.policy_bytes, told.policy_findings) == (16, 2_097_152, 1_000)
+    assert (told.validations, told.validation_seconds) == (2, 60)
+    proto = (POLICY.parent / "proto/callability/v1/policy_service.proto").read_text()
+    for words in ("more than 16 files", "2,097,152 bytes", "the first 1,000", "2 policies are being checked"):
+        assert words in proto
+
+
+def test_a_thousand_findings_are_sent_at_the_most_and_all_are_counted(channel: grpc.Channel) -> None:
+    """So that the answer is one that any client takes."""
+    rules = "".join(f"- {{id: r{number}, when: {{no.fact: true}}, status: callable}}\n" for number in range(990))
+    text = f"rules:\n{rules}- {{id: bad id, when: {{}}, status: no}}\nwords: 3\n" + "x: 1\ny: 1\n"
+    more = "tests:\n" + "- {name: x}\n" * 200
+    reply = PolicyServiceStub(channel).ValidatePolicy(
+        request_of(SHIPPED | {"callability.yaml": text.encode(), "callability_test.yaml": more.encode()})
+    )
+    assert len(reply.findings) == 1_000 < reply.errors
+
+
+def test_nothing_is_written_and_what_is_served_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the service runs nor where temporary files lie; other calls are answered meanwhile."""
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    policy = write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
+    with serving("--policy", str(policy)) as address, grpc.insecure_channel(address) as channel:
+        stub = PolicyServiceStub(channel)
+        before = stub.GetPolicy(pb.GetPolicyRequest())
+        validating = stub.ValidatePolicy.future(request_of(SHIPPED))
+        assert stub.GetPolicy(pb.GetPolicyRequest()) == before
+        assert validating.result().revision != before.revision
+        assert not stub.ValidatePolicy(request_of({"callability.yaml": FAULTY.encode()})).sound
+        assert stub.GetPolicy(pb.GetPolicyRequest()) == before
+    assert [*here.iterdir(), *temporary.iterdir()] == []
+
+
+def test_two_are_checked_at_a_time_and_one_more_is_refused(address: str) -> None:
+    """It is said how many; whoever gives up makes room."""
+    with grpc.insecure_channel(address) as channel:
+        validate = PolicyServiceStub(channel).ValidatePolicy
+        asked = [validate.future(request_of(SHIPPED)) for _ in range(12)]
+        errors = [error for each in asked if (error := each.exception())]
+        assert 1 <= len(errors) <= 10
+        for error in errors:
+            assert isinstance(error, grpc.RpcError)
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "2 policies are being checked" in str(error.details())
+        for each in [validate.future(request_of(SHIPPED)) for _ in range(2)]:
+            each.cancel()
+
+        def room() -> bool:
+            return not validate.future(request_of(SHIPPED)).exception()
+
+        eventually(room)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that goes away, a deadline, and the end of the service cancel alike."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    told = tmp_path / "processes"
+
+    async def story() -> None:
+        waiting = asyncio.create_task(answer_of("endless", f"{told}\n".encode(), 600))
+        await asyncio.to_thread(eventually, told.exists)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(story())
+    eventually(lambda: not any(_runs(int(each)) for each in told.read_text().split()))
+
+
+def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes too long, it fails, or it is ended."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    with pytest.raises(NoAnswer, match=r"it took longer than 0\.1 seconds"):
+        asyncio.run(answer_of("endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
+    with pytest.raises(NoAnswer, match=r"its process failed: .*UnpicklingError"):
+        asyncio.run(answer_of("callability.policy.aside", b"no policy", 60))
