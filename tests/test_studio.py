@@ -378,6 +378,7 @@ def test_a_study_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
             await desk.check({"do": "check", "saved": {}, "texts": {}})
         with pytest.raises(NotChecked):
             await desk.ask({"do": "difference"})
+        await desk.close()
 
     asyncio.run(story())
 

@@ -49,7 +49,8 @@ class Studio:
         """Answer what is wrong with a draft, and whether the files on disk are still those that were read."""
         asked = await read_request(request, Check)
         task, digests = await asyncio.to_thread(self._task, asked.texts)
-        told = await self._desks.of(asked.page).check(task)
+        desk = await self._desks.of(asked.page)
+        told = await desk.check(task)
         return JSONResponse(told | {"digests": digests})
 
     async def table(self, request: Request) -> Response:
@@ -88,12 +89,13 @@ class Studio:
             raise NotSaved("not-written", f"`{asked.name}` cannot be written: {reason}") from None
         return JSONResponse(saved_told(saved))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what runs for pages."""
-        self._desks.close()
+        await self._desks.close()
 
     async def _ask(self, page: str, task: Plain) -> Response:
-        return JSONResponse(await self._desks.of(page).ask(task))
+        desk = await self._desks.of(page)
+        return JSONResponse(await desk.ask(task))
 
     async def _check_sound(self, asked: Save) -> None:
         """Check what would be on disk, which may be another policy than the draft: only one file of it is saved."""
@@ -102,7 +104,7 @@ class Studio:
         try:
             told = await desk.check(task)
         finally:
-            desk.close()
+            await desk.close()
         errors = sum(finding["severity"] == "error" for finding in told["findings"])
         if not told["sound"]:
             count = f"{errors} error{'s' if errors > 1 else ''}"
@@ -123,7 +125,7 @@ def application(studio: Studio, token: str) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        studio.close()
+        await studio.close()
 
     asked: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "check": studio.check,

@@ -31,6 +31,7 @@ class Desk:
         self._directory = directory
         self._seconds = seconds
         self._process: Process | None = None
+        self._killed = False
         self._turn = asyncio.Lock()
         self._drafts = 0
 
@@ -42,8 +43,8 @@ class Desk:
         """
         self._drafts += 1
         if self._turn.locked():
-            self.close()
-        return await self._in_turn(task)
+            self._kill()
+        return await self.ask(task)
 
     async def ask(self, task: Plain) -> Plain:
         """Ask about the draft that was checked last.
@@ -51,33 +52,55 @@ class Desk:
         Raises:
             Trouble: there is no answer.
         """
-        return await self._in_turn(task)
-
-    def close(self) -> None:
-        """End the process, and the rules engine with it."""
-        process, self._process = self._process, None
-        if process and process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-    async def _in_turn(self, task: Plain) -> Plain:
         draft = self._drafts
         async with self._turn:
+            if self._killed:
+                await self._end()
             self._still_wanted(draft)
-            try:
-                answer = await asyncio.wait_for(self._answer(task), self._seconds)
-            except TimeoutError:
-                self.close()
-                raise TooSlow(f"this took longer than {self._seconds:g} seconds, and was given up") from None
-            except BaseException:
-                self.close()
-                raise
-            self._still_wanted(draft)
+            answer = await self._in_time(task)
             if not answer:
-                self.close()
-                raise Failed("the policy could not be studied: the log of `callability studio` says more")
-            told: Plain = json.loads(answer)
-            return told
+                await self._end()
+            self._still_wanted(draft)
+        if not answer:
+            raise Failed("the policy could not be studied: the log of `callability studio` says more")
+        told: Plain = json.loads(answer)
+        return told
+
+    async def close(self) -> None:
+        """End the process, and the rules engine with it."""
+        self._kill()
+        async with self._turn:
+            await self._end()
+
+    async def _in_time(self, task: Plain) -> bytes:
+        try:
+            return await asyncio.wait_for(self._answer(task), self._seconds)
+        except TimeoutError:
+            await self._end()
+            raise TooSlow(f"this took longer than {self._seconds:g} seconds, and was given up") from None
+        except BaseException:
+            self._kill()
+            raise
+
+    def _kill(self) -> None:
+        """End the process without waiting for it: who has its turn notices, and waits."""
+        self._killed = True
+        if self._process and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _end(self) -> None:
+        """End the process, if there is one, and wait until nothing of it is left."""
+        self._kill()
+        process, self._process, self._killed = self._process, None, False
+        if process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            await process.stdout.read()
+            with suppress(ConnectionError):
+                await process.stdin.wait_closed()
+            await process.wait()
 
     def _still_wanted(self, draft: int) -> None:
         if draft != self._drafts:
@@ -111,17 +134,15 @@ class Desks:
         self._directory = directory
         self._desks: OrderedDict[str, Desk] = OrderedDict()
 
-    def of(self, page: str) -> Desk:
+    async def of(self, page: str) -> Desk:
         """Return the desk of a page."""
-        if page not in self._desks:
-            self._desks[page] = Desk(self._directory)
+        desk = self._desks.setdefault(page, Desk(self._directory))
         self._desks.move_to_end(page)
-        while len(self._desks) > MAX_DESKS:
-            self._desks.popitem(last=False)[1].close()
-        return self._desks[page]
+        if len(self._desks) > MAX_DESKS:
+            await self._desks.popitem(last=False)[1].close()
+        return desk
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End everything."""
-        for desk in self._desks.values():
-            desk.close()
+        await asyncio.gather(*(desk.close() for desk in self._desks.values()))
         self._desks.clear()
