@@ -191,21 +191,18 @@ class Model:
         if not server.up:
             return None
         server.up = False
-        told = [n for n in self._fresh if self.callers[n].result == ("enabled", server.joined)]
-        told = [n for n in told if self.callers[n].server == name]
-        if not told:
-            return None
-        other = deepcopy(self)
-        for number in told:
-            other.callers[number].result = ("connect_failed", 0)
-        return self, other
+        return self._or_told(name, ("enabled", "already_enabled"), "connect_failed")
 
-    def disable(self, name: str) -> None:
-        """The server is switched off."""
+    def disable(self, name: str) -> tuple[Model, ...] | None:
+        """The server is switched off; who is being told that it was connected may be told of that."""
         server = self.servers[name]
         if server.attempt is not None:
             self._finish(server, "cancelled", kept=False)
-        server.kept, server.up, server.joined = False, False, None
+        told = self._or_told(name, ("already_enabled",), "cancelled")
+        for model in told:
+            gone = model.servers[name]
+            gone.kept, gone.up, gone.joined = False, False, None
+        return told
 
     def look(self, *_: object) -> None:
         """Somebody looks, and nothing changes (E-4)."""
@@ -242,7 +239,9 @@ class Model:
             self._answered(server, attempt, number, answer)
             return
         if attempt is None and server.up:
-            self._tell(number, ("already_enabled", 0))
+            self._tell(number, ("already_enabled", server.joined or 0))
+        elif answer == "declined":
+            self._tell(number, ("declined", 0))
         elif attempt is None and server.variable and not self.is_set:
             self._tell(number, ("missing_credentials", 0))
         else:
@@ -266,6 +265,15 @@ class Model:
         if status != "enabled" or (server.up and server.joined == connection):
             return result
         return ("connect_failed" if server.joined == connection else "cancelled"), 0
+
+    def _or_told(self, name: str, statuses: tuple[str, ...], instead: str) -> tuple[Model, ...]:
+        """Return this, and what else may be where some callers are just being told of the connection that there is."""
+        results = [(status, self.servers[name].joined) for status in statuses]
+        told = [n for n in self._fresh if self.callers[n].server == name and self.callers[n].result in results]
+        other = deepcopy(self)
+        for number in told:
+            other.callers[number].result = (instead, 0)
+        return (self, other) if told else (self,)
 
     def _tell(self, number: int, result: Result) -> None:
         caller = self.callers[number]

@@ -23,6 +23,8 @@ from upstreams.oauth_provider import Person as AtTheProvider
 
 TOOLS = {"plain": "pid", "guarded": "greet"}
 PEOPLE: dict[str, AtTheProvider] = {"code": "authorize", "access_denied": "decline", "server_error": "fail"}
+TURNS = 20
+"""After so many turns of the loop, what was begun is under way: before, nothing may be seen of it yet."""
 LOOK_SECONDS = 0.01
 LOOK_TIMES = 2_000
 
@@ -64,12 +66,16 @@ class RealWorld:
 
     async def settle(self, expected: dict[str, Any]) -> None:
         """Wait until what is expected is seen; what is not seen after 20 s is a fault."""
+        wanted = (expected["states"], expected["callers"])
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         for _ in range(LOOK_TIMES):
             self._states = await states_of(self._gateway)
-            if (self._states, self.callers.told) == (expected["states"], expected["callers"]):
+            seen = (self._states, self.callers.told)
+            if seen == wanted:
                 return
             await asyncio.sleep(LOOK_SECONDS)
-        assert (self._states, self.callers.told) == (expected["states"], expected["callers"])
+        raise AssertionError(f"seen: {seen}, wanted: {wanted}")
 
     @property
     def _asked(self) -> tuple[int, int]:

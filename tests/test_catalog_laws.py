@@ -134,7 +134,7 @@ async def _seen_after(world: World, *steps: Step) -> dict[str, Any]:
     return await world.seen()
 
 
-@settings(LAW, max_examples=250)
+@settings(LAW, max_examples=150)
 @given(data=st.data())
 def test_whatever_comes_together_is_as_if_it_had_come_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -185,7 +185,7 @@ def test_a_connection_that_was_lost_before_its_caller_came_again_is_not_told_of(
     assert (seen["states"]["guarded"], seen["callers"]) == ("failed", {0: "returned", 1: "connect_failed"})
 
 
-@settings(LAW, max_examples=15)
+@settings(LAW, max_examples=20)
 @given(data=st.data())
 def test_real_servers_and_a_real_provider_are_as_the_model_too(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

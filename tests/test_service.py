@@ -117,7 +117,10 @@ def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
     checked = json.loads(callability("check", str(POLICY), "--json").stdout)
     assert reply.revision == checked["revision"]
     told = {each.name: (each.combinations, list(each.rules), list(each.facts)) for each in reply.rule_sets}
-    assert told == {each["name"]: (each["combinations"], each["rules"], each["facts"]) for each in checked["rule_sets"]}
+    assert told == {
+        each["name"]: (each["combinations"], [rule["id"] for rule in each["rules"]], each["facts"])
+        for each in checked["rule_sets"]
+    }
     assert {name: combinations for name, (combinations, _, _) in told.items()} == {
         "callability": 756,
         "load_outcome": 3_312,

@@ -161,7 +161,13 @@ WIPE = {**READ, "name": "wipe", "description": "SECRET INSTRUCTIONS"}
 
 def _inventory(directory: Path, *options: str) -> Path:
     servers = {"disk": shelf(directory, "disk", READ, WIPE), "shed": shelf(directory, "shed", READ, enabled=False)}
-    config = write_config(directory, servers, approvals="approvals.yaml", agents={"clerk": {"servers": ["shed"]}})
+    config = write_config(
+        directory,
+        servers,
+        approvals="approvals.yaml",
+        agents={"clerk": {"servers": ["shed"]}},
+        deadlines={"open_seconds": 60},
+    )
     (directory / "approvals.yaml").write_text("disk: {wipe: {status: pending}}\nshed: {paint: {}}\n")
     path = directory / "inventory.json"
     done = callability("inventory", "--config", str(config), "--output", str(path), *options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,16 @@ class Checked:
         """Whether nothing refuses it."""
         return self.check.policy is not None and not (self.strict and self.check.findings)
 
-    def findings_with_notes(self) -> tuple[Finding, ...]:
-        """Return what refuses or may, and what never does."""
-        told = (
-            note
-            for proved in self.check.proved.values()
-            for note in notes(proved.rule_set, Decided(proved.rule_set, proved.table))
-        )
-        return in_order((*self.check.findings, *told))
+    def notes(self) -> tuple[Finding, ...]:
+        """Return what may be as the author wants it, and refuses nothing."""
+        decided = ((each.rule_set, Decided(each.rule_set, each.table)) for each in self.check.proved.values())
+        return in_order(chain.from_iterable(notes(rule_set, where) for rule_set, where in decided))
 
 
 def as_text(checked: Checked, *, verbose: bool) -> str:
     """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
     check = checked.check
-    lines = [line(finding) for finding in (checked.findings_with_notes() if verbose else check.findings)]
+    lines = [line(finding) for finding in in_order((*check.findings, *(checked.notes() if verbose else ())))]
     for name, proved in check.proved.items():
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
@@ -99,7 +96,8 @@ def as_json(checked: Checked) -> str:
         "sound": checked.sound,
         "revision": check.policy.revision if check.policy else None,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "findings": [_json_of_finding(finding) for finding in checked.findings_with_notes()],
+        "findings": [_json_of_finding(finding) for finding in check.findings],
+        "notes": [_json_of_finding(note) for note in checked.notes()],
     }
     return json.dumps(told, indent=2)
 
@@ -148,7 +146,7 @@ def _json_of_finding(finding: Finding) -> dict[str, Any]:
         "line": finding.place.line,
         "column": finding.place.column,
         "sentence": finding.sentence,
-        "hint": finding.hint,
+        "hint": finding.advice,
         "witness": _json_of_witness(finding.witness),
     }
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from callability import __version__
 from callability.command_line.checked import Checked
-from callability.finding import Finding, Place
+from callability.finding import Finding, Place, in_order
 from callability.policy.meaning import MEANINGS, Meaning
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -17,7 +17,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 def as_sarif(checked: Checked) -> str:
     """Write one run with the codes that occur as its rules, and a result for each finding, notes among them."""
-    findings = checked.findings_with_notes()
+    findings = in_order((*checked.check.findings, *checked.notes()))
     codes = sorted({finding.code for finding in findings})
     driver = {
         "name": "callability",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +12,6 @@ import typer
 
 from callability.policy.loading import followed_files, written_in
 from callability.policy.written import Written
-from callability.watching import looks
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Do it again after each edit, until SIGINT or SIGTERM; the last time counts.")
@@ -22,6 +20,11 @@ WatchOption = Annotated[
 
 def watched(directory: Path, act: Callable[[Written], bool]) -> bool:
     """Act on a policy now and after each edit, until SIGINT or SIGTERM, and return what came of it the last time."""
+    # Most calls watch nothing, and need not wait for these imports.
+    import asyncio  # noqa: PLC0415
+
+    from callability.watching import looks  # noqa: PLC0415
+
     came_of_it = False
 
     async def follow() -> None:

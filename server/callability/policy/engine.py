@@ -1,8 +1,8 @@
 """Deciding by durable-rules, in a process of its own. The only module that imports durable-rules.
 
-The process reads a task from standard input and writes to standard output its name and then, in lines, its decisions,
-all JSON. Facts and values are codes from a closed list, because the engine's types are loose; rules are flat
-conjunctions in blocks, because the engine has limits; a block that does not decide hands on to the next.
+The process reads a task from standard input and writes its decisions to standard output in lines, all JSON. Facts and
+values are codes from a closed list, because the engine's types are loose; rules are flat conjunctions in blocks,
+because the engine has limits; a block that does not decide hands on to the next.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Any
 
 MAX_MEMORY = 4 * 1024**3
@@ -98,7 +97,6 @@ def main() -> int:
     task = json.load(sys.stdin)
     blocks = [Block(f"block{number}", block) for number, block in enumerate(task["blocks"])]
     facts = task["facts"]
-    print(json.dumps(f"durable-rules {version('durable-rules')}"), flush=True)
     events = task["events"]
     for first in range(0, len(events), LINE):
         decisions = [

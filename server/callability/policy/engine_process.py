@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from tempfile import TemporaryFile
 from threading import Event, Timer
 from typing import IO
@@ -22,7 +23,7 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the engine's process writes: its name, and for each event the block and conjunction that decided."""
+    """The engine's name, and what its process writes: for each event the block and conjunction that decided."""
 
     engine: str
     decisions: list[list[int]]
@@ -69,10 +70,10 @@ def run(task: str, place: Place, seconds: float, tell: Tell) -> Answer:
             raise NotDecided(Finding(place, "engine-failed", sentence))
     if written is None:
         raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions"))
-    return written
+    return Answer(f"durable-rules {version('durable-rules')}", written)
 
 
-def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> Answer | None:
+def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> list[list[int]] | None:
     """Write the task, which the process reads whole before it decides, and read what it decides."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -81,14 +82,13 @@ def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> Answer |
         process.stdin.close()
     decisions: list[list[int]] = []
     try:
-        name = json.loads(process.stdout.readline())
         for line in process.stdout:
             part = json.loads(line)
             decisions += part
             tell(len(part), 0)
     except ValueError:
         return None
-    return Answer(name, decisions)
+    return decisions
 
 
 def _end(process: subprocess.Popen[str], over: Event) -> None:

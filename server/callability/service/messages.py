@@ -175,7 +175,7 @@ def finding_message(finding: Finding) -> policy_service_pb2.PolicyFinding:
         severity=policy_service_pb2.FindingSeverity.Value(f"FINDING_SEVERITY_{finding.severity.upper()}"),
         code=finding.code,
         sentence=finding.sentence,
-        hint=finding.hint,
+        hint=finding.advice,
     )
 
 

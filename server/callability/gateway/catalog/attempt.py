@@ -179,7 +179,7 @@ class Attempt:
         try:
             await _first(asking, self._closed)
         finally:
-            asking.cancel()
+            _cancel(asking)
         if asking.cancelled() or not asking.done():
             return
         answer = asking.result()
@@ -195,7 +195,7 @@ class Attempt:
         """End what is under way, a dialog that nobody answers too, and wait until nothing of it is left."""
         self._stop_clocks()
         for task in self._tasks:
-            task.cancel()
+            _cancel(task)
         # A refusal that came too late for anybody to hear is no fault to be logged.
         _ = self._code.done() and self._code.exception()
         if self._tasks:
@@ -261,6 +261,12 @@ class Attempt:
     def _end(self, outcome: EnableOutcome) -> None:
         if not self._over.done():
             self._over.set_result(outcome)
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task once: by a second time it would not come to tell its client that the dialog is to go."""
+    if not task.cancelling():
+        task.cancel()
 
 
 async def _first(*futures: asyncio.Future[Any]) -> None:
