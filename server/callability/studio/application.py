@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -15,13 +16,14 @@ from starlette.routing import Route
 from callability import document
 from callability.editing.rewriting import ChangedMeanwhile
 from callability.policy.plain import Plain
+from callability.policy.questions import QUESTIONS
 from callability.studio.desk import Desk, Desks
 from callability.studio.files import NotEditable, read_saved, save, texts_of
 from callability.studio.pages import page_files
-from callability.studio.requests import Check, Decide, Difference, Save, Table, read_request
+from callability.studio.requests import Check, Decide, Difference, Leave, Save, Table, read_request
 from callability.studio.trouble import NotSaved, Trouble
 from callability.studio.trouble_response import trouble_response
-from callability.studio.vocabulary import questions_told, saved_told
+from callability.studio.vocabulary import saved_told
 
 
 class Studio:
@@ -40,7 +42,7 @@ class Studio:
                 "directory": str(self._directory),
                 "writable": self._writable,
                 "files": [saved_told(file) for file in saved.values()],
-                "questions": questions_told(),
+                "questions": tuple(QUESTIONS),
                 "max_bytes": document.MAX_BYTES,
             }
         )
@@ -49,8 +51,7 @@ class Studio:
         """Answer what is wrong with a draft, and whether the files on disk are still those that were read."""
         asked = await read_request(request, Check)
         task, digests = await asyncio.to_thread(self._task, asked.texts)
-        desk = await self._desks.of(asked.page)
-        told = await desk.check(task)
+        told = await self._desks.check(asked.page, task)
         return JSONResponse(told | {"digests": digests})
 
     async def table(self, request: Request) -> Response:
@@ -89,13 +90,18 @@ class Studio:
             raise NotSaved("not-written", f"`{asked.name}` cannot be written: {reason}") from None
         return JSONResponse(saved_told(saved))
 
+    async def leave(self, request: Request) -> Response:
+        """Forget the draft of a page that was closed."""
+        asked = await read_request(request, Leave)
+        await self._desks.leave(asked.page)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
     async def close(self) -> None:
         """End what runs for pages."""
         await self._desks.close()
 
     async def _ask(self, page: str, task: Plain) -> Response:
-        desk = await self._desks.of(page)
-        return JSONResponse(await desk.ask(task))
+        return JSONResponse(await self._desks.ask(page, task))
 
     async def _check_sound(self, asked: Save) -> None:
         """Check what would be on disk, which may be another policy than the draft: only one file of it is saved."""
@@ -105,8 +111,8 @@ class Studio:
             told = await desk.check(task)
         finally:
             await desk.close()
-        errors = sum(finding["severity"] == "error" for finding in told["findings"])
         if not told["sound"]:
+            errors = told["counts"]["error"]
             count = f"{errors} error{'s' if errors > 1 else ''}"
             raise NotSaved("refused", f"with this file the policy on disk would be refused: {count}")
 
@@ -133,6 +139,7 @@ def application(studio: Studio, token: str) -> Starlette:
         "decide": studio.decide,
         "difference": studio.difference,
         "save": studio.save,
+        "leave": studio.leave,
     }
     return Starlette(
         routes=[

@@ -25,13 +25,14 @@ _MAX_ANSWER = 64 * 1024**2
 
 
 class Desk:
-    """The study of one page."""
+    """The study of one page, until it is closed."""
 
     def __init__(self, directory: Path, seconds: float = SECONDS) -> None:
         self._directory = directory
         self._seconds = seconds
         self._process: Process | None = None
         self._killed = False
+        self._closed = False
         self._turn = asyncio.Lock()
         self._drafts = 0
 
@@ -56,18 +57,19 @@ class Desk:
         async with self._turn:
             if self._killed:
                 await self._end()
-            self._still_wanted(draft)
+            self._check_wanted(draft)
             answer = await self._in_time(task)
             if not answer:
                 await self._end()
-            self._still_wanted(draft)
+            self._check_wanted(draft)
         if not answer:
             raise Failed("the policy could not be studied: the log of `callability studio` says more")
         told: Plain = json.loads(answer)
         return told
 
     async def close(self) -> None:
-        """End the process, and the rules engine with it."""
+        """End the process, and the rules engine with it; whoever waits for an answer is told to check anew."""
+        self._closed = True
         self._kill()
         async with self._turn:
             await self._end()
@@ -102,7 +104,9 @@ class Desk:
                 await process.stdin.wait_closed()
             await process.wait()
 
-    def _still_wanted(self, draft: int) -> None:
+    def _check_wanted(self, draft: int) -> None:
+        if self._closed:
+            raise NotChecked("this draft was set aside")
         if draft != self._drafts:
             raise Superseded("a newer draft is looked at")
 
@@ -112,6 +116,8 @@ class Desk:
             raise NotChecked("there is no draft to ask about")
         if process is None:
             process = self._process = await self._started()
+            if self._killed:
+                return b""
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(ConnectionError):
@@ -128,21 +134,47 @@ class Desk:
 
 
 class Desks:
-    """The desks of all pages."""
+    """The desks of all pages, and one that a page has left, whose process already knows the policy."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._desks: OrderedDict[str, Desk] = OrderedDict()
+        self._left: Desk | None = None
 
-    async def of(self, page: str) -> Desk:
-        """Return the desk of a page."""
-        desk = self._desks.setdefault(page, Desk(self._directory))
+    async def check(self, page: str, task: Plain) -> Plain:
+        """Study a new draft of a page, which gets a desk where it has none.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        if page not in self._desks:
+            self._desks[page], self._left = self._left or Desk(self._directory), None
+        desk = self._desks[page]
         self._desks.move_to_end(page)
         if len(self._desks) > MAX_DESKS:
             await self._desks.popitem(last=False)[1].close()
-        return desk
+        return await desk.check(task)
+
+    async def ask(self, page: str, task: Plain) -> Plain:
+        """Ask about the draft of a page that was checked last.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        if page not in self._desks:
+            raise NotChecked("there is no draft to ask about")
+        self._desks.move_to_end(page)
+        return await self._desks[page].ask(task)
+
+    async def leave(self, page: str) -> None:
+        """Take away the desk of a page that was closed."""
+        desk = self._desks.pop(page, None)
+        if desk:
+            old, self._left = self._left, desk
+            if old:
+                await old.close()
 
     async def close(self) -> None:
         """End everything."""
-        await asyncio.gather(*(desk.close() for desk in self._desks.values()))
-        self._desks.clear()
+        desks = (*self._desks.values(), *filter(None, (self._left,)))
+        await asyncio.gather(*(desk.close() for desk in desks))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from callability import document
-from callability.finding import Finding, has_errors, in_order
+from callability.finding import Finding, Place, has_errors, in_order
 from callability.policy.loading import ProvedRuleSet, check_written
 from callability.policy.questions import QUESTIONS
 from callability.policy.written import PolicyFile, Written
+from callability.studio.files import other_files
 
 SECONDS = 30.0
 """What the rules engine may take for one rule set."""
@@ -62,18 +63,21 @@ class Drafts:
         return self._parts[group]
 
 
-def written_of(texts: Mapping[str, str], others: Iterable[Path]) -> Written:
-    """Return texts by the names of their files, with files that are taken from disk, as one policy without a name."""
-    others = tuple(others)
+def written_of(texts: Mapping[str, str], directory: Path) -> Written:
+    """Return texts by the names of their files as one policy without a name, with the other files of a directory."""
     files = [PolicyFile(PurePath(name), name, text.encode()) for name, text in texts.items()]
+    others = other_files(directory, texts)
+    names = {Path(name).stem for name in (*texts, *(path.name for path in others))}
     findings: list[Finding] = []
     for path in others:
         try:
             files.append(PolicyFile(path, path.name, document.read_bytes(path, path.name)))
         except document.Refused as error:
             findings.extend(error.findings)
-    names = frozenset(Path(name).stem for name in (*texts, *(path.name for path in others)))
-    return Written("", tuple(files), tuple(findings), names)
+    if not directory.is_dir():
+        findings.append(Finding(Place(""), "no-directory", "its directory cannot be read: it may have been moved away"))
+        names |= {*QUESTIONS}
+    return Written("", tuple(files), tuple(findings), frozenset(names))
 
 
 def _groups(written: Written) -> dict[str, Written]:

@@ -72,7 +72,7 @@ def _saved(path: Path) -> SavedFile:
     try:
         data = document.read_bytes(path)
     except document.Refused as error:
-        if not path.exists() and not path.is_symlink():
+        if isinstance(error.__cause__, FileNotFoundError) and not path.is_symlink():
             return SavedFile(path.name)
         return SavedFile(path.name, problem=error.findings[0].sentence)
     digest = document.digest(data)

@@ -58,7 +58,7 @@ class Table(_Asked):
 
 
 class Decide(_Asked):
-    """The answer for facts, one of which may just have been changed."""
+    """The answer for facts, one of which may just have been changed; those that the draft has not are left out."""
 
     page: PageId
     question: QuestionName
@@ -68,6 +68,12 @@ class Decide(_Asked):
 
 class Difference(_Asked):
     """What the draft changes."""
+
+    page: PageId
+
+
+class Leave(_Asked):
+    """The page was closed."""
 
     page: PageId
 
@@ -106,13 +112,4 @@ async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
         place = ".".join(map(str, first["loc"]))
         sentence = first["msg"].removeprefix("Value error, ")
         raise BadRequest(f"{place}: {sentence}" if place else sentence) from None
-    if isinstance(asked, Decide):
-        _check_facts(asked)
     return asked
-
-
-def _check_facts(asked: Decide) -> None:
-    facts = QUESTIONS[asked.question].facts
-    for name, value in asked.facts.items():
-        if name not in facts or value not in facts[name].readings:
-            raise BadRequest("no such fact, or no such value of it")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from callability.finding import Finding
-from callability.policy.difference import changes_of
+from callability.finding import Finding, Severity, in_order
+from callability.policy.difference import Change, changes_of
 from callability.policy.explanation import explain
 from callability.policy.fact import Point
 from callability.policy.loading import ProvedRuleSet
@@ -17,11 +18,20 @@ from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
 from callability.policy.rows import Row, rows_of
 from callability.policy.words import spoken_of
+from callability.policy.written import Written
 from callability.studio.draft import Draft, Drafts, written_of
-from callability.studio.files import other_files
+from callability.studio.vocabulary import question_told
 
+MAX_FINDINGS = 200
+"""Findings of a file that are told: errors before others."""
 MAX_ROWS = 1_000
 """Rows of a table that are told."""
+MAX_TRIALS = 1_000
+"""Rules that were tried that are told: the last ones."""
+MAX_CHANGES = 200
+"""Changes that are told, the largest first."""
+MAX_CONDITIONS = 50
+"""Conditions of a change that are told."""
 MAX_LINES = 2_000
 """Lines of a difference of texts that are told."""
 
@@ -34,32 +44,35 @@ class Study:
         self._drafts = Drafts()
         self._saved_texts: Mapping[str, str] = {}
         self._texts: Mapping[str, str] = {}
-        self._saved_policy = written_of({}, ())
+        self._saved_policy = Written("", ())
         self._draft = Draft({}, (), None)
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
 
     def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
         """Take a draft to look at, and return what is wrong with it."""
         self._saved_texts, self._texts = saved, texts
-        self._saved_policy = written_of(saved, other_files(self._directory, saved))
-        draft = written_of(texts, other_files(self._directory, texts))
+        self._saved_policy = written_of(saved, self._directory)
+        draft = written_of(texts, self._directory)
         self._drafts.keep(self._saved_policy, draft)
         self._draft = self._drafts.prove(draft)
+        findings = self._draft.findings
+        counts = Counter(finding.severity for finding in findings)
         return {
             "revision": self._draft.revision,
             "sound": self._draft.revision is not None,
-            "findings": list(map(_finding, self._draft.findings)),
+            "counts": {severity: counts[severity] for severity in Severity},
+            "findings": [_finding(finding) for finding in _worst(findings)],
             "proved": {name: _proof(proved) for name, proved in self._draft.proved.items()},
         }
 
     def table(self, question: str) -> Plain:
-        """Return the decision table of a question: the first row that holds is the answer."""
+        """Return a question and its decision table: the first row that holds is the answer."""
         of, proved = self._asked(question)
+        told: Plain = {"of": of, "question": question_told(_question_of(question, proved))}
         if proved is None:
-            return {"of": of}
+            return told
         rows = self._rows_of(question, proved)
-        return {
-            "of": of,
+        return told | {
             "facts": proved.table.space.facts,
             "rows": list(map(of_row, rows[:MAX_ROWS])),
             "left_out": max(len(rows) - MAX_ROWS, 0),
@@ -68,9 +81,8 @@ class Study:
     def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
         """Return the answer for facts, moved where they cannot occur together, but for the one that was changed."""
         of, proved = self._asked(question)
-        asked = QUESTIONS[question]
-        given = possible(asked, asked.open_facts | dict(facts), changed)
-        moved = [fact for fact, value in facts.items() if given[fact] != value]
+        given = possible(_question_of(question, proved), facts, changed)
+        moved = [fact for fact, value in facts.items() if given.get(fact, value) != value]
         told: Plain = {"of": of, "facts": given, "moved": moved}
         if proved is None:
             return told
@@ -81,8 +93,8 @@ class Study:
         return told | {
             "verdict": of_verdict(verdict, proved.rule_set),
             "words": said.texts if said else None,
-            "words_of": said.rule if said else "",
-            "trials": list(map(of_trial, explained.trials)),
+            "trials": list(map(of_trial, explained.trials[-MAX_TRIALS:])),
+            "tried": len(explained.trials),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,
             "row": next(number for number, row in enumerate(self._rows_of(question, proved)) if _holds(row, given)),
             "line": proved.rule_set.rule(verdict.rule).place.line,
@@ -96,7 +108,10 @@ class Study:
         found.sort(key=lambda change: (both.index(change.question), change.words_only, -change.combinations))
         return {
             "compared": both,
-            "changes": [of_change(change) | {"words_only": change.words_only} for change in found],
+            "questions": len(QUESTIONS),
+            "answers": sum(change.combinations for change in found),
+            "changes": list(map(_change, found[:MAX_CHANGES])),
+            "left_out": max(len(found) - MAX_CHANGES, 0),
             "lines": {name: list(self._lines(name)) for name in self._texts if self._is_edited(name)},
         }
 
@@ -132,7 +147,12 @@ class Study:
 
 
 def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
-    """Return facts that can occur together: as few as can be moved, and not the one that was changed."""
+    """Return facts that can occur together: as few as can be moved, and not the one that was changed.
+
+    A fact that is not given, or has no value of its own, is open; one that the question has not is left out.
+    """
+    given = {name: facts[name] for name, fact in question.facts.items() if facts.get(name) in fact.readings}
+    facts = question.open_facts | given
     found = dict(facts)
     for axis in question.axes:
 
@@ -145,17 +165,38 @@ def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict
     return found
 
 
+def _question_of(name: str, proved: ProvedRuleSet | None) -> Question:
+    """Return the question of a rule set, which may have more facts than the one of that name that any begins with."""
+    return proved.rule_set.question if proved else QUESTIONS[name]
+
+
+def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are told, in order."""
+    by_file: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda each: each.severity is not Severity.ERROR):
+        by_file.setdefault(finding.place.file, []).append(finding)
+    return in_order(finding for found in by_file.values() for finding in found[:MAX_FINDINGS])
+
+
 def _holds(row: Row, facts: Mapping[str, str]) -> bool:
     return all(facts[fact] in values for fact, values in row.facts.items())
 
 
 def _proof(proved: ProvedRuleSet) -> Plain:
     return {
-        "rules": len(proved.rule_set.rules),
         "combinations": proved.table.space.size,
         "engine": proved.table.engine,
         "laws": [law.name for law in proved.rule_set.laws],
         "tests_passed": proved.tests,
+    }
+
+
+def _change(change: Change) -> Plain:
+    told = of_change(change)
+    return told | {
+        "where": told["where"][:MAX_CONDITIONS],
+        "conditions": len(told["where"]),
+        "words_only": change.words_only,
     }
 
 

@@ -1,30 +1,25 @@
-"""The words of the page: every question with its facts and statuses, and the files, as plain data."""
+"""The words of the page: a question with its facts and actions, and the files, as plain data."""
 
 from __future__ import annotations
 
 from callability.policy.fact import Fact
 from callability.policy.plain import Plain
 from callability.policy.question import Question
-from callability.policy.questions import QUESTIONS
 from callability.studio.files import SavedFile
 
 
-def questions_told() -> list[Plain]:
-    """Return every question."""
-    return [_question(question) for question in QUESTIONS.values()]
+def question_told(question: Question) -> Plain:
+    """Return a question; that of a rule set may have facts that its file declares."""
+    return {
+        "name": question.name,
+        "facts": list(map(_fact, question.facts.values())),
+        "actions": {action.name: {"owner": action.owner, "phrase": action.phrase} for action in question.actions},
+    }
 
 
 def saved_told(file: SavedFile) -> Plain:
     """Return a file as it is on disk."""
     return {"name": file.name, "text": file.text, "digest": file.digest, "problem": file.problem}
-
-
-def _question(question: Question) -> Plain:
-    return {
-        "name": question.name,
-        "facts": [_fact(fact) for fact in question.facts.values()],
-        "actions": {action.name: {"owner": action.owner, "phrase": action.phrase} for action in question.actions},
-    }
 
 
 def _fact(fact: Fact) -> Plain:

@@ -1,20 +1,21 @@
 /** What the draft changes in the saved policy: answers in groups, and lines. */
 
-import { byId, button, make, numberOf, prose, say } from "./dom.js";
+import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
 
 /** Show a difference; `tryFacts` shows the facts of an example. */
 export function showDifference(told, tryFacts) {
-  const count = told.changes.reduce((sum, change) => sum + change.combinations, 0);
   const edited = Object.keys(told.lines).length > 0;
-  const summary = count ? `${numberOf(count, "answer")} changed` : edited ? "No answer changes." : "Nothing is edited.";
-  const missing = told.compared.length < 3 ? " What cannot be decided is not compared." : "";
-  say(byId("difference-said"), summary, missing);
-  byId("difference").replaceChildren(
+  const summary = told.answers ? `${numberOf(told.answers, "answer")} changed` : edited ? "No answer changes." : "Nothing is edited.";
+  const missing = told.compared.length < told.questions ? " What cannot be decided is not compared." : "";
+  const more = told.left_out ? ` ${numberOf(told.left_out, "group")} more of them left out.` : "";
+  say(byId("difference-said"), summary, more, missing);
+  draw(byId("difference"), told, () => [
     ...told.changes.map((change) => card(change, tryFacts)),
-    ...Object.entries(told.lines).map(([name, lines]) =>
-      make("details", {}, make("summary", {}, `Lines of ${name}`), make("pre", { tabindex: "0" }, ...colored(lines))),
-    ),
-  );
+    ...Object.entries(told.lines).map(([name, lines]) => {
+      const shown = make("pre", { tabindex: "0", "aria-label": `Lines of ${name}` }, ...colored(lines));
+      return make("details", { "data-key": name }, make("summary", {}, `Lines of ${name}`), shown);
+    }),
+  ]);
 }
 
 /** Return lines of a difference as elements: added, taken away, or neither. */
@@ -29,13 +30,15 @@ function card(change, tryFacts) {
     ? [make("strong", {}, before.status), ": other words"]
     : [make("strong", {}, before.status), " → ", make("strong", {}, after.status)];
   const rules = [before, after].map((each) => each.rules.join(", "));
+  const more = change.conditions - change.where.length;
+  const where = change.where.map((facts) => make("li", {}, ...prose(condition(facts))));
   const by = rules[0] === rules[1] ? `by \`${rules[0]}\`` : `by \`${rules[0]}\` before, \`${rules[1]}\` after`;
   return make(
     "article",
     { class: "change" },
     make("h3", {}, `${change.question}: `, ...title),
     make("p", {}, `in ${numberOf(change.combinations, "combination")}, `, ...prose(by)),
-    make("ul", { "aria-label": "Where" }, ...change.where.map((where) => make("li", {}, ...prose(condition(where))))),
+    make("ul", { "aria-label": "Where" }, ...where, ...(more ? [make("li", {}, `and ${numberOf(more, "condition")} more`)] : [])),
     ...(change.words_only ? otherWords(before.words ?? {}, after.words ?? {}) : []),
     button("Show an example", () => tryFacts(`${change.question}.yaml`, change.example)),
   );
@@ -52,5 +55,5 @@ function otherWords(before, after) {
     ...(name in before ? [`- ${name}: ${before[name]}`] : []),
     ...(name in after ? [`+ ${name}: ${after[name]}`] : []),
   ]);
-  return [make("pre", { class: "words", tabindex: "0" }, ...colored(lines))];
+  return [make("pre", { class: "words", tabindex: "0", "aria-label": "Words that change" }, ...colored(lines))];
 }

@@ -31,5 +31,20 @@ export function say(element, ...nodes) {
   if (element.textContent !== holder.textContent) element.replaceChildren(...holder.childNodes);
 }
 
+/** Return a value of a fact as it is shown. */
+export const written = (value) => value || "(empty)";
+
 /** Return a number with its noun. */
 export const numberOf = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+const drawn = new WeakMap();
+
+/** Draw what was told in an element; what is told once more stays, with its focus, and what was opened is open again. */
+export function draw(element, told, parts) {
+  const now = JSON.stringify(told);
+  if (drawn.get(element) === now) return;
+  drawn.set(element, now);
+  const opened = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+  element.replaceChildren(...parts());
+  for (const each of element.querySelectorAll("details")) each.open = opened.has(each.dataset.key);
+}

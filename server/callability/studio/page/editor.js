@@ -21,7 +21,7 @@ export class Editor {
     this.numbers = make("div", { class: "numbers" });
     this.bands = make("div", { class: "bands" });
     this.notes = make("div", { class: "notes" });
-    this.stale = make("p", { class: "stale" });
+    this.stale = make("p", { class: "stale", role: "alert" });
     this.panel = make(
       "div",
       { class: "editor", role: "tabpanel", id: `panel-${number}`, "aria-labelledby": `tab-${number}`, hidden: true },
@@ -46,6 +46,7 @@ export class Editor {
   /** Take over the file as it is on disk. */
   take(saved) {
     this.saved = saved;
+    this.toldOf = undefined;
     this.text.value = saved.text;
     this.text.readOnly = saved.problem !== "";
     this.text.placeholder = saved.digest ? "" : "There is no such file yet.";
@@ -53,8 +54,16 @@ export class Editor {
     this.#count();
   }
 
+  /** Take note of another state on disk, and keep what was typed. */
+  keep(saved) {
+    this.saved = saved;
+    this.toldOf = undefined;
+    this.tell("");
+  }
+
   /** Tell something about the file, above its text. */
   tell(sentence, ...buttons) {
+    if (this.stale.contains(document.activeElement)) this.text.focus();
     this.stale.replaceChildren(sentence, ...buttons);
   }
 

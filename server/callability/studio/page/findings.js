@@ -1,18 +1,20 @@
 /** Everything that was found in the draft, in order, each with the way to its line. */
 
-import { byId, button, make, numberOf, prose, say } from "./dom.js";
+import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
 import { told } from "./editor.js";
 
 /** Show findings; `goTo` leads to the place of one, and `tryFacts` shows the facts of one. */
 export function showFindings(checked, goTo, tryFacts) {
-  const errors = checked.findings.filter((finding) => finding.severity === "error").length;
-  const counts = [errors && numberOf(errors, "error"), numberOf(checked.findings.length - errors, "warning")];
+  const { error, warning } = checked.counts;
+  const counts = [error && numberOf(error, "error"), warning && numberOf(warning, "warning")].filter(Boolean);
   const sound = checked.sound ? "sound" : "refused";
   const soundness = byId("soundness");
   soundness.className = sound;
-  say(soundness, make("strong", {}, sound), `, ${counts.filter((count) => count && count !== "0 warnings").join(", ") || "nothing found"}`);
-  byId("findings-said").textContent = checked.findings.length ? "" : proved(checked);
-  byId("findings").replaceChildren(...checked.findings.map((finding) => item(finding, goTo, tryFacts)));
+  say(soundness, make("strong", {}, sound), `, ${counts.join(", ") || "nothing found"}`);
+  const found = Object.values(checked.counts).reduce((sum, count) => sum + count, 0);
+  const more = found - checked.findings.length;
+  byId("findings-said").textContent = more ? `${more.toLocaleString("en")} more are left out.` : found ? "" : proved(checked);
+  draw(byId("findings"), checked.findings, () => checked.findings.map((finding) => item(finding, goTo, tryFacts)));
 }
 
 function proved(checked) {

@@ -1,15 +1,16 @@
 /** The page: what is edited and which facts are set is looked at anew after each change. */
 
+import { follow } from "./disk.js";
 import { button, byId, prose, say } from "./dom.js";
 import { showDifference } from "./difference.js";
 import { Editor } from "./editor.js";
 import { Facts } from "./facts.js";
 import { showFindings } from "./findings.js";
 import { save } from "./saving.js";
-import { ask, readPolicy, Trouble } from "./server.js";
-import { lightRow, showTable } from "./table.js";
+import { ask, leave, readPolicy, Trouble } from "./server.js";
+import { clearTable, lightRow, showTable } from "./table.js";
 import { Tabs } from "./tabs.js";
-import { showVerdict } from "./verdict.js";
+import { clearVerdict, showVerdict } from "./verdict.js";
 
 const PAUSE = 250;
 
@@ -19,57 +20,79 @@ let tabs;
 let shown;
 let checked = { findings: [] };
 let lines = {};
+/** The draft that `lines` are of. */
+let seen;
+let saving = false;
 let timer;
 let latest = 0;
 let asked = 0;
+/** What the trouble that is told was in the way of. */
+let troubled;
 
-const facts = new Facts((name) => attempt(() => decide(name)));
+const facts = new Facts((name) => attempt(decide, name));
 
-/** Do something, and tell what is in the way. */
-async function attempt(act) {
+/** Do something, and tell what is in the way; what is in the way of the draft is told until that is looked at. */
+async function attempt(act, ...given) {
   try {
-    await act();
-    say(byId("trouble"));
+    if ((await act(...given)) === false) return;
+    if (act === study || troubled === act) clearTrouble();
   } catch (trouble) {
     if (!(trouble instanceof Trouble)) throw trouble;
     if (trouble.code === "superseded") return;
     if (trouble.code === "not-checked") return attempt(study);
-    busy(false);
-    const again = () => (policy ? attempt(study) : location.reload());
+    troubled = act;
+    const again = () => (shown ? attempt(study) : location.reload());
     byId("trouble").replaceChildren(...prose(`${trouble.message}. `), button("Try again", again));
   }
 }
 
-const questionOf = (file) => policy.questions.find((each) => each.name === file.replace(/(_test)?\.yaml$/, ""));
-
-function busy(on) {
-  document.body.setAttribute("aria-busy", String(on));
+function clearTrouble() {
+  troubled = undefined;
+  if (byId("trouble").contains(document.activeElement)) shown.text.focus();
+  say(byId("trouble"));
 }
 
-/** Look at the draft anew: what is wrong with it, what it answers, and what it changes. */
+const questionOf = (file) => policy.questions.find((each) => each === file.replace(/(_test)?\.yaml$/, ""));
+
+/** Return what is typed, by file. */
+function draft() {
+  const typed = [...editors.values()].filter((editor) => editor.edited);
+  return Object.fromEntries(typed.map((editor) => [editor.name, editor.text.value]));
+}
+
+/** Look at the draft anew: what is wrong with it, what it answers, and what it changes. False: a newer one is. */
 async function study() {
+  clearTimeout(timer);
   const mine = ++latest;
-  const edited = [...editors.values()].filter((editor) => editor.edited);
-  const large = edited.find((editor) => new Blob([editor.text.value]).size > policy.max_bytes);
+  document.body.setAttribute("aria-busy", "true");
+  try {
+    await look(draft(), mine);
+    return mine === latest;
+  } finally {
+    if (mine === latest) document.body.setAttribute("aria-busy", "false");
+  }
+}
+
+async function look(texts, mine) {
+  const large = Object.keys(texts).find((name) => new Blob([texts[name]]).size > policy.max_bytes);
   if (large) {
     const limit = policy.max_bytes.toLocaleString("en");
-    throw new Trouble("too-large", `${large.name} is larger than ${limit} bytes, and is not checked`);
+    throw new Trouble("too-large", `${large} is larger than ${limit} bytes, and is not checked`);
   }
-  busy(true);
-  const told = await ask("check", { texts: Object.fromEntries(edited.map((each) => [each.name, each.text.value])) });
+  const told = await ask("check", { texts });
   if (mine !== latest) return;
   checked = told;
   showFindings(checked, goTo, tryFacts);
   mark();
-  await Promise.all([answer(), compare(mine), follow(told.digests)]);
-  if (mine === latest) busy(false);
+  await Promise.all([answer(), compare(texts, mine), follow(editors, told.digests, () => attempt(study))]);
 }
 
 /** Show table and verdict of the question that the file is about. */
 async function answer() {
   const question = questionOf(shown.name);
-  const told = await ask("table", { question: question.name });
+  const told = await ask("table", { question });
   if (question !== questionOf(shown.name)) return;
+  facts.show(told.question);
   showTable(told);
   facts.tellRead(told.facts ?? []);
   await decide("");
@@ -78,9 +101,10 @@ async function answer() {
 /** Show the verdict for the facts; `changed` is the one that was just set. */
 async function decide(changed) {
   const mine = ++asked;
-  const question = questionOf(shown.name);
+  const question = facts.question;
+  if (!question) return;
   const told = await ask("decide", { question: question.name, facts: facts.current, changed });
-  if (mine !== asked || question !== questionOf(shown.name)) return;
+  if (mine !== asked || question !== facts.question) return;
   facts.take(told.facts, told.moved);
   showVerdict(told, question.actions);
   lightRow(told.row);
@@ -90,30 +114,12 @@ async function decide(changed) {
   }
 }
 
-async function compare(mine) {
+async function compare(texts, mine) {
   const told = await ask("difference");
   if (mine !== latest) return;
   lines = told.lines;
+  seen = JSON.stringify(texts);
   showDifference(told, tryFacts);
-}
-
-/** Notice files that changed on disk: what is not edited is taken over, and what is edited is told of. */
-async function follow(digests) {
-  if ([...editors.values()].every((editor) => editor.saved.digest === digests[editor.name])) return;
-  const now = await readPolicy();
-  for (const saved of now.files) {
-    const editor = editors.get(saved.name);
-    if (saved.digest === editor.saved.digest) continue;
-    const take = () => {
-      editor.take(saved);
-      attempt(study);
-    };
-    if (editor.edited && editor.text.value !== saved.text) {
-      editor.tell("This file has changed on disk since it was read. ", button("Take what is on disk, and lose the edit", take));
-    } else {
-      take();
-    }
-  }
 }
 
 /** Show for each file whether it is edited and what was found in it. */
@@ -127,14 +133,19 @@ function mark() {
   byId("save").disabled = !policy.writable || !shown.edited;
 }
 
+/** Show a file; where it is about another question than the one before, that is asked. */
 function show(name) {
   const before = shown && questionOf(shown.name);
   shown = editors.get(name);
   tabs.select(name);
   for (const editor of editors.values()) editor.show(editor === shown);
-  facts.show(questionOf(name));
   mark();
-  if (before && before !== questionOf(name)) attempt(answer);
+  if (before === questionOf(name)) return;
+  asked++;
+  facts.clear();
+  clearTable();
+  clearVerdict();
+  if (before) attempt(answer);
 }
 
 function goTo(finding) {
@@ -144,11 +155,11 @@ function goTo(finding) {
 }
 
 function tryFacts(file, wanted) {
+  facts.want(questionOf(file), wanted);
+  if (questionOf(file) === questionOf(shown.name)) attempt(decide, "");
   show(file);
-  facts.set(wanted);
   byId("facts").focus();
   byId("facts").scrollIntoView({ block: "nearest" });
-  attempt(() => decide(""));
 }
 
 function edited() {
@@ -158,12 +169,32 @@ function edited() {
 }
 
 async function askToSave() {
-  if (!policy.writable || !shown.edited || byId("saving").open) return;
-  const editor = shown;
-  const saved = await save(editor, policy.directory, lines[editor.name] ?? []);
-  if (!saved) return;
-  editor.saved = saved;
-  editor.tell("");
+  if (!policy.writable || !shown.edited || saving) return;
+  saving = true;
+  try {
+    await saveShown(shown);
+  } finally {
+    saving = false;
+  }
+}
+
+function ignoreOlder(trouble) {
+  if (!["superseded", "not-checked"].includes(trouble.code)) throw trouble;
+}
+
+/** Save a file, when the lines that change are those of what is typed. */
+async function saveShown(editor) {
+  while (seen !== JSON.stringify(draft())) await study().catch(ignoreOlder);
+  if (!editor.edited) return;
+  try {
+    const saved = await save(editor, policy.directory, lines[editor.name] ?? []);
+    if (!saved) return;
+    editor.keep(saved);
+    mark();
+  } catch (trouble) {
+    if (trouble.code === "changed-meanwhile") await study();
+    throw trouble;
+  }
   await study();
 }
 
@@ -194,13 +225,15 @@ function pressed(event) {
 async function begin() {
   policy = await readPolicy();
   byId("directory").textContent = policy.directory;
+  byId("directory").title = policy.directory;
   const names = policy.files.map((file) => file.name);
   editors = new Map(policy.files.map((file, number) => [file.name, new Editor(file, number, edited)]));
   tabs = new Tabs(names, show);
   byId("save").title = policy.writable ? "" : "To save an edit, export the policy first: callability policy export DIR";
   byId("save").addEventListener("click", () => attempt(askToSave));
   addEventListener("keydown", pressed);
-  addEventListener("focus", () => byId("saving").open || attempt(study));
+  addEventListener("focus", () => saving || attempt(study));
+  addEventListener("pagehide", leave);
   addEventListener("beforeunload", (event) => {
     if ([...editors.values()].some((editor) => editor.edited)) event.preventDefault();
   });

@@ -8,21 +8,17 @@ const dialog = byId("saving");
 
 /** Ask to write a file. Return it as it is on disk then, or nothing where it was not written. */
 export async function save(editor, directory, lines) {
-  const sure = await question(`Write ${editor.name}?`, `The file in ${directory} is replaced. These lines change:`, lines, "Write");
-  if (!sure) return undefined;
+  const asked = { name: editor.name, text: editor.text.value, digest: editor.saved.digest };
+  const said = `${asked.digest ? "The file in" : "A new file in"} ${directory} ${asked.digest ? "is replaced" : "is written"}. These lines change:`;
+  if (!(await question(`Write ${editor.name}?`, said, lines, "Write"))) return undefined;
   try {
-    return await write(editor, false);
+    return await ask("save", { ...asked, even_refused: false });
   } catch (trouble) {
     if (!(trouble instanceof Trouble) || trouble.code !== "refused") throw trouble;
     const why = `Careful: ${trouble.message}. A server that starts with it does not start, and one that runs keeps the old one.`;
     const even = await question(`${editor.name} is refused. Write it all the same?`, why, [], "Write it all the same");
-    return even ? write(editor, true) : undefined;
+    return even ? ask("save", { ...asked, even_refused: true }) : undefined;
   }
-}
-
-function write(editor, evenRefused) {
-  const { name, saved, text } = editor;
-  return ask("save", { name, text: text.value, digest: saved.digest, even_refused: evenRefused });
 }
 
 /** Ask something that is not done by chance: what is focused first is to cancel. */

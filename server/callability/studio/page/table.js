@@ -1,13 +1,13 @@
 /** The decision table, with the row that decides lit. */
 
-import { byId, make, numberOf, say } from "./dom.js";
+import { byId, draw, make, numberOf, say, written } from "./dom.js";
 
 const DECIDES = "▶";
 
 /** Show a table. */
 export function showTable(told) {
   if (!told.rows) {
-    byId("table").replaceChildren();
+    draw(byId("table"), told, () => []);
     say(byId("table-said"), "There is none: neither the draft nor the saved file can be decided.");
     return;
   }
@@ -16,14 +16,20 @@ export function showTable(told) {
   say(byId("table-said"), `${whose}The first row that holds is the answer; – stands for any value, ? for a rule that cannot be decided.${more}`);
   const head = ["", ...told.facts, "status", "rule", "combinations"];
   const columns = head.map((name) => make("th", { scope: "col" }, ...(name ? broken(name) : [unseen("decides")])));
-  byId("table").replaceChildren(
+  draw(byId("table"), told, () => [
     make(
       "table",
       {},
       make("thead", {}, make("tr", {}, ...columns)),
       make("tbody", {}, ...told.rows.map((row) => line(row, told.facts))),
     ),
-  );
+  ]);
+}
+
+/** Show nothing, until there is something to show. */
+export function clearTable() {
+  say(byId("table-said"));
+  draw(byId("table"), null, () => []);
 }
 
 /** Light the row of a number, or none. */
@@ -42,7 +48,7 @@ export function lightRow(number) {
 function line(row, facts) {
   const values = facts.map((fact) => {
     const told = row.facts[fact];
-    return make("td", { class: told ? undefined : "any" }, told ? told.join(", ") : "–");
+    return make("td", { class: told ? undefined : "any" }, told ? told.map(written).join(", ") : "–");
   });
   const undetermined = [" ", make("span", { "aria-hidden": "true" }, "?"), unseen("undetermined")];
   return make(

@@ -1,6 +1,6 @@
 /** The answer for the facts: the status, its words, the path to callable, and the rules that were tried. */
 
-import { byId, make, prose, say } from "./dom.js";
+import { byId, draw, make, prose, say } from "./dom.js";
 
 const OWNERS = { user: "the user", operator: "the operator", none: "nobody needs to", undetermined: "undetermined" };
 const TRUTHS = { true: "✔", false: "✘", undetermined: "?" };
@@ -12,13 +12,20 @@ export function showVerdict(answer, actions) {
   card.className = verdict ? `status-${verdict.retry}` : "";
   if (!verdict) {
     say(byId("verdict-said"), "No answer: neither the draft nor the saved file can be decided.");
-    card.replaceChildren();
+    draw(card, null, () => []);
     return;
   }
   const how = verdict.undetermined ? ", undetermined at rule " : ", by rule ";
   const whose = answer.of === "saved" ? " (the saved file's: the draft cannot be decided)" : "";
   say(byId("verdict-said"), make("strong", {}, verdict.status), how, make("code", {}, verdict.rule), whose);
-  card.replaceChildren(fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer.trials));
+  draw(card, [answer, actions], () => [fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer)]);
+}
+
+/** Show nothing, until there is something to show. */
+export function clearVerdict() {
+  say(byId("verdict-said"));
+  byId("verdict").className = "";
+  draw(byId("verdict"), null, () => []);
 }
 
 function fixed(verdict) {
@@ -42,8 +49,8 @@ function words(answer, actions) {
 function filled(template, actions) {
   return template.split(/\{([a-z_]+)\}/).map((part, number) => {
     if (number % 2 === 0) return part;
+    if (!Object.hasOwn(actions, part)) return make("code", {}, `{${part}}`);
     const action = actions[part];
-    if (!action) return make("code", {}, `{${part}}`);
     return make("mark", { title: `{${part}}: ${OWNERS[action.owner]}` }, action.phrase);
   });
 }
@@ -58,10 +65,12 @@ function path(told) {
   ];
 }
 
-function tried(trials) {
-  const items = trials.map((trial) => {
+function tried(answer) {
+  const items = answer.trials.map((trial) => {
     const sign = make("span", { class: `truth ${trial.truth}`, "aria-hidden": "true" }, TRUTHS[trial.truth]);
     return make("li", {}, sign, " ", make("code", {}, trial.rule), " ", ...prose(trial.why));
   });
-  return make("details", {}, make("summary", {}, `Rules tried, in order: ${trials.length}`), make("ol", {}, ...items));
+  const first = answer.tried - items.length + 1;
+  const list = make("ol", { start: first > 1 ? String(first) : undefined }, ...items);
+  return make("details", { "data-key": "tried" }, make("summary", {}, `Rules tried, in order: ${answer.tried}`), list);
 }
