@@ -18,7 +18,7 @@ from callability.editing.rewriting import ChangedMeanwhile
 from callability.policy.plain import Plain
 from callability.policy.questions import QUESTIONS
 from callability.studio.desk import Desk, Desks
-from callability.studio.files import NotEditable, read_saved, save, texts_of
+from callability.studio.files import NotEditable, SavedFile, read_saved, save, texts_of
 from callability.studio.pages import page_files
 from callability.studio.requests import Check, Decide, Difference, Leave, Save, Table, read_request
 from callability.studio.trouble import NotSaved, Trouble
@@ -33,6 +33,8 @@ class Studio:
         self._directory = directory
         self._writable = writable
         self._desks = Desks(directory)
+        self._saving_desk = Desk(directory)
+        self._saving = asyncio.Lock()
 
     async def policy(self, _: Request) -> Response:
         """Answer what the page begins with."""
@@ -75,20 +77,10 @@ class Studio:
         asked = await read_request(request, Save)
         if not self._writable:
             raise NotSaved("read-only", "the policy that comes with the program is not edited in its place")
-        if not asked.even_refused:
-            await self._check_sound(asked)
-        try:
-            saved = await asyncio.to_thread(save, self._directory, asked.name, asked.text, asked.digest)
-        except ChangedMeanwhile:
-            raise NotSaved("changed-meanwhile", f"`{asked.name}` has changed on disk since it was read") from None
-        except NotEditable as error:
-            raise NotSaved("not-editable", f"`{asked.name}` {error}") from None
-        except document.Refused as error:
-            raise NotSaved("not-written", f"`{asked.name}` {error.findings[0].sentence}") from None
-        except OSError as error:
-            reason = (error.strerror or "error").lower()
-            raise NotSaved("not-written", f"`{asked.name}` cannot be written: {reason}") from None
-        return JSONResponse(saved_told(saved))
+        async with self._saving:
+            if not asked.even_refused:
+                await self._check_sound(asked)
+            return JSONResponse(saved_told(await asyncio.to_thread(self._saved, asked)))
 
     async def leave(self, request: Request) -> Response:
         """Forget the draft of a page that was closed."""
@@ -98,7 +90,7 @@ class Studio:
 
     async def close(self) -> None:
         """End what runs for pages."""
-        await self._desks.close()
+        await asyncio.gather(self._desks.close(), self._saving_desk.close())
 
     async def _ask(self, page: str, task: Plain) -> Response:
         return JSONResponse(await self._desks.ask(page, task))
@@ -106,15 +98,24 @@ class Studio:
     async def _check_sound(self, asked: Save) -> None:
         """Check what would be on disk, which may be another policy than the draft: only one file of it is saved."""
         task, _ = await asyncio.to_thread(self._task, {asked.name: asked.text})
-        desk = Desk(self._directory)
-        try:
-            told = await desk.check(task)
-        finally:
-            await desk.close()
+        told = await self._saving_desk.check(task)
         if not told["sound"]:
             errors = told["counts"]["error"]
             count = f"{errors} error{'s' if errors > 1 else ''}"
             raise NotSaved("refused", f"with this file the policy on disk would be refused: {count}")
+
+    def _saved(self, asked: Save) -> SavedFile:
+        try:
+            return save(self._directory, asked.name, asked.text, asked.digest)
+        except ChangedMeanwhile:
+            raise NotSaved("changed-meanwhile", f"`{asked.name}` has changed on disk since it was read") from None
+        except NotEditable as error:
+            raise NotSaved("not-editable", f"`{asked.name}` {error}") from None
+        except document.Refused as error:
+            raise NotSaved("not-written", f"`{asked.name}` {error.findings[0].sentence}") from None
+        except OSError as error:
+            reason = (error.strerror or "error").lower()
+            raise NotSaved("not-written", f"`{asked.name}` cannot be written: {reason}") from None
 
     def _task(self, edits: dict[str, str]) -> tuple[Plain, dict[str, str]]:
         """Return the task to check a draft, and the digests of the files on disk."""

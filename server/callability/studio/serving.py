@@ -18,6 +18,13 @@ GRACE = 2
 """Seconds that requests in flight have at the end."""
 
 
+def names_of(host: str) -> tuple[str, ...]:
+    """Return what a browser may call a server by its HOST:PORT; it leaves out port 80."""
+    port = host.rpartition(":")[2]
+    names = (host, f"localhost:{port}")
+    return (*names, *(name.removesuffix(":80") for name in names)) if port == "80" else names
+
+
 async def run(directory: Path, address: str, started: Callable[[str], None], *, writable: bool) -> None:
     """Serve the page until SIGTERM or SIGINT; `started` is given its URL.
 
@@ -32,7 +39,7 @@ async def run(directory: Path, address: str, started: Callable[[str], None], *, 
         port = listener.getsockname()[1]
         host = f"{address.rpartition(':')[0]}:{port}"
         token = secrets.token_urlsafe(32)
-        guarded = Guard(application(Studio(directory, writable=writable), token), (host, f"localhost:{port}"), token)
+        guarded = Guard(application(Studio(directory, writable=writable), token), names_of(host), token)
         config = uvicorn.Config(
             guarded,
             log_config=None,

@@ -21,7 +21,7 @@ export class Editor {
     this.numbers = make("div", { class: "numbers" });
     this.bands = make("div", { class: "bands" });
     this.notes = make("div", { class: "notes" });
-    this.stale = make("p", { class: "stale", role: "alert" });
+    this.stale = make("p", { class: "stale", role: "status" });
     this.panel = make(
       "div",
       { class: "editor", role: "tabpanel", id: `panel-${number}`, "aria-labelledby": `tab-${number}`, hidden: true },
