@@ -9,22 +9,26 @@ import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from callability.document import MAX_BYTES
-from callability.policy.loading import load
+from callability.policy.fact import Fact, axis_of
+from callability.policy.loading import Policy, load
+from callability.policy.plain import Plain
 from callability.policy.questions import QUESTIONS
 from callability.policy.rows import rows_of
 from callability.policy.table import Verdict
-from callability.studio.desk import Desk
-from callability.studio.study import Study, possible
+from callability.studio.desk import MAX_DESKS, Desk
+from callability.studio.serving import names_of
+from callability.studio.study import MAX_FINDINGS, MAX_LINES, Study, possible
 from callability.studio.trouble import NotChecked, TooSlow
 from conftest import POLICY, write_policy
 from running import callability
-from studios import SECONDS, Page, studio, studio_process
+from studios import PLAIN, SECONDS, Page, studio, studio_process
 
 RULES = (POLICY / "callability.yaml").read_text()
 WAITING = "approval.status: [pending, changed]}, status"
@@ -54,6 +58,12 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def shipped() -> Policy:
+    """The shipped policy."""
+    return load(POLICY)
+
+
+@pytest.fixture(scope="module")
 def first_page(url: str) -> Page:
     """A page, which remembers what it looked at last."""
     return Page(url)
@@ -66,21 +76,30 @@ def page(first_page: Page) -> Page:
     return first_page
 
 
-def test_a_page_begins_with_the_files_and_the_facts(page: Page) -> None:
-    """Every rule set with its tests, and each fact with its readings."""
+def test_a_page_begins_with_the_files(page: Page) -> None:
+    """Every rule set with its tests."""
     told = page.policy()
     assert [file["name"] for file in told["files"]] == [
         f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test")
     ]
     assert told["files"][0]["text"] == RULES
-    [enabled, *_] = told["questions"][0]["facts"]
-    assert enabled == {"name": "server.enabled", "readings": ["true", "false", "unknown"], "open_value": "true"}
+    assert told["questions"] == [*QUESTIONS]
 
 
-def test_the_saved_policy_is_proved_as_check_proves_it(page: Page) -> None:
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_facts_to_set_come_with_the_table(page: Page, shipped: Policy, name: str) -> None:
+    """Each fact that the rule set's own question has, with its readings."""
+    facts = page.ask("table", question=name)["question"]["facts"]
+    own = shipped.rule_sets[name].rule_set.question.facts.values()
+    assert [(fact["name"], tuple(fact["readings"]), fact["open_value"]) for fact in facts] == [
+        (fact.name, fact.readings, fact.open_value) for fact in own
+    ]
+
+
+def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Policy) -> None:
     """The same revision, and nothing found."""
     told = page.ask("check", texts={})
-    assert (told["sound"], told["findings"], told["revision"]) == (True, [], load(POLICY).revision)
+    assert (told["sound"], told["findings"], told["revision"]) == (True, [], shipped.revision)
     assert told["proved"]["callability"]["combinations"] == 756
 
 
@@ -126,12 +145,12 @@ def test_an_answer_has_words_and_path_and_the_row_that_decides(page: Page) -> No
     assert "operator-denied" in RULES.splitlines()[told["line"] - 1]
 
 
-def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination() -> None:
+def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shipped: Policy) -> None:
     """Of each question."""
     study = Study(POLICY)
     texts = {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
     study.check(texts, texts)
-    for name, proved in load(POLICY).rule_sets.items():
+    for name, proved in shipped.rule_sets.items():
         rows = rows_of(proved.rule_set, proved.table)
         seen: dict[Verdict, dict[str, str]] = {}
         for combination, verdict in proved.table:
@@ -158,6 +177,17 @@ def test_facts_that_cannot_occur_together_are_moved_and_not_the_one_that_was_set
     assert "load.http_status" not in told["moved"]
 
 
+def test_a_fact_of_text_values_is_set_as_any_other() -> None:
+    """Its values may be any texts, an empty one too; what the question has not is left out, or open."""
+    plain = QUESTIONS["callability"]
+    agent = Fact("agent", ("", "<b>", "a `b`"), "")
+    question = replace(plain, facts={**plain.facts, "agent": agent}, axes=(*plain.axes, axis_of(agent)))
+    for value in agent.readings:
+        assert possible(question, {"agent": value}, "agent") == plain.open_facts | {"agent": value}
+    gone = {"agent": "c", "server.label.team": "x", "server.enabled": "false"}
+    assert possible(question, gone, "server.label.team") == plain.open_facts | {"server.enabled": "false", "agent": ""}
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_whatever_is_set_there_are_facts_that_can_occur(name: str) -> None:
     """Each value of each fact, from the open facts; and what can occur is left alone."""
@@ -180,7 +210,8 @@ def test_where_the_draft_cannot_be_decided_the_saved_file_answers(page: Page) ->
 
 def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
     """Its answers and its lines, also where its tests fail."""
-    assert page.ask("difference") == {"compared": list(QUESTIONS), "changes": [], "lines": {}}
+    same = page.ask("difference")
+    assert (same["compared"], same["answers"], same["changes"], same["lines"]) == ([*QUESTIONS], 0, [], {})
     page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
     told = page.ask("difference")
     changes = {(change["before"]["status"], change["after"]["status"]) for change in told["changes"]}
@@ -255,26 +286,72 @@ def test_a_file_that_is_not_there_can_be_written(tmp_path: Path) -> None:
     assert (policy / "callability_test.yaml").read_text() == cases
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"rules: \xff\n", "is not UTF-8"),
-        (b"rules:\r\n  - x\n", "has more than one kind of line end"),
-        (b"#" * (MAX_BYTES + 1), "is larger than 524,288 bytes"),
-    ],
-)
-def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path) -> None:
     """It is checked as it is, and not edited."""
-    policy = _copy(tmp_path)
-    (policy / "callability.yaml").write_bytes(content)
+    problems = {
+        "callability.yaml": (b"rules: \xff\n", "is not UTF-8"),
+        "load_outcome.yaml": (b"rules:\r\n  - x\n", "has more than one kind of line end"),
+        "enable_outcome.yaml": (b"#" * (MAX_BYTES + 1), "is larger than 524,288 bytes"),
+    }
+    for name, (content, _) in problems.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "callability_test.yaml").mkdir()
+    with studio(tmp_path) as bound:
+        page = Page(bound)
+        told = {file["name"]: file["problem"] for file in page.policy()["files"]}
+        assert told["callability_test.yaml"] == "cannot be read: is a directory"
+        found = page.ask("check", texts=dict.fromkeys(problems, RULES))["findings"]
+        for name, (_, problem) in problems.items():
+            assert told[name] == problem
+            assert name in {finding["file"] for finding in found}
+            asked = {"name": name, "text": RULES, "digest": page.digest(name)}
+            assert page.post("save", **asked, even_refused=True).json()["code"] == "not-editable"
+    for name, (content, _) in problems.items():
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_directory_that_vanishes_is_told_and_what_is_typed_is_looked_at(tmp_path: Path) -> None:
+    """Nothing is saved until it is back."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "callability.yaml").write_text(RULES)
     with studio(policy) as bound:
         page = Page(bound)
-        assert page.policy()["files"][0]["problem"] == problem
+        digest = page.digest("callability.yaml")
+        policy.rename(tmp_path / "away")
         told = page.ask("check", texts={"callability.yaml": RULES})
-        assert told["findings"][0]["file"] == "callability.yaml"
-        response = page.post("save", name="callability.yaml", text=RULES, digest=page.digest("callability.yaml"))
-        assert response.status_code == 409
-    assert (policy / "callability.yaml").read_bytes() == content
+        assert [(finding["code"], finding["file"]) for finding in told["findings"]] == [("no-directory", "")]
+        assert list(told["proved"]) == ["callability"]
+        asked = {"name": "callability.yaml", "text": "rules: []", "digest": digest, "even_refused": True}
+        assert page.post("save", **asked).json()["code"] == "not-written"
+        policy.write_text("no directory")
+        assert page.policy()["files"][0]["problem"] == "cannot be read: not a directory"
+        policy.unlink()
+        (tmp_path / "away").rename(policy)
+        page.ask("save", **asked)
+    assert (policy / "callability.yaml").read_text() == "rules: []"
+
+
+def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
+    """Of findings the errors first, with how many there are."""
+    rule = "  - {id: r%s, when: {load.failur: %s}, status: transient}\n"
+    rules = "".join(rule % (number, number) for number in range(MAX_FINDINGS + 100))
+    with studio(tmp_path) as bound:
+        told = Page(bound).ask("check", texts={"load_outcome.yaml": f"rules:\n{rules}words: {{}}\n"})
+    found = [finding for finding in told["findings"] if finding["file"] == "load_outcome.yaml"]
+    assert len(found) == MAX_FINDINGS < told["counts"]["error"]
+    assert {finding["severity"] for finding in found} == {"error"}
+
+
+def test_of_a_long_difference_of_lines_a_part_is_told() -> None:
+    """With a sign that there is more."""
+    study = Study(POLICY)
+    study.check(
+        {"callability.yaml": "rules: nothing"}, {"callability.yaml": "".join(f"# {n}\n" for n in range(MAX_LINES))}
+    )
+    lines = study.difference()["lines"]["callability.yaml"]
+    assert lines[:2] == ["@@ -1 +1,2000 @@", "-rules: nothing"]
+    assert (len(lines), lines[-1]) == (MAX_LINES - 1, "…")
 
 
 def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
@@ -303,7 +380,7 @@ def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
 def test_what_comes_from_elsewhere_is_refused(page: Page, headers: dict[str, str]) -> None:
     """Another name of this server, another site, or a page of another start; for whatever is posted."""
     asked = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
-    for what in ("check", "save"):
+    for what in ("check", "save", "leave"):
         response = page.post(what, headers, **asked)
         assert (response.status_code, response.json()["code"]) == (403, "elsewhere")
     if "host" in headers or "sec-fetch-site" in headers:
@@ -348,12 +425,6 @@ def test_a_request_that_cannot_be_is_told_with_its_limit(
     assert sentence in response.json()["sentence"]
 
 
-@pytest.mark.parametrize("facts", [{"server.enabled": "maybe"}, {"server.enable": "true"}])
-def test_facts_that_there_are_not_are_refused(page: Page, facts: dict[str, str]) -> None:
-    """They come from no page."""
-    assert page.post("decide", question="callability", facts=facts).status_code == 400
-
-
 def test_a_newer_draft_takes_the_place_of_one_that_is_looked_at(url: str) -> None:
     """One of the two is given up, and the page goes on with the other."""
     rule = "  - {id: r%s, when: {load.http_status: '403', load.in_session: true}, status: denied}\n"
@@ -383,22 +454,39 @@ def test_a_study_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_study_that_ends_by_itself_is_begun_anew() -> None:
+def test_a_study_that_is_ended_answers_nobody_and_starts_nothing(tmp_path: Path) -> None:
+    """Also not what waits for its turn, which the page asks again."""
+
+    async def story() -> list[BaseException | Plain]:
+        desk = Desk(tmp_path)
+        task: Plain = {"do": "check", "saved": {}, "texts": {}}
+        await desk.check(task)
+        waiting = [asyncio.create_task(desk.ask(each)) for each in ({"do": "difference"}, task, task)]
+        await asyncio.sleep(0)
+        await desk.close()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    before = set(_children(os.getpid()))
+    assert {type(answer) for answer in asyncio.run(story())} == {NotChecked}
+    assert set(_children(os.getpid())) == before
+
+
+def test_a_study_that_ends_by_itself_is_begun_anew(tmp_path: Path) -> None:
     """What was typed is still in the page, which sends it again."""
-    with studio_process("--policy", str(POLICY)) as (process, bound):
+    with studio_process("--policy", str(tmp_path)) as (process, bound):
         page = Page(bound)
         page.ask("check", texts={})
         for child in _children(process.pid):
             os.kill(child, signal.SIGKILL)
         codes = {page.post("difference").json()["code"] for _ in range(2)}
         assert codes <= {"failed", "not-checked"}
-        assert page.ask("check", texts={})["sound"]
+        assert not page.ask("check", texts={})["sound"]
 
 
-def test_at_its_end_nothing_is_left() -> None:
+def test_at_its_end_nothing_is_left(tmp_path: Path) -> None:
     """Exit code 0 by either signal, and no process of a study stays."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        with studio_process("--policy", str(POLICY)) as (process, bound):
+        with studio_process("--policy", str(tmp_path)) as (process, bound):
             page = Page(bound)
             page.ask("check", texts={})
             [child] = _children(process.pid)
@@ -431,17 +519,41 @@ def test_two_pages_look_at_drafts_of_their_own(url: str) -> None:
     assert answers == ["saved", "draft"]
 
 
-def test_a_page_that_was_long_idle_is_looked_at_anew(url: str) -> None:
-    """There is room for four; what is asked of a fifth ends the oldest."""
-    pages = [Page(url) for _ in range(5)]
-    for each in pages:
-        each.ask("check", texts={})
-    response = pages[0].post("difference")
-    assert (response.status_code, response.json()["code"]) == (409, "not-checked")
+def test_a_page_that_was_long_idle_is_looked_at_anew(tmp_path: Path) -> None:
+    """There is room for four; what is asked of a fifth ends the oldest, and nothing but its process."""
+    with studio_process("--policy", str(tmp_path)) as (process, bound):
+        pages = [Page(bound) for _ in range(MAX_DESKS + 1)]
+        for each in pages:
+            each.ask("check", texts={})
+        codes = [each.post("difference").json().get("code") for each in pages]
+        assert codes == ["not-checked", *[None] * MAX_DESKS]
+        assert len(_children(process.pid)) == MAX_DESKS
+
+
+def test_a_page_that_is_closed_leaves_its_process_to_the_next_one(tmp_path: Path) -> None:
+    """And nothing of its draft."""
+    with studio_process("--policy", str(tmp_path)) as (process, bound):
+        one, next_one = Page(bound), Page(bound)
+        one.ask("check", texts={"callability.yaml": RULES})
+        children = _children(process.pid)
+        assert one.post("leave").status_code == 204
+        for each in (one, next_one):
+            assert each.post("decide", question="callability", facts={}).json()["code"] == "not-checked"
+        next_one.ask("check", texts={})
+        assert _children(process.pid) == children
+        assert next_one.ask("table", question="callability")["of"] == "saved"
+        assert one.ask("check", texts={"callability.yaml": RULES})["proved"]
+        assert next_one.ask("table", question="callability")["of"] == "saved"
+
+
+def test_a_browser_leaves_out_the_port_that_it_takes_by_default() -> None:
+    """So 80 is named and not named."""
+    assert names_of("127.0.0.1:80") == ("127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost")
+    assert names_of("[::1]:8080") == ("[::1]:8080", "localhost:8080")
 
 
 def test_what_is_no_json_is_refused(page: Page) -> None:
     """A form of another site can send nothing else without being asked first."""
     headers = page.headers | {"content-type": "text/plain"}
-    response = httpx2.post(f"{page.url}/check", content="{}", headers=headers, timeout=SECONDS)
+    response = httpx2.post(f"{page.url}/check", content="{}", headers=headers, timeout=SECONDS, verify=PLAIN)
     assert response.json() == {"code": "bad-request", "sentence": "a request is JSON"}

@@ -26,8 +26,6 @@ MAX_FINDINGS = 200
 """Findings of a file that are told: errors before others."""
 MAX_ROWS = 1_000
 """Rows of a table that are told."""
-MAX_TRIALS = 1_000
-"""Rules that were tried that are told: the last ones."""
 MAX_CHANGES = 200
 """Changes that are told, the largest first."""
 MAX_CONDITIONS = 50
@@ -93,8 +91,7 @@ class Study:
         return told | {
             "verdict": of_verdict(verdict, proved.rule_set),
             "words": said.texts if said else None,
-            "trials": list(map(of_trial, explained.trials[-MAX_TRIALS:])),
-            "tried": len(explained.trials),
+            "trials": list(map(of_trial, explained.trials)),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,
             "row": next(number for number, row in enumerate(self._rows_of(question, proved)) if _holds(row, given)),
             "line": proved.rule_set.rule(verdict.rule).place.line,

@@ -18,7 +18,7 @@ export function showVerdict(answer, actions) {
   const how = verdict.undetermined ? ", undetermined at rule " : ", by rule ";
   const whose = answer.of === "saved" ? " (the saved file's: the draft cannot be decided)" : "";
   say(byId("verdict-said"), make("strong", {}, verdict.status), how, make("code", {}, verdict.rule), whose);
-  draw(card, [answer, actions], () => [fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer)]);
+  draw(card, [answer, actions], () => [fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer.trials)]);
 }
 
 /** Show nothing, until there is something to show. */
@@ -65,12 +65,10 @@ function path(told) {
   ];
 }
 
-function tried(answer) {
-  const items = answer.trials.map((trial) => {
+function tried(trials) {
+  const items = trials.map((trial) => {
     const sign = make("span", { class: `truth ${trial.truth}`, "aria-hidden": "true" }, TRUTHS[trial.truth]);
     return make("li", {}, sign, " ", make("code", {}, trial.rule), " ", ...prose(trial.why));
   });
-  const first = answer.tried - items.length + 1;
-  const list = make("ol", { start: first > 1 ? String(first) : undefined }, ...items);
-  return make("details", { "data-key": "tried" }, make("summary", {}, `Rules tried, in order: ${answer.tried}`), list);
+  return make("details", { "data-key": "tried" }, make("summary", {}, `Rules tried, in order: ${items.length}`), make("ol", {}, ...items));
 }
