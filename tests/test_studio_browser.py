@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,7 +16,17 @@ from studios import studio, studio_process
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-from playwright.sync_api import Browser, Locator, Page, Request, ViewportSize, expect, sync_playwright  # noqa: E402
+from playwright.sync_api import (  # noqa: E402
+    ConsoleMessage,
+    Error,
+    Locator,
+    Page,
+    Request,
+    Route,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
@@ -33,27 +45,42 @@ UNREADABLE = """() => {
     return [255, 255, 255];
   };
   const found = [];
+  const least = {};
+  const compare = (what, color, paper, wanted) => {
+    const [one, other] = [light(channels(color)), light(paper)];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    least[wanted] = Math.min(least[wanted] ?? 21, ratio);
+    if (ratio < wanted) found.push(`${what}: ${ratio.toFixed(2)}`);
+  };
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     const disabled = element.closest(":disabled, script, noscript, .unseen, .skip");
     if (!texts.currentNode.data.trim() || disabled || !element.checkVisibility()) continue;
-    const [one, other] = [light(channels(getComputedStyle(element).color)), light(behind(element))];
-    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (ratio < 4.5) found.push(`${texts.currentNode.data.trim()}: ${ratio.toFixed(2)}`);
+    compare(texts.currentNode.data.trim(), getComputedStyle(element).color, behind(element), 4.5);
   }
-  return found;
+  for (const each of document.querySelectorAll("button:enabled, select, textarea")) {
+    if (!each.checkVisibility()) continue;
+    const place = each.matches("textarea") ? "::placeholder" : undefined;
+    if (place) compare("placeholder", getComputedStyle(each, place).color, behind(each), 4.5);
+    else compare(`border of ${each.textContent}`, getComputedStyle(each).borderTopColor, behind(each.parentElement), 3);
+  }
+  return { found, least };
 }"""
-"""Texts whose contrast with what is behind them is less than 4.5 (WCAG AA)."""
+"""Texts whose contrast with what is behind them is less than 4.5, borders with less than 3, and the least of each."""
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's chromium."""
+def tab() -> Iterator[Page]:
+    """A tab of Debian's chromium; a new one for each test would take most of the time."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM)
-        yield launched
-        launched.close()
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--disable-gpu"])
+        opened = browser.new_page()
+        opened.set_default_timeout(MILLISECONDS)
+        expect.set_options(timeout=MILLISECONDS)
+        opened.on("dialog", lambda dialog: dialog.accept())
+        yield opened
+        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,26 +98,45 @@ def url(policy: Path) -> Iterator[str]:
         yield bound
 
 
-@pytest.fixture(params=["light"])
-def page(request: pytest.FixtureRequest, browser: Browser, url: str, policy: Path) -> Iterator[Page]:
-    """The page, which asks no other host, writes nothing to the console, and has nothing on disk changed by default."""
-    (policy / "callability.yaml").write_text(RULES)
-    opened = browser.new_page(viewport=ViewportSize(width=1440, height=1000), color_scheme=request.param)
-    opened.set_default_timeout(MILLISECONDS)
-    expect.set_options(timeout=MILLISECONDS)
-    asked: list[Request] = []
+@pytest.fixture
+def empty_tab(tab: Page) -> Iterator[Page]:
+    """The tab, whose page asks no host but its own, and writes nothing to the console."""
+    asked: list[str] = []
     told: list[str] = []
-    opened.on("request", lambda request: asked.append(request))  # noqa: PLW0108  # the library marks the function
-    opened.on("console", lambda message: told.append(message.text))
-    opened.on("pageerror", lambda error: told.append(str(error)))
-    opened.goto(url)
-    _at_rest(opened)
-    yield opened
-    opened.close()
+
+    def note_request(request: Request) -> None:
+        asked.append(request.url)
+
+    def note_message(message: ConsoleMessage) -> None:
+        told.append(message.text)
+
+    def note_error(error: Error) -> None:
+        told.append(str(error))
+
+    tab.set_viewport_size(ViewportSize(width=1440, height=1000))
+    tab.on("request", note_request)
+    tab.on("console", note_message)
+    tab.on("pageerror", note_error)
+    yield tab
+    tab.unroute_all(behavior="wait")
+    tab.goto("about:blank")
+    tab.remove_listener("request", note_request)
+    tab.remove_listener("console", note_message)
+    tab.remove_listener("pageerror", note_error)
     assert asked
-    assert [each.url for each in asked if not each.url.startswith(url)] == []
+    assert {urlsplit(each).hostname for each in asked} == {"127.0.0.1"}
     # A browser writes each answer of an error to its console by itself.
     assert [text for text in told if not text.startswith("Failed to load resource")] == []
+
+
+@pytest.fixture(params=["light"])
+def page(request: pytest.FixtureRequest, empty_tab: Page, url: str, policy: Path) -> Page:
+    """The page, in one color scheme, with the policy as it is shipped."""
+    (policy / "callability.yaml").write_text(RULES)
+    empty_tab.emulate_media(color_scheme=request.param)
+    empty_tab.goto(url)
+    _at_rest(empty_tab)
+    return empty_tab
 
 
 def _at_rest(page: Page) -> None:
@@ -252,54 +298,168 @@ def test_what_is_refused_is_saved_after_a_second_question_only(page: Page, polic
     assert "aproval" in (policy / "callability.yaml").read_text()
 
 
+def _come_back(page: Page) -> None:
+    page.evaluate("dispatchEvent(new Event('focus'))")
+
+
+def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path) -> None:
+    """Also where it was typed a moment before."""
+    _type_in(page, "The user switched this tool off.", "It is off.")
+    page.keyboard.press("Control+s")
+    expect(page.locator("#saving-lines .added")).to_contain_text("It is off.")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert "It is off." in (policy / "callability.yaml").read_text()
+
+
 def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Page, policy: Path) -> None:
-    """Then it is told of, and the edit stays until it is given up."""
-    (policy / "callability.yaml").write_text(f"# from elsewhere\n{RULES}")
-    page.evaluate("dispatchEvent(new Event('focus'))")
-    expect(_text(page)).to_have_value(f"# from elsewhere\n{RULES}")
-    _at_rest(page)
-    _text(page).fill(f"# typed\n{RULES}")
-    expect(page.locator("#difference-said")).to_contain_text("No answer changes")
-    (policy / "callability.yaml").write_text(RULES)
-    page.evaluate("dispatchEvent(new Event('focus'))")
+    """Then it is told of, and the edit stays until it is given up, or written in the place of the other one."""
     take = page.get_by_role("button", name="Take what is on disk, and lose the edit")
-    expect(take).to_be_visible()
-    expect(_text(page)).to_have_value(f"# typed\n{RULES}")
-    take.click()
+    keep = page.get_by_role("button", name="Keep what is typed")
+    for button, kept in ((take, RULES), (keep, f"# typed\n{RULES}")):
+        (policy / "callability.yaml").write_text(f"# from elsewhere\n{RULES}")
+        _come_back(page)
+        expect(_text(page)).to_have_value(f"# from elsewhere\n{RULES}")
+        _text(page).fill(f"# typed\n{RULES}")
+        expect(page.locator("#difference-said")).to_contain_text("No answer changes")
+        (policy / "callability.yaml").write_text(RULES)
+        page.keyboard.press("Control+s")
+        page.get_by_role("button", name="Write", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("callability.yaml has changed on disk since it was read")
+        expect(_text(page)).to_have_value(f"# typed\n{RULES}")
+        button.click()
+        expect(_text(page)).to_have_value(kept)
+        expect(_text(page)).to_be_focused()
+        expect(page.get_by_role("alert")).to_have_text("")
+        _at_rest(page)
+    page.keyboard.press("Control+s")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert (policy / "callability.yaml").read_text() == f"# typed\n{RULES}"
+
+
+def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> None:
+    """Until it is back: the page may be the last to have it."""
+    away = policy.rename(policy.with_name("away"))
+    _come_back(page)
+    expect(page.locator("#findings")).to_contain_text("it may have been moved away")
+    expect(page.locator(".editor:not([hidden]) .stale")).to_contain_text("This file is no longer on disk")
     expect(_text(page)).to_have_value(RULES)
-    expect(take).to_be_hidden()
+    _at_rest(page)
+    away.rename(policy)
+    _come_back(page)
+    expect(page.locator("#soundness")).to_have_text("sound, nothing found")
+    expect(page.locator(".editor:not([hidden]) .stale")).to_have_text("")
+    (policy / "callability.yaml").unlink()
+    _come_back(page)
+    expect(page.locator("#difference details")).to_have_count(1)
+    page.keyboard.press("Control+s")
+    expect(page.locator("#saving-said")).to_contain_text("A new file")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert (policy / "callability.yaml").read_text() == RULES
 
 
 def test_what_looks_like_markup_is_text(page: Page) -> None:
-    """In findings, in the margin and in the difference."""
-    markup = "<img src=x onerror=alert(1)>"
-    _type_in(page, RULE, f'when: {{"{markup}": true}}, ')
+    """In findings and words, in the margin and in the difference."""
+    markup = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    _type_in(page, "The user switched this tool off.", markup)
+    _fact(page, "approval.disabled", "true").check()
+    expect(page.locator("#verdict .words").first).to_contain_text(markup)
+    expect(page.locator("#difference .added").first).to_contain_text(markup)
+    _text(page).fill(RULES.replace(RULE, f'when: {{"{markup}": true}}, '))
     expect(page.locator("#findings li").first).to_contain_text(markup)
+    expect(page.locator(".editor:not([hidden]) .note").first).to_contain_text(markup)
     _at_rest(page)
-    assert page.locator("img").count() == 0
+    assert page.locator("img, body script").count() == 0
+
+
+def test_facts_are_those_that_the_server_tells(page: Page) -> None:
+    """Of few values each has a button; of more than four there is a list; and any text may be a value."""
+    many = {"name": "server.name", "readings": ["", "<b>", "`c`", "d*", "e", "unknown"], "open_value": "e"}
+    few = {"name": "agent", "readings": ["", "other"], "open_value": ""}
+
+    def with_facts(route: Route) -> None:
+        response = route.fetch()
+        told = response.json()
+        if "question" in told:
+            told["question"]["facts"] += [many, few]
+        elif "verdict" in told:
+            told["facts"] = json.loads(route.request.post_data or "")["facts"]
+        route.fulfill(response=response, json=told)
+
+    page.route(re.compile("/(table|decide)$"), with_facts)
+    _come_back(page)
+    chosen = page.get_by_role("combobox", name="server.name")
+    expect(chosen.locator("option")).to_have_text(["(empty)", "<b>", "`c`", "d*", "e", "unknown"])
+    expect(chosen).to_have_value("e")
+    expect(page.get_by_role("group", name="agent").get_by_label("(empty)")).to_be_checked()
+    with page.expect_request("**/decide") as asked:
+        chosen.select_option("<b>")
+    assert json.loads(asked.value.post_data or "")["facts"]["server.name"] == "<b>"
+    page.unroute_all(behavior="wait")
+    _come_back(page)
+    expect(chosen).to_have_count(0)
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
+
+
+def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
+    """When the page looks at the same draft once more, and when a fact is set."""
+    page.locator("#verdict summary").click()
+    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    expect(page.locator("#difference .change")).not_to_have_count(0)
+    _at_rest(page)
+    page.locator("#difference summary").click()
+    to_line = page.get_by_role("button", name=re.compile(r"callability\.yaml:\d+")).first
+    to_line.focus()
+    with page.expect_response("**/difference"):
+        _come_back(page)
+    _at_rest(page)
+    expect(to_line).to_be_focused()
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
+    for details in ("#verdict details", "#difference details"):
+        expect(page.locator(details)).to_have_attribute("open", "")
+    page.keyboard.press("Enter")
+    _fact(page, "server.enabled", "true").check()
+    expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
 
 
 def test_a_draft_that_is_too_large_is_told_with_the_limit(page: Page) -> None:
-    """And the page goes on with the next one."""
+    """Until it is smaller, whatever else is done."""
     _text(page).fill("#" * 524_289)
+    expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_contain_text("server_disabled")
     expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
     _text(page).fill(RULES)
     expect(page.get_by_role("alert")).to_have_text("")
 
 
-def test_a_server_that_is_gone_is_told_and_what_was_typed_stays(browser: Browser) -> None:
-    """With a way to try again."""
-    with studio_process("--policy", str(POLICY)) as (process, bound):
-        opened = browser.new_page()
-        opened.goto(bound)
-        _at_rest(opened)
-        process.terminate()
-        process.wait(timeout=30)
-        _text(opened).fill("rules: []")
-        expect(opened.get_by_role("alert")).to_contain_text("the server does not answer")
-        expect(opened.get_by_role("button", name="Try again")).to_be_visible()
-        expect(_text(opened)).to_have_value("rules: []")
-        opened.close()
+def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
+    """What was typed stays, and one that is started anew for the same policy goes on with it."""
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    for directory in (mine, others):
+        directory.mkdir()
+        (directory / "callability.yaml").write_text(RULES)
+    said = empty_tab.get_by_role("alert")
+    with studio_process("--policy", str(mine)) as (_, bound):
+        empty_tab.goto(bound)
+        _at_rest(empty_tab)
+    _text(empty_tab).fill("rules: []")
+    expect(said).to_contain_text("the server does not answer")
+    address = ("--address", urlsplit(bound).netloc)
+    with studio_process("--policy", str(others), *address):
+        empty_tab.get_by_role("button", name="Try again").click()
+        expect(said).to_contain_text("another policy is served here by now")
+    with studio_process("--policy", str(mine), *address):
+        empty_tab.get_by_role("button", name="Try again").click()
+        expect(said).to_have_text("")
+        expect(_text(empty_tab)).to_be_focused()
+        expect(_text(empty_tab)).to_have_value("rules: []")
+        expect(empty_tab.locator("#findings")).to_contain_text("callability.yaml:1:")
+        _at_rest(empty_tab)
 
 
 def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
@@ -327,16 +487,34 @@ def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str, tmp_path: P
     expect(page.locator("#difference .change")).not_to_have_count(0)
     expect(page.locator(".editor:not([hidden]) .note")).not_to_have_count(0)
     page.locator("#keys summary").click()
-    assert page.evaluate(UNREADABLE) == []
+    page.get_by_role("tab", name="enable_outcome_test.yaml").click()
+    page.get_by_role("textbox").fill("")
+    page.get_by_role("tab", name="callability.yaml").click()
+    _at_rest(page)
+    told = page.evaluate(UNREADABLE)
+    assert told["found"] == [], told["least"]
     assert page.evaluate("() => getComputedStyle(document.querySelector('.editor')).backgroundColor") == paper
     assert page.screenshot(path=tmp_path / "page.png", full_page=True).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("width", [1440, 1000, 360])
-def test_it_fits_wide_and_narrow_windows(page: Page, width: int) -> None:
-    """The page itself never has to be scrolled sideways."""
-    page.set_viewport_size(ViewportSize(width=width, height=800))
+@pytest.mark.parametrize(("width", "height"), [(1440, 800), (1000, 600), (640, 400), (360, 640)])
+def test_it_fits_wide_and_narrow_windows(page: Page, width: int, height: int) -> None:
+    """Also one of 1280 to 800 at 200 %: nothing but table and text is scrolled sideways, and all can be brought in."""
+    page.set_viewport_size(ViewportSize(width=width, height=height))
+    _text(page).fill(RULES.replace("when: {", "when: {no.fact: true, "))
+    expect(page.locator("#findings li").nth(9)).to_be_attached()
     for name in ("callability.yaml", "load_outcome.yaml"):
         page.get_by_role("tab", name=name).click()
         expect(page.locator("#table tr.lit")).to_have_count(1)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for last in (page.locator("#findings li button").last, page.locator("#difference summary"), page.locator("#save")):
+        last.scroll_into_view_if_needed()
+        expect(last).to_be_in_viewport(ratio=1)
+
+
+def test_nothing_moves_by_itself(page: Page) -> None:
+    """So there is nothing to leave out for those who do not want it."""
+    slow = """() => [...document.querySelectorAll("*")].map((each) => getComputedStyle(each))
+      .filter((style) => style.transitionDuration !== "0s" || style.animationName !== "none"
+        || style.scrollBehavior !== "auto").length"""
+    assert page.evaluate(slow) == 0
