@@ -9,10 +9,11 @@ from time import perf_counter_ns
 from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
+from callability.policy.callability import CALLABILITY
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.policy.table import DecisionTable
-from callability.service.facts import read_facts
+from callability.service.facts import FactReader
 
 PART = "look-up"
 
@@ -30,8 +31,9 @@ def rows(rounds: Rounds) -> list[Row]:
     """
     table = load(shipped_policy()).rule_sets["callability"].table
     _check_chain(table)
+    reader = FactReader(CALLABILITY)
     facts = tuple(
-        read_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
         for request in about_one_each(1_000)
     )
     measured = rounds.interleaved(

@@ -87,10 +87,11 @@ async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
 async def test_an_authorization_that_is_of_no_use_is_not_asked_for_again(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """A provider whose tokens are over when they come: one dialog, and the reason."""
+    """A provider whose tokens are over when they come: one dialog, and the server's refusal is the reason."""
     provider.token_seconds, person = 0, Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
-        assert "needs an authorization again" in is_no_connection(await it.enable(), "connect_failed")
+        told = is_no_connection(await it.enable(), "connect_failed")
+        assert "could not be connected: answered with HTTP status 401 (denied)." in told
         assert (len(person.dialogs), await it.state()) == (1, "absent")
         provider.token_seconds = 3600
         await works(it)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,15 +15,13 @@ from callability.policy.region import Region, described
 from callability.policy.rows import Row, rows_of
 from callability.policy.rule_set import RuleSet, Text
 from callability.policy.semantics import decide
-from callability.policy.space import Space
 from callability.policy.tabulation import Engine
 from conftest import POLICY
-from drawn_policies import NOWHERE, rule_sets, tabled
+from drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
 
 FACTS = ("a", "b", "c")
 DOMAINS = (("0", "1"), ("0", "1", "2"), ("0", "1", "2", "3"))
 _combinations = st.tuples(*map(st.sampled_from, DOMAINS))
-SPACE = Space(CALLABILITY, CALLABILITY.axes)
 WORDS = {str(status): {"remediation": Text(f"Say {status}.", NOWHERE)} for status in CALLABILITY.statuses}
 
 
@@ -76,7 +75,7 @@ def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
 
 def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     """For each rule its own condition, and then where that cannot be read."""
-    proved = load(POLICY, engine=Engine.REFERENCE).rule_sets["callability"]
+    proved = _shipped().rule_sets["callability"]
     told = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.table)]
     assert told == [
         ({"server.enabled": ("false",)}, "server_disabled"),
@@ -94,11 +93,15 @@ def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     ]
 
 
+@cache
+def _shipped() -> Policy:
+    return load(POLICY, engine=Engine.REFERENCE)
+
+
 def _policy(drawn: RuleSet) -> Policy:
     """Return a policy of which one rule set is drawn; the others are the shipped ones."""
-    shipped = load(POLICY, engine=Engine.REFERENCE)
     spoken = RuleSet(drawn.question, drawn.rules, WORDS)
-    return Policy("", {**shipped.rule_sets, "callability": ProvedRuleSet(spoken, tabled(drawn), 0)}, ())
+    return Policy("", {**_shipped().rule_sets, "callability": ProvedRuleSet(spoken, tabled(drawn), 0)}, ())
 
 
 @settings(max_examples=20, deadline=None)
@@ -107,8 +110,8 @@ def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_othe
     """Over the facts that either of the two reads."""
     changes: tuple[Change, ...] = differences(_policy(old), _policy(new))
     assert {change.question for change in changes} <= {"callability"}
-    for combination in SPACE.combinations():
-        facts = SPACE.named(combination)
+    for combination in CORE_SPACE.combinations():
+        facts = CORE_SPACE.named(combination)
         before, after = (_status(each, facts) for each in (old, new))
         told = {
             (each.before.status, each.after.status) for each in changes if any(_holds(w, facts) for w in each.where)

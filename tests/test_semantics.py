@@ -17,21 +17,17 @@ from callability.policy.path import PathEnd, path_to_callable
 from callability.policy.rule_file import MAX_RULES
 from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision, decide
-from callability.policy.space import Space, space_of
+from callability.policy.space import space_of
 from callability.policy.table import DecisionTable
 from callability.policy.tabulation import Engine, tabulate
 from callability.vocabulary import UNKNOWN
-from drawn_policies import NOWHERE, conditions, rule_set_of
+from drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
 
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("durable") is None, reason="durable-rules cannot be imported on Python 3.13 and later"
 )
 
 _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
-
-
-def _whole() -> Space:
-    return Space(CALLABILITY, CALLABILITY.axes)
 
 
 def _one(condition: Condition, **facts: str) -> Decision:
@@ -81,7 +77,7 @@ def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
 @given(drawn=_rules)
 def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
     """Over random rule sets, all combinations, unknown facts among them."""
-    rule_set, space = rule_set_of(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), CORE_SPACE
     tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     table = DecisionTable(rule_set, space, tabulation)
     assert tabulation.engine.startswith("durable-rules")
@@ -97,7 +93,7 @@ def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple
 def _drawn_condition(chance: Random, depth: int = 0) -> Condition:
     kind = chance.choice(["is", "is", "not", "all", "any"]) if depth < 3 else "is"
     if kind == "is":
-        fact = chance.choice(list(CALLABILITY.facts.values()))
+        fact = chance.choice(CORE)
         return Is(fact.name, frozenset(chance.sample(fact.values, chance.randint(1, len(fact.values)))))
     if kind == "not":
         return Not(_drawn_condition(chance, depth + 1))
@@ -111,7 +107,7 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
     """In blocks, since the engine has limits of its own."""
     chance = Random(seed)
     drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
-    rule_set, space = rule_set_of(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), CORE_SPACE
     by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from playwright.sync_api import (  # noqa: E402
     Locator,
     Page,
     Request,
-    Route,
     ViewportSize,
     expect,
     sync_playwright,
@@ -376,29 +374,19 @@ def test_what_looks_like_markup_is_text(page: Page) -> None:
 
 def test_facts_are_those_that_the_server_tells(page: Page) -> None:
     """Of few values each has a button; of more than four there is a list; and any text may be a value."""
-    many = {"name": "server.name", "readings": ["", "<b>", "`c`", "d*", "e", "unknown"], "open_value": "e"}
-    few = {"name": "agent", "readings": ["", "other"], "open_value": ""}
-
-    def with_facts(route: Route) -> None:
-        response = route.fetch()
-        told = response.json()
-        if "question" in told:
-            told["question"]["facts"] += [many, few]
-        elif "verdict" in told:
-            told["facts"] = json.loads(route.request.post_data or "")["facts"]
-        route.fulfill(response=response, json=told)
-
-    page.route(re.compile("/(table|decide)$"), with_facts)
-    _come_back(page)
-    chosen = page.get_by_role("combobox", name="server.name")
-    expect(chosen.locator("option")).to_have_text(["(empty)", "<b>", "`c`", "d*", "e", "unknown"])
-    expect(chosen).to_have_value("e")
-    expect(page.get_by_role("group", name="agent").get_by_label("(empty)")).to_be_checked()
-    with page.expect_request("**/decide") as asked:
-        chosen.select_option("<b>")
-    assert json.loads(asked.value.post_data or "")["facts"]["server.name"] == "<b>"
-    page.unroute_all(behavior="wait")
-    _come_back(page)
+    labels = 'labels:\n  server: {team: ["<b>", "`c`", d, none of these]}\nrules:\n'
+    rule = "  - {id: mine, when: {agent.name: [\"\", '<i>*'], server.label.team: <b>}, status: disabled_by_user}\n"
+    _text(page).fill(RULES.replace("rules:\n", f"{labels}{rule}"))
+    chosen = page.get_by_role("combobox", name="server.label.team")
+    expect(chosen.locator("option")).to_have_text(["none", "<b>", "`c`", "d", "none of these", "unknown"])
+    expect(chosen).to_have_value("none")
+    agent = page.get_by_role("group", name="agent.name")
+    expect(agent.get_by_role("radio")).to_have_count(4)
+    chosen.select_option("<b>")
+    expect(page.locator("#verdict-said")).to_have_text("disabled_by_user, by rule mine")
+    agent.get_by_role("radio").last.check()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule mine")
+    _text(page).fill(RULES)
     expect(chosen).to_have_count(0)
     _fact(page, "server.enabled", "false").check()
     expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")

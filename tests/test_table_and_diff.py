@@ -182,23 +182,23 @@ def test_the_tools_that_a_change_concerns_are_told(tmp_path: Path) -> None:
     copy = edited(tmp_path, "callability.yaml", ("approval.status: [pending, changed]", "approval.status: changed"))
     done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
     assert done.returncode == 2, "what is withheld may not become callable"
-    swap = ("  - {id: server-off,        when: {server.enabled: false},               status: server_disabled}\n", "")
-    first = "  - {id: awaiting-review,   when: {approval.status: [pending, changed]}, status: pending_approval}\n"
-    copy = edited(tmp_path / "other", "callability.yaml", swap, (first, first + swap[0]))
+    first = "  - {id: user-off,          when: {approval.disabled: true},             status: disabled_by_user}\n"
+    second = "  - {id: awaiting-review,   when: {approval.status: [pending, changed]}, status: pending_approval}\n"
+    copy = edited(tmp_path / "other", "callability.yaml", (first + second, second + first))
     done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines()[-1] == "no tool changes"
     record = tmp_path / "approvals.yaml"
-    record.write_text(record.read_text().replace("paint: {}", "paint: {status: pending}"))
+    record.write_text(record.read_text().replace("{status: pending}", "{status: pending, disabled: true}"))
     config = tmp_path / "mcp_config.json"
     callability("inventory", "--config", str(config), "--output", str(inventory), "--offline")
     done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
     assert done.stdout.splitlines()[-2:] == [
-        "  shed:paint: server_disabled -> pending_approval",
+        "  disk:wipe: disabled_by_user -> pending_approval",
         "1 tool of the inventory changed",
     ]
     told = json.loads(callability("diff", str(POLICY), str(copy), "--inventory", str(inventory), "--json").stdout)
-    assert told["tools"] == [{"tool": "shed:paint", "before": "server_disabled", "after": "pending_approval"}]
+    assert told["tools"] == [{"tool": "disk:wipe", "before": "disabled_by_user", "after": "pending_approval"}]
 
 
 def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> None:

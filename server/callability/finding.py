@@ -32,6 +32,9 @@ class Place:
         return f"{file}:{self.line}:{self.column}" if self.line else file
 
 
+EMPTY = '""'
+"""How a value is written that has no character."""
+
 Witness = tuple[tuple[str, str], ...]
 """One concrete set of facts, by name and value; a fact that is not in it has its open value."""
 
@@ -60,7 +63,7 @@ class Finding:
 
 def written(witness: Witness) -> str:
     """Write a set of facts, as far as they are not open."""
-    return ", ".join(f"{fact} {value}" for fact, value in witness) or "every fact at its open value"
+    return ", ".join(f"{fact} {value or EMPTY}" for fact, value in witness) or "every fact at its open value"
 
 
 def line(finding: Finding) -> str:

@@ -18,7 +18,7 @@ from callability.command_line.options import JsonOption, leave
 from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
 from callability.finding import line, shown
-from callability.policy.difference import Change, differences
+from callability.policy.difference import Change, TooMuch, differences
 from callability.policy.loading import Policy, check_files, policy_files
 from callability.policy.plain import of_change
 from callability.policy.shipped import shipped_policy
@@ -43,13 +43,16 @@ def diff(
     """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
 
     An answer is the status, and what is said about it. The tests beside the rules are not run. Exit code 0: no answer
-    changes. 1: some do. 2: a policy is refused, or is not there.
+    changes. 1: some do. 2: a policy is refused, or is not there, or the two are too much to be compared.
     """
     directory = new or shipped_policy()
     asked = read_inventory(inventory) if inventory else None
     with _directory(old, directory) as before:
         policies = _loaded(before, old), _loaded(directory, str(directory))
-    changes = differences(*policies)
+    try:
+        changes = differences(*policies)
+    except TooMuch as error:
+        leave(f"the two policies cannot be compared: {error}", 2)
     tools = None if asked is None else tool_changes(*policies, asked)
     typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
     raise typer.Exit(1 if changes else 0)

@@ -14,7 +14,9 @@ from callability.finding import did_you_mean, shown
 from callability.policy.callability import CALLABILITY
 from callability.policy.explanation import Explanation
 from callability.policy.explanation import explain as explanation_of
+from callability.policy.fact import NameFact
 from callability.policy.loading import Policy
+from callability.policy.name_automaton import NAME_BYTES
 from callability.policy.path import Path, sentences
 from callability.policy.plain import of_path, of_trial, of_verdict
 from callability.policy.question import Question
@@ -30,8 +32,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[FACT=VALUE]...",
-            help="The facts, such as `server.enabled=false` or `approval.status=unknown`. One that is left out has its"
-            " open value, which stands in nobody's way.",
+            help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. One"
+            " that is left out has its open value, which stands in nobody's way.",
         ),
     ] = None,
     question: Annotated[
@@ -47,14 +49,16 @@ def explain(
     asked = QUESTIONS.get(question)
     if asked is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
     served = loaded(policy)
     proved = served.rule_sets[asked.name]
+    asked = proved.rule_set.question
+    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
     try:
         verdict = proved.table.verdict(given)
     except KeyError:
         leave(f"these facts cannot occur together: {asked.impossible}", 2)
-    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given)
+    told = {fact: given[fact] for fact in proved.table.space.facts}
+    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), told)
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -87,7 +91,11 @@ def _read(text: str, question: Question) -> tuple[str, str]:
         leave(f"`{text}` is not FACT=VALUE", 2)
     if fact is None:
         leave(_unknown(f"unknown fact `{name}`", name, question.facts), 2)
-    if value not in fact.readings:
+    if isinstance(fact, NameFact):
+        if not 0 < len(value.encode(errors="surrogateescape")) <= NAME_BYTES and value != fact.open_value:
+            leave(f"`{name}` has 1 to {NAME_BYTES} bytes", 2)
+        value = fact.of_name(value) if fact.asserted else value
+    elif value not in fact.readings:
         leave(_unknown(f"unknown value `{value}` of `{name}`", value, fact.readings), 2)
     return name, value
 

@@ -22,6 +22,11 @@ from callability.gateway.mcp_server import mcp_server
 Transport = Literal["stdio", "http"]
 GRACE = 2
 """Seconds that HTTP requests in flight have when the gateway stops."""
+KEEP_ALIVE_SECONDS = 75
+"""Seconds that a connection without a request is kept: longer than clients keep theirs, many of them for five.
+
+Where both end it at the same time, a request meets the end, which costs an MCP client its whole connection.
+"""
 _logger = logging.getLogger(__name__)
 
 
@@ -73,6 +78,7 @@ async def _serve_http(
         loop="asyncio",
         lifespan="on",
         timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     server = uvicorn.Server(config)
     started(f"http://{address.rpartition(':')[0]}:{port}/mcp")

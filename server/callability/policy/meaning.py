@@ -61,10 +61,29 @@ OF_FORM: Mapping[str, Meaning] = {
     "unknown-value": Meaning("A fact does not have this value.", "Correct it; `true` and `false` without quotes."),
     "duplicate-value": Meaning("A value stands twice in a list.", "Remove one of the two."),
     "names-unknown": Meaning(
-        "A condition names `unknown`.",
+        "A condition names `unknown`, or patterns tell a name that is `unknown` apart from every other.",
         "Leave it out: where a rule is reached that rests on an unknown fact, the answer is fixed.",
     ),
     "unknown-status": Meaning("A status does not exist.", "Use one of those of the question."),
+    "bad-label-key": Meaning(
+        "The key of a label is none.", "Use letters, digits, `.`, `_`, `-` and `/`, and a letter or digit at both ends."
+    ),
+    "reserved-value": Meaning(
+        "A value that is declared for a label stands for something else: `none` for a label that is not there, `unknown`"
+        " for one that could not be read, and one with `*` or `?` is a pattern.",
+        "Name it otherwise.",
+    ),
+    "too-many-labels": Meaning("There are more than 64 labels, or values of one.", "Declare those that rules read."),
+    "name-too-long": Meaning("A name or pattern has more than 512 bytes, as no name has.", "Shorten it."),
+    "pattern-in-test": Meaning("A test has a pattern where a name is.", "Write a name that the pattern matches."),
+    "too-many-patterns": Meaning(
+        "A fact is read by more than 1,000 names and patterns.", "Join some, or give what they name a label."
+    ),
+    "patterns-too-tangled": Meaning(
+        "The patterns of a fact have more than 20,000 states together, so that the classes of names which they can tell"
+        " apart cannot be found.",
+        "Have fewer with `*` before other characters, and fewer `?`.",
+    ),
     "law-of-no-kind": Meaning(
         "A law has neither `always` nor `never`, or both.", "Give it one; make two laws of both."
     ),
@@ -77,6 +96,12 @@ OF_RULES: Mapping[str, Meaning] = {
     ),
     "missing-words": Meaning("A status that can be given has no words.", "Write them under `words`."),
     "unused-words": Meaning("Words are never said.", "Remove them.", _WARNING),
+    "unused-label": Meaning("A label is declared, and no rule and no law reads it.", "Remove it.", _WARNING),
+    "callable-on-hint": Meaning(
+        "A rule makes tools callable on an MCP annotation, which is the upstream's own word.",
+        "Let rules lock by annotations, and open by what the operator says: labels, or names.",
+        _WARNING,
+    ),
     "unknown-placeholder": Meaning(
         "A placeholder does not exist, or cannot stand here.", "Use one that the text may hold."
     ),

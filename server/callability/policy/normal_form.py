@@ -8,6 +8,7 @@ from functools import reduce
 from itertools import product
 
 from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.glob import holds
 from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision
 from callability.vocabulary import UNKNOWN
@@ -69,9 +70,10 @@ def _terms(condition: Condition, domains: Domains, *, wanted: bool, possible: bo
     """Return terms that hold where the condition is `wanted`, or, if `possible`, where it is not the opposite."""
     match condition:
         case Is(fact=fact, values=values):
-            allowed = values if wanted else frozenset(domains[fact]) - values
-            allowed = (allowed | {UNKNOWN}) if possible else allowed - {UNKNOWN}
-            allowed &= frozenset(domains[fact])
+            known = frozenset(domains[fact]) - {UNKNOWN}
+            allowed = frozenset(value for value in known if holds(values, value) is wanted)
+            if possible:
+                allowed |= frozenset(domains[fact]) & {UNKNOWN}
             return [{fact: allowed}] if allowed else []
         case Not(part=part):
             return _terms(part, domains, wanted=not wanted, possible=possible)

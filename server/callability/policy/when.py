@@ -5,8 +5,9 @@ from __future__ import annotations
 from callability.document import Node, Scalar, Sequence
 from callability.finding import did_you_mean, listed, shown
 from callability.policy.condition import All, Any, Condition, Is, Not
-from callability.policy.fact import Fact
+from callability.policy.fact import Fact, NameFact
 from callability.policy.form import Form, described
+from callability.policy.name_form import read_name
 from callability.policy.question import Question
 from callability.vocabulary import UNKNOWN
 
@@ -31,24 +32,32 @@ def read_condition(node: Node, question: Question, rule: str, form: Form) -> Con
 
 
 def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool = False) -> str | None:
-    """Return a value of a fact, a number quoted or not, or None after a finding; `unknown` where it may be written."""
+    """Return a value of a fact, a number quoted or not, or None after a finding; `unknown` where it may be written.
+
+    Where it may not be, it is a condition that is read, and a name may be a pattern.
+    """
     value = node.value if isinstance(node, Scalar) else None
+    if isinstance(fact, NameFact) and value != UNKNOWN:
+        return read_name(node, fact, where, form, pattern=not unknown)
     if fact.boolean and isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if isinstance(value, str) and value == UNKNOWN:
         if not unknown:
-            form.find(
-                node.place,
-                "names-unknown",
-                f"{where} names `unknown`, which no condition can",
-                "an unknown fact decides by itself",
-            )
-        return UNKNOWN if unknown else None
+            hint = "an unknown fact decides by itself"
+            form.find(node.place, "names-unknown", f"{where} names `unknown`, which no condition can", hint)
+        elif fact.asserted:
+            form.find(node.place, "unknown-value", f"`{fact.name}` is never unknown, as {where} has it")
+        return UNKNOWN if unknown and not fact.asserted else None
     if isinstance(value, str) and not fact.boolean and value in fact.values:
         return value
-    hint = "without quotes" if fact.boolean and value in fact.values else did_you_mean(str(value), fact.values)
+    if fact.boolean and value in fact.values:
+        hint = "without quotes"
+    elif isinstance(value, bool) and str(value).lower() in fact.values:
+        hint = "in quotes"
+    else:
+        hint = did_you_mean(str(value), fact.values)
     form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {described(node)}", hint)
     return None
 
@@ -58,6 +67,8 @@ def find_fact(key: Scalar, question: Question, where: str, form: Form, others: t
     fact = question.facts.get(str(key.value))
     if fact is None:
         hint = did_you_mean(str(key.value), (*question.facts, *others))
+        if any(str(key.value).startswith(prefix) for prefix in question.labels.values()):
+            hint = "; ".join(filter(None, (hint, "a label is declared under `labels`, at the head of the rule file")))
         form.find(key.place, "unknown-fact", f"unknown fact {shown(str(key.value))} in {where}", hint)
     return fact
 
@@ -74,7 +85,7 @@ def read_status(node: Node, question: Question, where: str, form: Form) -> str |
 
 def written_part(part: Is, question: Question) -> str:
     """Write a part of a condition that reads one fact, as a rule file has it."""
-    values = [value for value in question.facts[part.fact].values if value in part.values]
+    values = question.facts[part.fact].written(part.values)
     return f"{part.fact}: {values[0]}" if len(values) == 1 else f"{part.fact}: [{', '.join(values)}]"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from callability.finding import Finding, Severity, in_order
-from callability.policy.difference import Change, changes_of
+from callability.policy.difference import Change, TooMuch, changes_of
 from callability.policy.explanation import explain
 from callability.policy.fact import Point
 from callability.policy.loading import ProvedRuleSet
@@ -79,8 +79,10 @@ class Study:
     def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
         """Return the answer for facts, moved where they cannot occur together, but for the one that was changed."""
         of, proved = self._asked(question)
-        given = possible(_question_of(question, proved), facts, changed)
-        moved = [fact for fact, value in facts.items() if given.get(fact, value) != value]
+        asked = _question_of(question, proved)
+        read = readings_of(asked, facts)
+        given = possible(asked, read, changed)
+        moved = [fact for fact in facts if fact in read and given[fact] != read[fact]]
         told: Plain = {"of": of, "facts": given, "moved": moved}
         if proved is None:
             return told
@@ -93,7 +95,7 @@ class Study:
             "words": said.texts if said else None,
             "trials": list(map(of_trial, explained.trials)),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,
-            "row": next(number for number, row in enumerate(self._rows_of(question, proved)) if _holds(row, given)),
+            "row": self._row_of(question, proved, given),
             "line": proved.rule_set.rule(verdict.rule).place.line,
         }
 
@@ -101,11 +103,17 @@ class Study:
         """Return what the draft changes: answers, where both can be proved, and lines."""
         saved = self._saved()
         both = [name for name in QUESTIONS if name in saved.proved and name in self._draft.proved]
-        found = [change for name in both for change in changes_of(name, saved.proved[name], self._draft.proved[name])]
+        found: list[Change] = []
+        too_much: list[str] = []
+        for name in both:
+            try:
+                found.extend(changes_of(name, saved.proved[name], self._draft.proved[name]))
+            except TooMuch as error:
+                too_much.append(f"`{name}`: {error}")
         found.sort(key=lambda change: (both.index(change.question), change.words_only, -change.combinations))
         return {
-            "compared": both,
-            "questions": len(QUESTIONS),
+            "compared": len(both) == len(QUESTIONS),
+            "too_much": too_much,
             "answers": sum(change.combinations for change in found),
             "changes": list(map(_change, found[:MAX_CHANGES])),
             "left_out": max(len(found) - MAX_CHANGES, 0),
@@ -128,6 +136,10 @@ class Study:
             kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.table)
         return kept[1]
 
+    def _row_of(self, question: str, proved: ProvedRuleSet, facts: Mapping[str, str]) -> int:
+        combination = tuple(facts[name] for name in proved.table.space.facts)
+        return next(number for number, row in enumerate(self._rows_of(question, proved)) if row.holds(combination))
+
     def _is_edited(self, name: str) -> bool:
         return self._texts[name] != self._saved_texts.get(name)
 
@@ -143,13 +155,23 @@ class Study:
                 yield line
 
 
+def readings_of(question: Question, facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the reading of each fact that a question has: of a name the one that stands for its class.
+
+    What is no reading, such as a label's value that is not declared any more, is left out.
+    """
+    varying = {name for axis in question.axes for name in axis.facts}
+    read = {name: question.facts[name].reading(value) for name, value in facts.items() if name in varying}
+    return {name: value for name, value in read.items() if value in question.facts[name].readings}
+
+
 def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
     """Return facts that can occur together: as few as can be moved, and not the one that was changed.
 
-    A fact that is not given, or has no value of its own, is open; one that the question has not is left out.
+    Those that are not given are open.
     """
-    given = {name: facts[name] for name, fact in question.facts.items() if facts.get(name) in fact.readings}
-    facts = question.open_facts | given
+    opened = question.open_facts
+    facts = opened | readings_of(question, opened) | readings_of(question, facts)
     found = dict(facts)
     for axis in question.axes:
 
@@ -173,10 +195,6 @@ def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in sorted(findings, key=lambda each: each.severity is not Severity.ERROR):
         by_file.setdefault(finding.place.file, []).append(finding)
     return in_order(finding for found in by_file.values() for finding in found[:MAX_FINDINGS])
-
-
-def _holds(row: Row, facts: Mapping[str, str]) -> bool:
-    return all(facts[fact] in values for fact, values in row.facts.items())
 
 
 def _proof(proved: ProvedRuleSet) -> Plain:

@@ -9,10 +9,11 @@ from callability.studio.files import SavedFile
 
 
 def question_told(question: Question) -> Plain:
-    """Return a question; that of a rule set may have facts that its file declares."""
+    """Return a question with the facts that vary: that of a rule set may have more of them than any other."""
+    varying = {name for axis in question.axes for name in axis.facts}
     return {
         "name": question.name,
-        "facts": list(map(_fact, question.facts.values())),
+        "facts": [_fact(fact) for name, fact in question.facts.items() if name in varying],
         "actions": {action.name: {"owner": action.owner, "phrase": action.phrase} for action in question.actions},
     }
 
@@ -23,4 +24,5 @@ def saved_told(file: SavedFile) -> Plain:
 
 
 def _fact(fact: Fact) -> Plain:
-    return {"name": fact.name, "readings": fact.readings, "open_value": fact.open_value}
+    readings = [{"value": value, "told": ", ".join(fact.told((value,)))} for value in fact.readings]
+    return {"name": fact.name, "readings": readings}

@@ -19,14 +19,17 @@ export class Facts {
     });
   }
 
-  /** Show the facts of a question, as they were when it was last looked at. */
-  show(question) {
-    const now = JSON.stringify([question.name, question.facts]);
+  /** Show the facts of a question, as they were when it was last looked at: first those that some rule or law reads. */
+  show(question, read) {
+    const now = JSON.stringify([question, read]);
     if (this.drawn === now) return;
     this.drawn = now;
     this.question = question;
-    this.set(this.values.get(question.name) ?? {});
-    byId("facts-form").replaceChildren(...question.facts.map((fact) => this.#control(fact)));
+    if (!this.values.has(question.name)) this.values.set(question.name, {});
+    const controls = new Map(question.facts.map((fact) => [fact.name, this.#control(fact)]));
+    const [used, others] = [true, false].map((wanted) => [...controls].filter(([name]) => read.includes(name) === wanted));
+    const rest = make("details", {}, make("summary", {}, `Facts that no rule reads: ${others.length}`), ...controlsOf(others));
+    byId("facts-form").replaceChildren(...controlsOf(used), ...(others.length ? [rest] : []));
     say(byId("moved"));
     this.#write();
   }
@@ -42,21 +45,15 @@ export class Facts {
   /** Set facts of a question, which need not be the one that is shown. */
   want(name, facts) {
     this.values.set(name, facts);
-    if (this.question?.name === name) this.set(facts);
   }
 
   get current() {
     return this.values.get(this.question.name);
   }
 
-  /** Set facts; those that are not named, or that have no such value, become open. */
+  /** Set facts; the server opens those that are not named. */
   set(facts) {
-    const values = this.question.facts.map(({ name, readings, open_value }) => [
-      name,
-      Object.hasOwn(facts, name) && readings.includes(facts[name]) ? facts[name] : open_value,
-    ]);
-    this.values.set(this.question.name, Object.fromEntries(values));
-    this.#write();
+    this.values.set(this.question.name, facts);
   }
 
   /** Take over facts as they were answered, and tell which had to be moved to occur together. */
@@ -67,15 +64,6 @@ export class Facts {
     say(byId("moved"), told && `Moved, since facts vary together: ${told}`);
   }
 
-  /** Tell which facts some rule reads. */
-  tellRead(names) {
-    for (const control of byId("facts-form").children) {
-      const read = names.includes(control.dataset.fact);
-      control.classList.toggle("unread", !read);
-      control.title = read ? "" : "no rule and no law reads it";
-    }
-  }
-
   #control(fact) {
     const set = (value) => {
       this.current[fact.name] = value;
@@ -84,9 +72,9 @@ export class Facts {
     if (fact.readings.length > MOST_RADIOS) return select(fact, set);
     return make(
       "fieldset",
-      { "data-fact": fact.name },
+      {},
       make("legend", {}, fact.name),
-      ...fact.readings.map((value) => radio(fact, value, set)),
+      ...fact.readings.map((reading) => radio(fact, reading, set)),
     );
   }
 
@@ -98,15 +86,18 @@ export class Facts {
   }
 }
 
-function radio(fact, value, set) {
+const controlsOf = (facts) => facts.map(([, control]) => control);
+
+function radio(fact, { value, told }, set) {
   const input = make("input", { type: "radio", name: fact.name, value });
   input.addEventListener("change", () => set(value));
-  return make("label", { class: value === "unknown" ? "unknown" : undefined }, input, written(value));
+  return make("label", { class: value === "unknown" ? "unknown" : undefined }, input, written(told));
 }
 
 function select(fact, set) {
   const id = `fact-${fact.name}`;
-  const made = make("select", { name: fact.name, id }, ...fact.readings.map((value) => make("option", { value }, written(value))));
+  const options = fact.readings.map(({ value, told }) => make("option", { value }, written(told)));
+  const made = make("select", { name: fact.name, id }, ...options);
   made.addEventListener("change", () => set(made.value));
-  return make("div", { class: "select", "data-fact": fact.name }, make("label", { for: id }, fact.name), made);
+  return make("div", { class: "select" }, make("label", { for: id }, fact.name), made);
 }

@@ -92,9 +92,8 @@ async function answer() {
   const question = questionOf(shown.name);
   const told = await ask("table", { question });
   if (question !== questionOf(shown.name)) return;
-  facts.show(told.question);
+  facts.show(told.question, told.facts ?? told.question.facts.map((fact) => fact.name));
   showTable(told);
-  facts.tellRead(told.facts ?? []);
   await decide("");
 }
 
