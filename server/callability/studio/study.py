@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from callability.finding import Finding, Severity, in_order
@@ -21,6 +22,7 @@ from callability.policy.words import spoken_of
 from callability.policy.written import Written
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.vocabulary import question_told
+from callability.vocabulary import UNKNOWN
 
 MAX_FINDINGS = 200
 """Findings of a file that are told: errors before others."""
@@ -160,9 +162,13 @@ def readings_of(question: Question, facts: Mapping[str, str]) -> dict[str, str]:
 
     What is no reading, such as a label's value that is not declared any more, is left out.
     """
-    varying = {name for axis in question.axes for name in axis.facts}
-    read = {name: question.facts[name].reading(value) for name, value in facts.items() if name in varying}
-    return {name: value for name, value in read.items() if value in question.facts[name].readings}
+    read: dict[str, str] = {}
+    for name in chain.from_iterable(axis.facts for axis in question.axes):
+        fact, value = question.facts[name], facts.get(name)
+        reading = None if value is None else fact.reading(value)
+        if reading in fact.readings and (reading != UNKNOWN or value == UNKNOWN):
+            read[name] = reading
+    return read
 
 
 def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
