@@ -28,7 +28,7 @@ from playwright.sync_api import (  # noqa: E402
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-MILLISECONDS = 12_000
+MILLISECONDS = 60_000
 RULES = (POLICY / "callability.yaml").read_text()
 RULE = "when: {approval.disabled: true}, "
 UNREADABLE = """() => {
@@ -321,9 +321,12 @@ def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Pag
         _text(page).fill(f"# typed\n{RULES}")
         expect(page.locator("#difference-said")).to_contain_text("No answer changes")
         (policy / "callability.yaml").write_text(RULES)
-        page.keyboard.press("Control+s")
-        page.get_by_role("button", name="Write", exact=True).click()
-        expect(page.get_by_role("alert")).to_contain_text("callability.yaml has changed on disk since it was read")
+        if button is take:
+            _come_back(page)
+        else:
+            page.keyboard.press("Control+s")
+            page.get_by_role("button", name="Write", exact=True).click()
+            expect(page.get_by_role("alert")).to_contain_text("callability.yaml has changed on disk since it was read")
         expect(_text(page)).to_have_value(f"# typed\n{RULES}")
         button.click()
         expect(_text(page)).to_have_value(kept)
