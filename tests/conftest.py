@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, settings
 
 from running import serving
 
@@ -16,6 +17,10 @@ SMALLEST = {
     "enable_outcome.yaml": "rules: [{id: all, status: connect_failed}]\nwords: {connect_failed: {message: x}}\n",
 }
 """The rule sets that a policy has beside that of tools, as small as they can be."""
+
+# How long an example takes is told by the machine and what else it is at, and is no fault of what is tested.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def write_policy(directory: Path, text: str) -> Path:

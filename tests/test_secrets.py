@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
@@ -40,6 +40,8 @@ def _in_process(value: str) -> tuple[Target, ...]:
 
 
 @given(value=VALUES, before=st.text(max_size=20), after=st.text(max_size=20))
+@example("Zq7#xW\nabc\rdef", "", "")
+@example("Zq7#xW\nabc\u2028def", "", "")
 def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: str, before: str, after: str) -> None:
     """As it is, as JSON and Python write it, and line by line; without a secret nothing is masked."""
     for target in _in_process(value):
@@ -106,8 +108,7 @@ async def _refused(it: Upstream, tool: str) -> str:
     max_examples=20,
     # Each example runs servers: a smaller one of a failure is not worth the minutes.
     phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(values=st.lists(VALUES, min_size=2, max_size=2), header=HEADER_VALUES, user=VALUES, query=VALUES)
 def test_no_secret_is_in_a_refusal_or_a_log_record(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_SHOWN = 128
 """Characters of a word that are shown."""
+MAX_LISTED = 20
+"""Names that are told one after the other."""
+MAX_FINDINGS = 1_000
+"""Findings of a policy that are told; how many there are is told too."""
+_NEAR = 60
 
 
 class Severity(StrEnum):
@@ -85,16 +89,20 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 def did_you_mean(found: str, wanted: Iterable[str]) -> str:
     """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
+    # What finds nothing need not wait for this import.
+    from rapidfuzz import fuzz, process  # noqa: PLC0415
+
     names = sorted(wanted)
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
-    if near:
+    if near := process.extractOne(found, names, scorer=fuzz.ratio, score_cutoff=_NEAR):
         return f"did you mean {shown(near[0])}?"
     return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names in backticks, joined by commas."""
-    return ", ".join(map(shown, names))
+    """Return names in backticks, joined by commas: the first 20, and how many more there are."""
+    every = tuple(names)
+    more = f" and {len(every) - MAX_LISTED:,} more" if len(every) > MAX_LISTED else ""
+    return ", ".join(map(shown, every[:MAX_LISTED])) + more
 
 
 def shown(word: str) -> str:

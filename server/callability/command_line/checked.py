@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from callability.command_line.conditions import condition_text
-from callability.command_line.terminal import number_of
-from callability.finding import Finding, Severity, Witness, in_order, line, written
+from callability.command_line.terminal import escaped, number_of
+from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, line, written
 from callability.policy.decided import Decided
 from callability.policy.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.loading import Check, ProvedRuleSet
@@ -39,14 +39,17 @@ class Checked:
 def as_text(checked: Checked, *, verbose: bool) -> str:
     """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
     check = checked.check
-    lines = [line(finding) for finding in in_order((*check.findings, *(checked.notes() if verbose else ())))]
+    findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
+    lines = [line(finding) for finding in findings[:MAX_FINDINGS]]
+    if len(findings) > MAX_FINDINGS:
+        lines.append(f"{number_of(len(findings) - MAX_FINDINGS, 'finding')} more")
     for name, proved in check.proved.items():
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
             lines += _rules(proved)
     errors = sum(finding.severity is Severity.ERROR for finding in check.findings)
     counts = f"{number_of(errors, 'error')}, {number_of(len(check.findings) - errors, 'warning')}"
-    lines.append(f"{checked.directory}: {'sound' if checked.sound else 'refused'}, {counts}")
+    lines.append(f"{escaped(str(checked.directory))}: {'sound' if checked.sound else 'refused'}, {counts}")
     if check.policy and checked.sound:
         lines.append(f"revision {check.policy.revision}")
     return "\n".join(lines)
@@ -96,8 +99,9 @@ def as_json(checked: Checked) -> str:
         "sound": checked.sound,
         "revision": check.policy.revision if check.policy else None,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "findings": [_json_of_finding(finding) for finding in check.findings],
-        "notes": [_json_of_finding(note) for note in checked.notes()],
+        "findings": [_json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
+        "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
+        "notes": [_json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
     }
     return json.dumps(told, indent=2)
 

@@ -138,7 +138,7 @@ def check_written(
 
 
 def _check_names(written: Written) -> list[Finding]:
-    if any(finding.code == "no-directory" for finding in written.findings):
+    if any(finding.code in {"no-directory", "too-many-files"} for finding in written.findings):
         return []
     findings = [
         Finding(Place(written.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")

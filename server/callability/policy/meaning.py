@@ -31,6 +31,9 @@ OF_FILES: Mapping[str, Meaning] = {
     "directive": Meaning("The file begins with a directive (`%...`).", "Remove it: files are YAML 1.2."),
     "empty-file": Meaning("There is nothing in the file.", "Begin with a shipped one: `callability policy export`."),
     "nested-too-deep": Meaning("The file is nested more than 48 levels deep.", "Write it flatter."),
+    "too-many-values": Meaning(
+        "The file has more than 50,000 values, keys among them, as far as this place.", "Shorten it."
+    ),
     "alias": Meaning("A value is used again by an alias (`*name`).", "Write it out."),
     "unknown-tag": Meaning("A value has a tag (`!name`), or is of a kind that is not used here.", "Remove the tag."),
     "key-not-text": Meaning("A key is not text.", "Quote it; a sentence that begins with a placeholder, too."),
@@ -40,6 +43,7 @@ OF_FILES: Mapping[str, Meaning] = {
 
 OF_FORM: Mapping[str, Meaning] = {
     "no-directory": Meaning("The policy is not a directory that can be read.", "Look at its name."),
+    "too-many-files": Meaning("The directory has more than 16 YAML files.", "Leave those of the policy in it."),
     "missing-rule-set": Meaning("One of the rule sets is not there.", "Take it from `callability policy export`."),
     "unknown-question": Meaning("A file has a name that is no question.", "Name it as a rule set, or its tests."),
     "bad-ending": Meaning("The name of a file ends in something else than `.yaml`.", "Rename it."),
@@ -52,7 +56,11 @@ OF_FORM: Mapping[str, Meaning] = {
     "text-too-long": Meaning("A text has more than 2,000 characters.", "Shorten it."),
     "control-character": Meaning("A text holds a character that cannot be shown.", "Remove it."),
     "too-many-rules": Meaning("There are more than 1,000 rules.", "Join some by `any`, or by lists of values."),
+    "too-many-parts": Meaning("A condition has more than 2,000 parts.", "Split the rule, or list values."),
     "too-many-laws": Meaning("There are more than 1,000 laws.", "Join some."),
+    "too-many-tests": Meaning(
+        "There are more than 5,000 tests.", "Leave some out: `callability check` proves the rest."
+    ),
     "bad-id": Meaning("The id of a rule is none.", "Use lower-case letters, digits, `.`, `_` and `-`."),
     "duplicate-id": Meaning("The id of a rule stands twice.", "Rename one of the two."),
     "duplicate-law": Meaning("A law stands twice.", "Remove one, or name what it states."),
@@ -69,8 +77,8 @@ OF_FORM: Mapping[str, Meaning] = {
         "The key of a label is none.", "Use letters, digits, `.`, `_`, `-` and `/`, and a letter or digit at both ends."
     ),
     "reserved-value": Meaning(
-        "A value that is declared for a label stands for something else: `none` for a label that is not there, `unknown`"
-        " for one that could not be read, and one with `*` or `?` is a pattern.",
+        "A value that is declared for a label stands for something else: `none` for a label that is not there,"
+        " `unknown` for one that could not be read, and one with `*` or `?` is a pattern.",
         "Name it otherwise.",
     ),
     "too-many-labels": Meaning("There are more than 64 labels, or values of one.", "Declare those that rules read."),
@@ -118,7 +126,15 @@ OF_RULES: Mapping[str, Meaning] = {
         "Name what to do by a placeholder.",
         _WARNING,
     ),
-    "condition-too-large": Meaning("A condition is more than the rules engine is given.", "Split the rule."),
+    "condition-too-large": Meaning(
+        "A condition is more than the rules engine is given: in disjunctive form it has more than 5,000 conjunctions.",
+        "Split the rule.",
+    ),
+    "rules-too-large": Meaning(
+        "The rules together are more than the rules engine is given: in disjunctive form they have more than 20,000"
+        " conjunctions.",
+        "Read fewer facts at once in a rule with long lists of values.",
+    ),
     "too-many-combinations": Meaning(
         "The facts that the rules read have more than 250,000 combinations.", "Read fewer of the facts that multiply."
     ),

@@ -32,7 +32,7 @@ def read_name(node: Node, fact: NameFact, where: str, form: Form, *, pattern: bo
         return None
     if is_glob(text) and not pattern:
         form.find(
-            node.place, "pattern-in-test", f"{what} is a pattern, and must be a name", "write one that it matches"
+            node.place, "pattern-in-test", f"{what} is a pattern, and must be a name", "write a name that it matches"
         )
         return None
     return text

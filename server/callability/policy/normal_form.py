@@ -15,7 +15,8 @@ from callability.vocabulary import UNKNOWN
 
 MAX_CONJUNCTIONS = 5_000
 """Conjunctions that one rule may come to."""
-
+MAX_ALTOGETHER = 20_000
+"""Conjunctions that the rules of a file may come to: the engine needs some 20 KB of memory for each."""
 MAX_PAIRS = 250_000
 """Pairs of terms that are joined at once: many may come to few."""
 

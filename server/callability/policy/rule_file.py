@@ -14,7 +14,7 @@ from callability.policy.law_form import read_laws
 from callability.policy.name_form import with_names
 from callability.policy.question import Question
 from callability.policy.rule_set import Rule, RuleSet, Text, Words
-from callability.policy.when import read_condition, read_status
+from callability.policy.when import read_status, read_when
 from callability.policy.words import check_words, statuses_spoken
 
 MAX_RULES = 1_000
@@ -72,7 +72,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
     where = f"rule `{rule_id}`" if rule_id else "a rule"
     when: Condition | None = None
     if "when" in entries:
-        when = read_condition(entries["when"], question, where, form)
+        when = read_when(entries["when"], question, where, form)
     status = read_status(entries["status"], question, where, form)
     because, action = (_text(entries.get(key), f"`{key}` of {where}", form) for key in ("because", "action"))
     if rule_id is None or status is None:

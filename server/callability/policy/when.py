@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from callability.document import Node, Scalar, Sequence
 from callability.finding import did_you_mean, listed, shown
-from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.fact import Fact, NameFact
 from callability.policy.form import Form, described
 from callability.policy.name_form import read_name
 from callability.policy.question import Question
 from callability.vocabulary import UNKNOWN
 
+MAX_PARTS = 2_000
+"""Parts of one condition that read a fact."""
 _CONNECTIVES = ("any", "all", "not")
+
+
+def read_when(node: Node, question: Question, rule: str, form: Form) -> Condition | None:
+    """Return the whole condition that a node writes, or None after a finding, also where it has too many parts."""
+    condition = read_condition(node, question, rule, form)
+    parts = sum(1 for _ in atoms(condition))
+    if parts > MAX_PARTS:
+        form.find(node.place, "too-many-parts", f"`when` of {rule} has {parts:,} parts, and may have {MAX_PARTS:,}")
+        return None
+    return condition
 
 
 def read_condition(node: Node, question: Question, rule: str, form: Form) -> Condition | None:
@@ -111,7 +125,7 @@ def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
     sound = [value for value in values if value is not None]
     if not sound or len(sound) < len(values):
         return None
-    twice = sorted({value for value in sound if sound.count(value) > 1})
+    twice = sorted(value for value, count in Counter(sound).items() if count > 1)
     if twice:
         form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` stands twice in {rule}")
         return None

@@ -58,8 +58,11 @@ class Secrets:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a value and each of its lines, as they are, and as JSON and Python write them."""
-    for part in (value, *value.splitlines()):
+    """Yield a value and each of its lines, as they are, and as JSON and Python write them.
+
+    What ends a line is not the same to everybody: of a log it is the newline only.
+    """
+    for part in (value, *value.split("\n"), *value.splitlines()):
         plain = part.strip()
         written = (repr(plain), json.dumps(plain), json.dumps(plain, ensure_ascii=False))
         yield from (plain, *(each[1:-1] for each in written))
