@@ -104,7 +104,8 @@ export class Editor {
 
   #mark() {
     const bands = this.findings.map((finding) => band(finding.line, finding.severity));
-    this.bands.replaceChildren(...(this.lit ? [band(this.lit, "lit")] : []), ...bands);
+    const over = this.findings.some((finding) => finding.line === this.lit);
+    this.bands.replaceChildren(...bands, ...(this.lit ? [band(this.lit, over ? "lit over" : "lit")] : []));
     this.panel.classList.toggle("found", this.findings.length > 0);
     let free = 0;
     this.notes.replaceChildren();
