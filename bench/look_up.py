@@ -9,7 +9,6 @@ from time import perf_counter_ns
 from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
-from callability.policy.callability import CALLABILITY
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.policy.table import DecisionTable
@@ -31,7 +30,7 @@ def rows(rounds: Rounds) -> list[Row]:
     """
     table = load(shipped_policy()).rule_sets["callability"].table
     _check_chain(table)
-    reader = FactReader(CALLABILITY)
+    reader = FactReader(table.space)
     facts = tuple(
         reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
         for request in about_one_each(1_000)

@@ -349,7 +349,7 @@ def test_what_is_kept_is_bounded() -> None:
         of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
     long = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": "x" * 500})).SerializeToString()
     assert of_server.of_tool(long, b"y").verdict is not None
-    assert (len(of_server) <= MAX_KEPT, (long, "") in of_server, answers.kept_servers <= MAX_KEPT_SERVERS) == (
+    assert (len(of_server) <= MAX_KEPT, long in of_server, answers.kept_servers <= MAX_KEPT_SERVERS) == (
         True,
         False,
         True,

@@ -69,7 +69,7 @@ class Answers:
         self.revision = policy.revision
         proved = policy.rule_sets["callability"]
         self._table = proved.table
-        self._reader = FactReader(proved.rule_set.question)
+        self._reader = FactReader(proved.table.space)
         facts = map(proved.rule_set.question.facts.__getitem__, proved.table.space.facts)
         self._names = {fact.name: fact for fact in facts if isinstance(fact, NameFact)}
         self._words = self._encode_words(policy)
@@ -84,6 +84,11 @@ class Answers:
     def kept_servers(self) -> int:
         """How many combinations of server facts have answers that are kept."""
         return len(self._kept)
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether rules read the names of tools."""
+        return "tool.name" in self._names
 
     def known_as(self, fact: str, name: bytes) -> str:
         """Return the name that stands for a name to the rules; nothing where they do not read it."""
@@ -166,10 +171,12 @@ class Answers:
         return {key: words_message(*key, words) for key, words in said.items()}
 
 
-class AnswersOfServer(dict[tuple[bytes, str], Answer]):
-    """The answers for the tools of a server, by their facts on the wire and by what rules know of their names; decided
-    when first asked for.
-    """
+ToolKey = bytes | tuple[bytes, str]
+"""The facts of a tool on the wire; where rules read its name, with what they know of it."""
+
+
+class AnswersOfServer(dict[ToolKey, Answer]):
+    """The answers for the tools of a server, decided when first asked for."""
 
     def __init__(self, answers: Answers, server_facts: bytes, server: str, agent: str | None) -> None:
         super().__init__()
@@ -177,12 +184,14 @@ class AnswersOfServer(dict[tuple[bytes, str], Answer]):
         self._server_facts = server_facts
         self._server = server
         self._agent = agent
+        self.reads_tools = answers.reads_tools
+        """Whether the key of a tool has more than its facts."""
 
     def of_tool(self, tool_facts: bytes, tool: bytes) -> Answer:
         """Return the answer for a tool with these facts and this name."""
-        return self[tool_facts, self._answers.known_as("tool.name", tool)]
+        return self[(tool_facts, self._answers.known_as("tool.name", tool)) if self.reads_tools else tool_facts]
 
-    def decide(self, tool_facts: bytes, tool: str) -> Answer:
+    def decide(self, tool_facts: bytes, tool: str = "") -> Answer:
         """Decide anew.
 
         Raises:
@@ -190,8 +199,8 @@ class AnswersOfServer(dict[tuple[bytes, str], Answer]):
         """
         return self._answers.decide(self._server_facts, tool_facts, Names(self._server, tool, self._agent))
 
-    def __missing__(self, key: tuple[bytes, str]) -> Answer:
-        tool_facts, tool = key
+    def __missing__(self, key: ToolKey) -> Answer:
+        tool_facts, tool = key if isinstance(key, tuple) else (key, "")
         try:
             answer = self.decide(tool_facts, tool)
         except InvalidRequest as error:

@@ -75,7 +75,7 @@ class Calls:
         answers = self._answers.of_server(request.server_facts, request.server, agent)
         answer = answers.of_tool(request.tool_facts, request.tool)
         if answer.verdict is None:
-            answer = answers.decide(request.tool_facts, "")
+            answer = answers.decide(request.tool_facts)
         return answer
 
     def _agent(self, request: Any) -> str | None:
@@ -186,10 +186,11 @@ def _read(message: type[Request], data: bytes) -> Request:
 def _decided(answers: AnswersOfServer, tools: Any) -> list[Answer]:
     """Decide tools; a name that is none is an error of its item alone."""
     found = []
+    by_facts = not answers.reads_tools
     for tool in tools:
         name = tool.name
-        if 0 < len(name) <= limits.NAME_BYTES and name.isascii():
-            found.append(answers.of_tool(tool.facts, name))
+        if by_facts and 0 < len(name) <= limits.NAME_BYTES and name.isascii():
+            found.append(answers[tool.facts])
             continue
         try:
             limits.check_name(name, "tool")

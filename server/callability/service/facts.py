@@ -9,7 +9,7 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from callability.policy.fact import NO_LABEL, LabelFact, NameFact
-from callability.policy.question import Question
+from callability.policy.space import Space
 from callability.service.errors import InvalidRequest
 from callability.service.limits import check_labels
 from callability.v1 import facts_pb2 as pb
@@ -37,19 +37,22 @@ NAMELESS = Names()
 
 
 class FactReader:
-    """Reads what a question's rules may ask for out of requests."""
+    """Reads out of requests what rules may ask for, and of names, labels and hints what they do ask for."""
 
-    def __init__(self, question: Question) -> None:
-        self._question = question
+    def __init__(self, space: Space) -> None:
+        question, read = space.question, frozenset(space.facts)
+        names = (fact for fact in question.facts.values() if isinstance(fact, NameFact) and fact.name in read)
+        self._names = {fact.name: fact for fact in names}
+        self._hints = {f"annotations.{hint}": hint for hint in _HINTS if f"annotations.{hint}" in read}
         self._labels = tuple(
-            (name, kind, name.removeprefix(prefix))
+            (fact, kind, fact.name.removeprefix(prefix))
             for kind, prefix in question.labels.items()
-            for name in question.facts
-            if name.startswith(prefix)
+            for fact in question.facts.values()
+            if isinstance(fact, LabelFact) and fact.name in read and fact.name.startswith(prefix)
         )
 
     def read(self, server_facts: bytes, tool_facts: bytes, names: Names = NAMELESS) -> dict[str, str]:
-        """Return every fact of a tool by its name, from the wire forms of `ServerFacts` and `ToolFacts`.
+        """Return the facts of a tool by name, from the wire forms of `ServerFacts` and `ToolFacts`.
 
         Empty, these say that all is unknown. A label whose value is not declared is unknown too.
 
@@ -58,29 +61,26 @@ class FactReader:
         """
         server, tool = _parsed(server_facts, tool_facts)
         disabled, status = _approval(tool)
-        return {
+        facts = {
             "server.enabled": _boolean(server.enabled, known=server.HasField("enabled")),
             "tool.config_denied": _boolean(tool.config_denied, known=tool.HasField("config_denied")),
             "server.quarantined": _boolean(server.quarantined, known=server.HasField("quarantined")),
             "approval.disabled": disabled,
             "approval.status": status,
             "caller.refuses": _boolean(tool.caller_refuses, known=True),
-            **_hints(tool),
-            "server.name": self._name("server.name", names.server),
-            "tool.name": self._name("tool.name", names.tool),
-            "agent.name": UNKNOWN if names.agent is None else self._name("agent.name", names.agent),
-            **{name: self._label(name, key, server if kind == "server" else tool) for name, kind, key in self._labels},
         }
+        for name, hint in self._hints.items():
+            facts[name] = _hint(tool, hint)
+        if self._names:
+            facts |= self._named(names)
+        for fact, kind, key in self._labels:
+            facts[fact.name] = _label(fact, key, server if kind == "server" else tool)
+        return facts
 
-    def _name(self, fact: str, name: str) -> str:
-        asked = self._question.facts[fact]
-        return asked.of_name(name) if isinstance(asked, NameFact) else name
-
-    def _label(self, fact: str, key: str, facts: pb.ServerFacts | pb.ToolFacts) -> str:
-        asked = self._question.facts[fact]
-        if not facts.HasField("labels") or not isinstance(asked, LabelFact):
-            return UNKNOWN
-        return asked.of_value(facts.labels.values[key]) if key in facts.labels.values else NO_LABEL
+    def _named(self, names: Names) -> dict[str, str]:
+        given = {"server.name": names.server, "tool.name": names.tool, "agent.name": names.agent}
+        read = {name: (fact, given[name]) for name, fact in self._names.items()}
+        return {name: UNKNOWN if value is None else fact.of_name(value) for name, (fact, value) in read.items()}
 
 
 def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.ToolFacts]:
@@ -93,13 +93,18 @@ def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.
     return server, tool
 
 
-def _hints(tool: pb.ToolFacts) -> dict[str, str]:
-    """A hint that is left out has the default that MCP gives it; annotations that are left out are unknown."""
-    given, known = tool.annotations, tool.HasField("annotations")
-    return {
-        f"annotations.{name}": _boolean(getattr(given, name) if given.HasField(name) else default, known=known)
-        for name, default in _HINTS.items()
-    }
+def _hint(tool: pb.ToolFacts, hint: Hint) -> str:
+    """One that is left out has the default that MCP gives it; annotations that are left out are unknown."""
+    if not tool.HasField("annotations"):
+        return UNKNOWN
+    given = tool.annotations
+    return _boolean(getattr(given, hint) if given.HasField(hint) else _HINTS[hint], known=True)
+
+
+def _label(fact: LabelFact, key: str, facts: pb.ServerFacts | pb.ToolFacts) -> str:
+    if not facts.HasField("labels"):
+        return UNKNOWN
+    return fact.of_value(facts.labels.values[key]) if key in facts.labels.values else NO_LABEL
 
 
 def _boolean(value: bool, *, known: bool) -> str:
