@@ -7,11 +7,11 @@ BIN := $(CURDIR)/$(VENV)/bin
 STUBS ?= server
 FUZZ ?= 60
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,11 @@ $(VENV)/installed: pyproject.toml
 $(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/package.json tests/node/package-lock.json
 	BIN="$(BIN)" bash tests/node/install.sh $(VENV)/node || echo 'Node is not set up: tests that need it are skipped' >&2
 
+# The same holds for the browser.
+$(VENV)/browser: $(VENV)/installed tests/browser/install.sh
+	bash tests/browser/install.sh
+	touch $@
+
 # Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped.
 $(VENV)/fuzz: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz \
@@ -32,7 +37,7 @@ $(VENV)/fuzz: $(VENV)/installed
 demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, step by step.
 	$(BIN)/python -m demo
 
-test: $(VENV)/installed $(VENV)/node/installed $(VENV)/fuzz ## Set up, and run the tests.
+test: $(VENV)/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadgroup
 
 lint: $(VENV)/installed ## Check the style of code and contract.
@@ -68,6 +73,9 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
 	$(BIN)/python tests/agent_examples.py docs/agents.md
+
+screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
+	$(BIN)/python tests/studio_screenshot.py docs/studio.png
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) build dist

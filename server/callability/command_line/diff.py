@@ -20,6 +20,7 @@ from callability.command_line.tool_changes import ToolChange, read_inventory, to
 from callability.finding import line, shown
 from callability.policy.difference import Change, TooMuch, differences
 from callability.policy.loading import Policy, check_files, policy_files
+from callability.policy.plain import of_change
 from callability.policy.shipped import shipped_policy
 
 GIT_SECONDS = 30
@@ -140,18 +141,7 @@ def _restricted(change: Change) -> Mapping[str, str]:
 
 
 def _json(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
-    told: dict[str, Any] = {"changes": [_change_json(change) for change in changes]}
+    told: dict[str, Any] = {"changes": list(map(of_change, changes))}
     if tools is not None:
         told["tools"] = [asdict(each) for each in tools]
     return json.dumps(told, indent=2)
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "question": change.question,
-        "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},
-        "after": {"status": change.after.status, "words": change.after.words, "rules": change.rules[1]},
-        "combinations": change.combinations,
-        "where": change.where,
-        "example": change.example,
-    }

@@ -58,7 +58,7 @@ def differences(old: Policy, new: Policy) -> tuple[Change, ...]:
     Raises:
         TooMuch: they are more than can be compared.
     """
-    found = [change for name in QUESTIONS for change in _changes(name, old.rule_sets[name], new.rule_sets[name])]
+    found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
     order = tuple(QUESTIONS)
     return tuple(sorted(found, key=lambda each: (order.index(each.question), each.words_only, -each.combinations)))
 
@@ -80,7 +80,12 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     return space
 
 
-def _changes(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+    """Yield every change of the answers to one question.
+
+    Raises:
+        TooMuch: they are more than can be compared.
+    """
     space = compared_space(old, new)
     answers = _Answers(old), _Answers(new)
     changed: dict[tuple[Answer, Answer], list[tuple[Combination, Verdict, Verdict]]] = {}
