@@ -11,7 +11,7 @@ _loaded = edits._loaded
 
 
 def _keeping(answer: bytes, written: Written) -> object:
-    _kept.append([_loaded(answer, written) for _ in range(60)])
+    _kept.append([_loaded(answer, written) for _ in range(100)])
     return _loaded(answer, written)
 
 

@@ -26,7 +26,7 @@ def bounded(examples: int) -> settings:
     )
 
 
-@bounded(80)
+@bounded(60)
 @given(files=mutated())
 def test_a_file_with_anything_changed_is_refused_with_findings_or_proved(
     files: dict[str, bytes], capfd: pytest.CaptureFixture[str]

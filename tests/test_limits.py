@@ -145,7 +145,7 @@ CASES: dict[str, tuple[Setup, str]] = {
     ),
     "1,001 patterns": (
         _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
-        "`tool.name` is read by 1,001 names and patterns, and may be by 1,000",
+        "and may be by 1,000 (join some by a pattern, or give what they name a label) [too-many-patterns]",
     ),
     "1,000 patterns that are told apart": (
         _rules(
@@ -277,7 +277,7 @@ def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_pat
     write_policy(tmp_path, text)
     lines = callability("check", str(tmp_path)).stdout.splitlines()
     assert sum("[unknown-status]" in each for each in lines) == 999
-    assert "501 findings more" in lines
+    assert "and 501 more" in lines
     assert lines[-1].endswith(": refused, 1501 errors, 0 warnings")
     told = json.loads(callability("check", str(tmp_path), "--json").stdout)
     assert (len(told["findings"]), told["findings_more"]) == (1_000, 501)

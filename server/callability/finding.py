@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -75,6 +75,13 @@ def line(finding: Finding) -> str:
     severity = "" if finding.severity is Severity.ERROR else f"{finding.severity}: "
     advice = f" ({finding.advice})" if finding.advice else ""
     return f"{finding.place}: {severity}{finding.sentence}{advice} [{finding.code}]"
+
+
+def told(findings: Sequence[Finding], most: int = MAX_FINDINGS) -> Iterator[str]:
+    """Yield the first findings in a line each, and how many more there are."""
+    yield from map(line, findings[:most])
+    if len(findings) > most:
+        yield f"and {len(findings) - most:,} more"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

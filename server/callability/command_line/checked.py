@@ -11,7 +11,7 @@ from typing import Any
 
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, line, written
+from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
 from callability.policy.decided import Decided
 from callability.policy.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.loading import Check, ProvedRuleSet
@@ -40,9 +40,7 @@ def as_text(checked: Checked, *, verbose: bool) -> str:
     """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
-    lines = [line(finding) for finding in findings[:MAX_FINDINGS]]
-    if len(findings) > MAX_FINDINGS:
-        lines.append(f"{number_of(len(findings) - MAX_FINDINGS, 'finding')} more")
+    lines = [*told(findings)]
     for name, proved in check.proved.items():
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
@@ -80,13 +78,13 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
         if not effect.whole:
             yield "    where       and more"
         if effect.undetermined:
-            told = number_of(effect.undetermined, "combination")
-            yield f"    unknown     it is reached and cannot be read in {told}"
+            count = number_of(effect.undetermined, "combination")
+            yield f"    unknown     it is reached and cannot be read in {count}"
         for overlap in order:
             if overlap.upper is rule:
-                told = number_of(overlap.answers, "answer")
+                count = number_of(overlap.answers, "answer")
                 yield (
-                    f"    order       swapping it with `{overlap.lower.id}` changes {told},"
+                    f"    order       swapping it with `{overlap.lower.id}` changes {count},"
                     f" for example {written(overlap.witness)}"
                 )
 
@@ -94,7 +92,7 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
 def as_json(checked: Checked) -> str:
     """Write all of it as one JSON object."""
     check = checked.check
-    told = {
+    answer = {
         "directory": str(checked.directory),
         "sound": checked.sound,
         "revision": check.policy.revision if check.policy else None,
@@ -103,7 +101,7 @@ def as_json(checked: Checked) -> str:
         "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
         "notes": [_json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(answer, indent=2)
 
 
 def _json_of(name: str, proved: ProvedRuleSet) -> dict[str, Any]:

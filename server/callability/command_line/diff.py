@@ -17,7 +17,7 @@ from callability.command_line.conditions import condition_text
 from callability.command_line.options import JsonOption, leave
 from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
-from callability.finding import line, shown
+from callability.finding import shown, told
 from callability.policy.difference import Change, TooMuch, differences
 from callability.policy.loading import Policy, check_files, policy_files
 from callability.policy.plain import of_change
@@ -63,8 +63,8 @@ def _loaded(directory: Path, name: str) -> Policy:
     files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
     check = check_files(files, directory)
     if check.policy is None:
-        for finding in check.findings:
-            typer.echo(line(finding).replace(str(directory), name), err=True)
+        for each in told(check.findings):
+            typer.echo(each.replace(str(directory), name), err=True)
         leave(f"the policy {shown(name)} is refused", 2)
     return check.policy
 
@@ -141,7 +141,7 @@ def _restricted(change: Change) -> Mapping[str, str]:
 
 
 def _json(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
-    told: dict[str, Any] = {"changes": list(map(of_change, changes))}
+    answer: dict[str, Any] = {"changes": list(map(of_change, changes))}
     if tools is not None:
-        told["tools"] = [asdict(each) for each in tools]
-    return json.dumps(told, indent=2)
+        answer["tools"] = [asdict(each) for each in tools]
+    return json.dumps(answer, indent=2)

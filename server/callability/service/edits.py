@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from callability.finding import MAX_FINDINGS, Finding, Place, line
+from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import aside
 from callability.policy.loading import Policy, followed_files, written_in
 from callability.policy.packing import unpacked
@@ -73,10 +73,8 @@ class Edits:
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:
-    for finding in findings[:MAX_LOGGED]:
-        _logger.log(level, "%s", line(finding))
-    if len(findings) > MAX_LOGGED:
-        _logger.log(level, "%d findings more: `callability check` tells them", len(findings) - MAX_LOGGED)
+    for each in told(findings, MAX_LOGGED):
+        _logger.log(level, "%s", each)
 
 
 @asynccontextmanager
