@@ -50,19 +50,6 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None
     return lambda figure: record_property("figure", figure)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process run the tests of a module that share what is dear to make; each other test goes to a free one."""
-    for item in items:
-        if isinstance(item, pytest.Function) and _shares(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
-def _shares(test: pytest.Function) -> bool:
-    # The last definition of a fixture is the one that the test has.
-    return any(definitions[-1].scope == "module" for definitions in test._fixtureinfo.name2fixturedefs.values())
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures."""
     told = [
