@@ -5,12 +5,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 STUBS ?= server
+FUZZ ?= 60
 
-.PHONY: help demo test lint types wheel bench stubs docs clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,10 +23,21 @@ $(VENV)/installed: pyproject.toml
 $(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/package.json tests/node/package-lock.json
 	BIN="$(BIN)" bash tests/node/install.sh $(VENV)/node || echo 'Node is not set up: tests that need it are skipped' >&2
 
+# The same holds for the browser.
+$(VENV)/browser: $(VENV)/installed tests/browser/install.sh
+	bash tests/browser/install.sh
+	touch $@
+
+# Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped.
+$(VENV)/fuzz: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz \
+	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
+	touch $@
+
 demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, step by step.
 	$(BIN)/python -m demo
 
-test: $(VENV)/installed $(VENV)/node/installed ## Set up, and run the tests.
+test: $(VENV)/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 lint: $(VENV)/installed ## Check the style of code and contract.
@@ -43,6 +55,13 @@ wheel: $(VENV)/installed ## Build the wheel, and ask it for a decision in an emp
 bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 	$(BIN)/python -m bench $(BENCH)
 
+# `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
+fuzz: $(VENV)/fuzz ## Look for rule files that do harm, for a minute.
+	mkdir -p build/fuzz/inputs
+	$(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
+	  -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/
+	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/test_hostile_files.py tests/test_hostile_edits.py
+
 stubs: $(VENV)/installed ## Generate the Python stubs of the contract anew.
 	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
 	  proto/callability/v1/*.proto
@@ -54,6 +73,9 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
 	$(BIN)/python tests/agent_examples.py docs/agents.md
+
+screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
+	$(BIN)/python tests/studio_screenshot.py docs/studio.png
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) build dist

@@ -12,7 +12,7 @@ from bench.rounds import Figures, Rounds
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.policy.table import DecisionTable
-from callability.service.facts import read_facts
+from callability.service.facts import FactReader
 
 PART = "look-up"
 
@@ -30,8 +30,9 @@ def rows(rounds: Rounds) -> list[Row]:
     """
     table = load(shipped_policy()).rule_sets["callability"].table
     _check_chain(table)
+    reader = FactReader(table.space)
     facts = tuple(
-        read_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
         for request in about_one_each(1_000)
     )
     measured = rounds.interleaved(

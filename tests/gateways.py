@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from running import COMMAND
@@ -76,6 +79,30 @@ async def connected(transport: str, config: Path, *arguments: str) -> AsyncItera
         with http_gateway(config, *arguments) as url:
             async with Client(url) as client:
                 yield client
+
+
+def token_of(agent: str) -> str:
+    """Return the token of an agent of `agents_of`."""
+    return f"token of {agent}"
+
+
+def agents_of(scopes: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """Return the agents of a config, each with the servers that it may see."""
+    return {
+        name: {"token_sha256": hashlib.sha256(token_of(name).encode()).hexdigest(), "servers": list(servers)}
+        for name, servers in scopes.items()
+    }
+
+
+@asynccontextmanager
+async def client_with(url: str, token: str | None) -> AsyncIterator[Client]:
+    """Yield a client of a gateway that shows a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
+        Client(streamable_http_client(url, http_client=http_client)) as client,
+    ):
+        yield client
 
 
 def text_of(result: CallToolResult) -> str:

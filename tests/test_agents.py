@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
-from gateways import http_gateway, over_stdio, shelf, write_config
+from gateways import agents_of, client_with, http_gateway, over_stdio, shelf, token_of, write_config
 from running import callability
 
 SERVERS = ("files", "git", "held", "mail", "off", "time")
@@ -48,27 +44,6 @@ def _write(directory: Path, visible: tuple[str, ...], agents: dict[str, Any]) ->
     return write_config(directory, servers, approvals="approvals.json", agents=agents, deadlines={"open_seconds": 60})
 
 
-def _token(agent: str) -> str:
-    return f"token of {agent}"
-
-
-def _agents(scopes: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    return {
-        name: {"token_sha256": hashlib.sha256(_token(name).encode()).hexdigest(), "servers": list(servers)}
-        for name, servers in scopes.items()
-    }
-
-
-@asynccontextmanager
-async def _client(url: str, token: str | None) -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
-        Client(streamable_http_client(url, http_client=http_client)) as client,
-    ):
-        yield client
-
-
 def _questions(chance: Random) -> list[tuple[str, dict[str, Any]]]:
     """Draw questions about what is in scope and what is not, on every surface."""
     asked: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
@@ -91,7 +66,7 @@ async def _answers(client: Client, seed: int) -> list[str]:
 
 
 async def _over_http(url: str, agent: str | None, seed: int) -> list[str]:
-    async with _client(url, _token(agent) if agent else None) as client:
+    async with client_with(url, token_of(agent) if agent else None) as client:
         return await _answers(client, seed)
 
 
@@ -99,7 +74,7 @@ def test_every_answer_is_to_the_byte_that_of_a_gateway_without_what_is_out_of_sc
     """For scopes that are drawn, and questions about everything, over HTTP by token (FR-007, fault 9)."""
     chance = Random(7)
     scopes = {f"agent-{number}": tuple(sorted(chance.sample(SERVERS, number))) for number in (0, 1, 3, 5)}
-    with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
+    with http_gateway(_write(tmp_path, SERVERS, agents_of(scopes))) as url:
         scoped = {agent: asyncio.run(_over_http(url, agent, 1)) for agent in scopes}
     for agent, visible in scopes.items():
         with http_gateway(_write(tmp_path, visible, {})) as url:
@@ -122,7 +97,7 @@ def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
 
 def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:
     """By 401, whatever is asked, and a token's digest is no token."""
-    agents = _agents({"clerk": ("files",)})
+    agents = agents_of({"clerk": ("files",)})
     with http_gateway(_write(tmp_path, SERVERS, agents)) as url:
         for token in (None, "wrong", agents["clerk"]["token_sha256"]):
             headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -131,7 +106,7 @@ def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:
             assert answer.headers["www-authenticate"].startswith("Bearer ")
         assert len(asyncio.run(_over_http(url, "clerk", 3))) > 40
     log = (tmp_path / "gateway.log").read_text()
-    assert _token("clerk") not in log
+    assert token_of("clerk") not in log
     assert agents["clerk"]["token_sha256"] not in log
 
 
@@ -145,11 +120,11 @@ def test_a_session_is_its_agents_own(tmp_path: Path) -> None:
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
     }
     accept = {"Accept": "application/json, text/event-stream"}
-    with http_gateway(_write(tmp_path, SERVERS, _agents(scopes))) as url:
-        mine = accept | {"Authorization": f"Bearer {_token('clerk')}"}
+    with http_gateway(_write(tmp_path, SERVERS, agents_of(scopes))) as url:
+        mine = accept | {"Authorization": f"Bearer {token_of('clerk')}"}
         session = httpx2.post(url, json=opening, headers=mine).headers["mcp-session-id"]
         ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        stolen = accept | {"Authorization": f"Bearer {_token('thief')}", "mcp-session-id": session}
+        stolen = accept | {"Authorization": f"Bearer {token_of('thief')}", "mcp-session-id": session}
         assert httpx2.post(url, json=ask, headers=stolen).status_code == 404
 
 

@@ -62,6 +62,14 @@ def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
             assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
 
 
+def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
+    """It is a page to look at a policy, whoever asks the policy otherwise."""
+    for path in (PACKAGE / "studio").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        allowed = ("callability.policy", "callability.editing", "callability.studio")
+        assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+
+
 def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:
     """So any file of ours can be edited by it."""
     for path in (PACKAGE / "editing").rglob("*.py"):

@@ -64,7 +64,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) cannot be used here"),
         (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
         (b"a: \x01", "a.yaml: is not YAML: a character stands here that no file may hold"),
-        (b"[" * 5000, "a.yaml: is nested more than 48 levels deep"),
+        (b"[" * 5000, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"[" * 60 + b"]" * 60, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"? [1]\n: 2", "a.yaml:1:3: a key is not text (quote it, or write `placeholder` in quotes)"),
         (
@@ -97,5 +97,6 @@ def test_json_that_is_none_is_refused_at_its_place() -> None:
 @pytest.mark.parametrize("text", ["[1,]", "[1 , ]", '{"a": 1,\n}', "[[1,],2]"])
 def test_json_with_a_comma_too_many_says_so(text: str) -> None:
     """The slip of those who edit by hand."""
-    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before"):
+    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before") as caught:
         parse(text.encode(), "a.json")
+    assert caught.value.findings[0].code == "not-json"

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,10 @@ import pytest
 
 from callability.finding import Severity
 from callability.policy.meaning import MEANINGS
+from documents import PATH, pattern, sessions_of
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def _blocks(language: str) -> list[str]:
@@ -29,9 +28,7 @@ def _blocks(language: str) -> list[str]:
 def _sessions() -> Iterator[tuple[str, str]]:
     """Yield each command of the console blocks with what the README shows of its output."""
     for block in _blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield command, output
+        yield from sessions_of(block)
 
 
 def _run(command: str, directory: Path) -> str:
@@ -55,17 +52,7 @@ def test_every_command_in_the_readme_prints_what_stands_there(tmp_path: Path) ->
     for command, shown in sessions:
         printed = _run(command.replace("/tmp/my-policy", str(tmp_path / "my-policy")), ROOT)
         printed = printed.replace(str(tmp_path / "my-policy"), "/tmp/my-policy")
-        assert re.fullmatch(_pattern(shown), printed), f"{command} printed\n{printed}"
-
-
-def _pattern(shown: str) -> str:
-    """A line of three dots stands for any lines; the engine and the revision are those of the machine and the day."""
-    lines = []
-    for line in shown.splitlines():
-        found = re.sub(r"durable-rules \S+", "ENGINE", line)
-        escaped = re.escape(found).replace("ENGINE", r"(durable-rules \S+|reference)")
-        lines.append(r"(?s:.*)" if line == "..." else escaped.replace(r"revision\ \.\.\.", r"revision\ \w+") + r"\n")
-    return "".join(lines)
+        assert re.fullmatch(pattern(shown), printed), f"{command} printed\n{printed}"
 
 
 def test_a_call_by_reflection_needs_no_file_of_the_contract(address: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from callability.finding import Severity, line
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
-from callability.policy.meaning import OF_FORM
+from callability.policy.meaning import MEANINGS, OF_FORM, OF_PROOF
 from callability.policy.tabulation import Engine
 from conftest import POLICY, write_policy
 
@@ -24,7 +24,10 @@ RULES = """\
 - {id: gate, when: {not: {all: [{server.quarantined: false}, {approval.status: [none, approved]}]}}, status: server_disabled, action: "Wait."}
 - {id: open, status: callable}
 """  # noqa: E501
-LARGE = {"too-many-rules", "too-many-laws", "no-directory", "missing-rule-set", "unknown-question", "bad-ending"}
+LARGE = {
+    *("too-many-rules", "too-many-laws", "too-many-parts", "too-many-tests", "too-many-files", "text-too-long"),
+    *("no-directory", "missing-rule-set", "unknown-question", "bad-ending", "duplicate-test"),
+}
 """Of files as a whole, or so large that they stand in no list."""
 WORDS = """\
 server_disabled: {remediation: "{enable_server}", rejection: "Ask to {enable_server}."}
@@ -38,6 +41,16 @@ def _text(case: dict[str, Any]) -> str:
     rules, words = case.get("rules", RULES), case.get("words", WORDS)
     laws = f"laws:\n{case['laws']}" if "laws" in case else ""
     return f"rules:\n{indent(rules, '  ').rstrip()}\nwords:\n{indent(words, '  ')}{laws}".replace("\n  - ", "\n- ")
+
+
+def write_case(case: dict[str, Any], directory: Path) -> Path:
+    """Write the policy of a case, and return its directory."""
+    write_policy(directory, _text(case))
+    if "bytes" in case:
+        (directory / "callability.yaml").write_bytes(case["bytes"])
+    if "tests" in case:
+        (directory / "callability_test.yaml").write_text(f"tests:\n{case['tests']}")
+    return directory
 
 
 def _found(directory: Path) -> list[str]:
@@ -55,14 +68,15 @@ def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_exactly_what_is_wrong_is_found(case: dict[str, Any], tmp_path: Path) -> None:
     """Sentence, hint, place and code."""
-    write_policy(tmp_path, _text(case))
-    assert _found(tmp_path) == case["findings"]
+    write_case(case, tmp_path)
+    assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == case["findings"]
 
 
 def test_a_policy_with_an_error_does_not_load_and_one_with_a_warning_does(tmp_path: Path) -> None:
     """Whole or not at all."""
     for case in CASES:
-        write_policy(tmp_path, _text(case))
+        (tmp_path / "callability_test.yaml").unlink(missing_ok=True)
+        write_case(case, tmp_path)
         if all("warning: " in finding for finding in case["findings"]):
             assert all(
                 finding.severity is Severity.WARNING for finding in load(tmp_path, engine=Engine.REFERENCE).warnings
@@ -140,6 +154,22 @@ def test_there_are_twenty_faults_with_a_file_each_and_a_file_with_all_of_them() 
     assert len(together["findings"]) >= 20
     assert {_code(finding) for finding in together["findings"]} == (OF_FORM.keys() & alone) - LARGE
     assert len(alone) >= 30
+
+
+def test_the_faults_of_proof_are_shown_together_too() -> None:
+    """Those of form hide them: what has not the form of a rule cannot be decided."""
+    [together] = [case for case in CASES if case["name"] == "every fault of proof in one file"]
+    assert {_code(finding) for finding in together["findings"]} == OF_PROOF.keys() - {
+        "part-always-true",
+        "rule-not-tested",
+    }
+
+
+def test_every_code_is_reached_by_a_test() -> None:
+    """It stands in one, in quotes or in the brackets that end a finding."""
+    here = [*Path(__file__).parent.glob("test_*.py"), Path(__file__).parent / "faulty_policies.yaml"]
+    text = "\n".join(path.read_text() for path in here)
+    assert [code for code in MEANINGS if f"[{code}]" not in text and f'"{code}"' not in text] == []
 
 
 def _code(finding: str) -> str:

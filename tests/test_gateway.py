@@ -19,7 +19,7 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from callability.adapter import INCLUDE_DISABLED_SENTENCE
-from callability.gateway.serving import listening
+from callability.address import listening
 from gateways import bad, call, connected, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
 from running import COMMAND, callability, serving
 
@@ -429,7 +429,7 @@ def test_answers_over_http_are_sent_at_once() -> None:
     """The connections that are accepted wait for nothing before they send."""
 
     async def story() -> None:
-        with listening("127.0.0.1", 0, "127.0.0.1:0") as listener:
+        with listening("127.0.0.1:0") as listener:
             accepted: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
             async with await asyncio.start_server(lambda _, writer: accepted.set_result(writer), sock=listener):
                 _, ours = await asyncio.open_connection(*listener.getsockname())

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from callability.policy.callability import CALLABILITY
 from callability.policy.loading import load
 from callability.policy.semantics import decide
-from callability.service.facts import read_facts
+from callability.service.facts import FactReader
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
@@ -77,10 +77,11 @@ def test_every_combination_is_answered_on_the_wire_as_the_list_says(channel: grp
 def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel: grpc.Channel) -> None:
     """The reference evaluator, over the facts that the service reads, and the server agree."""
     stub = CallabilityServiceStub(channel)
-    rules = load(POLICY).rule_sets["callability"].rule_set.rules
+    proved = load(POLICY).rule_sets["callability"]
+    rules, reader = proved.rule_set.rules, FactReader(proved.table.space)
     differences = []
     for request, _ in _matrix():
-        facts = read_facts(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        facts = reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
         decision = decide(rules, facts)
         verdict = stub.CheckTool(request).verdict
         status = CALLABILITY.undetermined if decision.undetermined else rules[decision.rule].status

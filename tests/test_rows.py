@@ -15,15 +15,13 @@ from callability.policy.region import Region, described
 from callability.policy.rows import Row, rows_of
 from callability.policy.rule_set import RuleSet, Text
 from callability.policy.semantics import decide
-from callability.policy.space import Space
 from callability.policy.tabulation import Engine
 from conftest import POLICY
-from drawn_policies import NOWHERE, rule_sets, tabled
+from drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
 
 FACTS = ("a", "b", "c")
 DOMAINS = (("0", "1"), ("0", "1", "2"), ("0", "1", "2", "3"))
 _combinations = st.tuples(*map(st.sampled_from, DOMAINS))
-SPACE = Space(CALLABILITY, CALLABILITY.axes)
 WORDS = {str(status): {"remediation": Text(f"Say {status}.", NOWHERE)} for status in CALLABILITY.statuses}
 
 
@@ -112,8 +110,8 @@ def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_othe
     """Over the facts that either of the two reads."""
     changes: tuple[Change, ...] = differences(_policy(old), _policy(new))
     assert {change.question for change in changes} <= {"callability"}
-    for combination in SPACE.combinations():
-        facts = SPACE.named(combination)
+    for combination in CORE_SPACE.combinations():
+        facts = CORE_SPACE.named(combination)
         before, after = (_status(each, facts) for each in (old, new))
         told = {
             (each.before.status, each.after.status) for each in changes if any(_holds(w, facts) for w in each.where)

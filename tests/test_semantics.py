@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,27 +12,23 @@ from hypothesis import strategies as st
 
 from callability.policy.callability import CALLABILITY
 from callability.policy.condition import All, Any, Condition, Is, Not
-from callability.policy.engine_process import NotDecided
+from callability.policy.engine_process import NotDecided, run
 from callability.policy.normal_form import TooLarge, conjunctions
 from callability.policy.path import PathEnd, path_to_callable
 from callability.policy.rule_file import MAX_RULES
 from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision, decide
-from callability.policy.space import Space, space_of
+from callability.policy.space import space_of
 from callability.policy.table import DecisionTable
-from callability.policy.tabulation import Engine, tabulate
+from callability.policy.tabulation import Engine, tabulate, untold
 from callability.vocabulary import UNKNOWN
-from drawn_policies import NOWHERE, conditions, rule_set_of
+from drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
 
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("durable") is None, reason="durable-rules cannot be imported on Python 3.13 and later"
 )
 
 _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
-
-
-def _whole() -> Space:
-    return Space(CALLABILITY, CALLABILITY.axes)
 
 
 def _one(condition: Condition, **facts: str) -> Decision:
@@ -81,7 +78,7 @@ def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
 @given(drawn=_rules)
 def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
     """Over random rule sets, all combinations, unknown facts among them."""
-    rule_set, space = rule_set_of(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), CORE_SPACE
     tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     table = DecisionTable(rule_set, space, tabulation)
     assert tabulation.engine.startswith("durable-rules")
@@ -97,7 +94,7 @@ def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple
 def _drawn_condition(chance: Random, depth: int = 0) -> Condition:
     kind = chance.choice(["is", "is", "not", "all", "any"]) if depth < 3 else "is"
     if kind == "is":
-        fact = chance.choice(list(CALLABILITY.facts.values()))
+        fact = chance.choice(CORE)
         return Is(fact.name, frozenset(chance.sample(fact.values, chance.randint(1, len(fact.values)))))
     if kind == "not":
         return Not(_drawn_condition(chance, depth + 1))
@@ -111,7 +108,7 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
     """In blocks, since the engine has limits of its own."""
     chance = Random(seed)
     drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
-    rule_set, space = rule_set_of(drawn), _whole()
+    rule_set, space = rule_set_of(drawn), CORE_SPACE
     by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
     assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
 
@@ -123,16 +120,38 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         "callability.policy.tabulation.decide", lambda rules, facts: Decision(len(rules) - 1, undetermined=False)
     )
-    with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`"):
+    with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`") as caught:
         tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.BOTH)
+    assert caught.value.finding.code == "engines-differ"
 
 
 @needs_engine
 def test_an_engine_that_takes_too_long_is_ended() -> None:
     """The child process has a time limit, and what it was asked is refused."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
-    with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds"):
+    with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds") as caught:
         tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES, seconds=0.001)
+    assert caught.value.finding.code == "engine-timeout"
+
+
+@needs_engine
+def test_an_engine_that_fails_is_told_with_what_it_said_last() -> None:
+    """A task that is none ends its process."""
+    with pytest.raises(NotDecided, match="the rules engine failed: KeyError: 'blocks'") as caught:
+        run("{}", NOWHERE, 60, untold)
+    assert caught.value.finding.code == "engine-failed"
+
+
+def test_an_engine_that_is_asked_for_and_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is asked for, the reference stands in."""
+    (tmp_path / "durable").mkdir()
+    (tmp_path / "durable/__init__.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
+    with pytest.raises(NotDecided) as caught:
+        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES)
+    assert caught.value.finding.code == "engine-unavailable"
+    assert tabulate(rule_set, space_of(rule_set), "drawn.yaml").engine == "reference"
 
 
 def test_a_condition_that_multiplies_out_is_refused() -> None:

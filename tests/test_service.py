@@ -342,12 +342,13 @@ def test_what_is_kept_is_bounded() -> None:
         facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
         for each in range(3):
             tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
-            assert answers.of_server(facts)[tool].verdict is not None
-    of_server = answers.of_server(b"")
+            assert answers.of_server(facts, b"x", None).of_tool(tool, b"y").verdict is not None
+    of_server = answers.of_server(b"", b"x", None)
     for number in range(MAX_KEPT + 2):
-        of_server[facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()]
+        labels = facts_pb2.Labels(values={"n": str(number)})
+        of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
     long = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": "x" * 500})).SerializeToString()
-    assert of_server[long].verdict is not None
+    assert of_server.of_tool(long, b"y").verdict is not None
     assert (len(of_server) <= MAX_KEPT, long in of_server, answers.kept_servers <= MAX_KEPT_SERVERS) == (
         True,
         False,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
-import warnings
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
 
+from callability.bounded_yaml import MAX_DEPTH, MAX_VALUES, TooDeep, TooMany, compose
 from callability.finding import Finding, Place, shown
 
 MAX_BYTES = 524_288
-MAX_DEPTH = 48
 MAX_DIGITS = 64
 """Digits of a number; what is longer is read as text."""
 
@@ -96,11 +97,21 @@ def read_bytes(path: Path, file: str | None = None) -> bytes:
         Refused: the file cannot be read.
     """
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=_opened) as stream:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
         raise _refused(Place(file or str(path)), "unreadable-file", sentence) from error
+
+
+def _opened(name: str, flags: int) -> int:
+    """Open a regular file and nothing else: a pipe would be waited for, and a device has no end."""
+    opened = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    mode = os.fstat(opened).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "is not a regular file")
+    return opened
 
 
 def digest(data: bytes) -> str:
@@ -119,7 +130,8 @@ def parse(data: bytes, file: str) -> Node:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = Place(file, data[: error.start].count(b"\n") + 1, 1)
+        before = data[: error.start].decode("utf-8-sig").split("\n")
+        place = Place(file, len(before), len(before[-1]) + 1)
         raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
     return _Reader(file).document(_checked_json(text, file) if file.endswith(".json") else text)
 
@@ -181,36 +193,31 @@ class _Reader:
         root = self._composed(text)
         if root is None:
             raise _refused(Place(self.file), "empty-file", "is empty")
-        node = self._node(root, 0)
+        node = self._node(root)
         if self.findings:
             raise Refused(tuple(self.findings))
         return node
 
     def _composed(self, text: str) -> YamlNode | None:
-        yaml = YAML(typ="safe", pure=True)
-        yaml.version = (1, 2)
         try:
-            # Its warnings hold lines of the file, which may be secrets; what they warn of is refused anyhow.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                node: YamlNode | None = yaml.compose(text)
-            return node
+            return compose(text)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file)
+            if isinstance(error, TooDeep):
+                raise _too_deep(place) from error
+            if isinstance(error, TooMany):
+                sentence = f"has more than {MAX_VALUES:,} values, keys among them"
+                raise _refused(place, "too-many-values", sentence) from error
             problem = _problem(f"{error.context} {error.problem}")
             raise _refused(place, "not-yaml", f"is not YAML: {problem}", _HINTS.get(problem, "")) from error
         except (YAMLError, ValueError) as error:
             raise _refused(
                 Place(self.file), "not-yaml", "is not YAML: a character stands here that no file may hold"
             ) from error
-        except RecursionError as error:
-            raise _too_deep(Place(self.file)) from error
 
-    def _node(self, node: YamlNode, depth: int) -> Node:
+    def _node(self, node: YamlNode) -> Node:
         place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
-        if depth > MAX_DEPTH:
-            raise _too_deep(place)
         if id(node) in self.seen:
             sentence = "this value is used again by an alias (`*name`), which cannot be used here"
             self._find(place, "alias", sentence, "write it out")
@@ -220,18 +227,18 @@ class _Reader:
             self._find(place, "unknown-tag", "a tag (`!name`) cannot be used here")
         match node:
             case MappingNode():
-                return Mapping(tuple(self._entries(node, depth)), place)
+                return Mapping(tuple(self._entries(node)), place)
             case SequenceNode():
-                return Sequence(tuple(self._node(item, depth + 1) for item in node.value), place)
+                return Sequence(tuple(self._node(item) for item in node.value), place)
             case ScalarNode():
                 return Scalar(self._value(node, place), place)
         raise TypeError(f"the YAML library made a {type(node).__name__}")
 
-    def _entries(self, node: MappingNode, depth: int) -> Iterator[tuple[Scalar, Node]]:
+    def _entries(self, node: MappingNode) -> Iterator[tuple[Scalar, Node]]:
         keys: set[ScalarValue] = set()
         for key_node, value_node in node.value:
-            key = self._node(key_node, depth + 1)
-            value = self._node(value_node, depth + 1)
+            key = self._node(key_node)
+            value = self._node(value_node)
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
             elif key.value in keys:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_SHOWN = 128
 """Characters of a word that are shown."""
+MAX_LISTED = 20
+"""Names that are told one after the other."""
+MAX_FINDINGS = 1_000
+"""Findings of a policy that are told; how many there are is told too."""
+_NEAR = 60
 
 
 class Severity(StrEnum):
@@ -31,6 +35,9 @@ class Place:
         file = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in self.file)
         return f"{file}:{self.line}:{self.column}" if self.line else file
 
+
+EMPTY = '""'
+"""How a value is written that has no character."""
 
 Witness = tuple[tuple[str, str], ...]
 """One concrete set of facts, by name and value; a fact that is not in it has its open value."""
@@ -60,7 +67,7 @@ class Finding:
 
 def written(witness: Witness) -> str:
     """Write a set of facts, as far as they are not open."""
-    return ", ".join(f"{fact} {value}" for fact, value in witness) or "every fact at its open value"
+    return ", ".join(f"{fact} {value or EMPTY}" for fact, value in witness) or "every fact at its open value"
 
 
 def line(finding: Finding) -> str:
@@ -68,6 +75,13 @@ def line(finding: Finding) -> str:
     severity = "" if finding.severity is Severity.ERROR else f"{finding.severity}: "
     advice = f" ({finding.advice})" if finding.advice else ""
     return f"{finding.place}: {severity}{finding.sentence}{advice} [{finding.code}]"
+
+
+def told(findings: Sequence[Finding], most: int = MAX_FINDINGS) -> Iterator[str]:
+    """Yield the first findings in a line each, and how many more there are."""
+    yield from map(line, findings[:most])
+    if len(findings) > most:
+        yield f"and {len(findings) - most:,} more"
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -82,16 +96,20 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 def did_you_mean(found: str, wanted: Iterable[str]) -> str:
     """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
+    # What finds nothing need not wait for this import.
+    from rapidfuzz import fuzz, process  # noqa: PLC0415
+
     names = sorted(wanted)
-    near = difflib.get_close_matches(found, names, n=1, cutoff=0.6)
-    if near:
+    if near := process.extractOne(found, names, scorer=fuzz.ratio, score_cutoff=_NEAR):
         return f"did you mean {shown(near[0])}?"
     return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names in backticks, joined by commas."""
-    return ", ".join(map(shown, names))
+    """Return names in backticks, joined by commas: the first 20, and how many more there are."""
+    every = tuple(names)
+    more = f" and {len(every) - MAX_LISTED:,} more" if len(every) > MAX_LISTED else ""
+    return ", ".join(map(shown, every[:MAX_LISTED])) + more
 
 
 def shown(word: str) -> str:

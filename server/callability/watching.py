@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from watchfiles import awatch
@@ -47,10 +48,18 @@ async def _changes(files: Callable[[], Iterable[Path]]) -> AsyncIterator[None]:
 
 def _directories(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
     """Return where files and what links lead to lie, and which directory it is: another one may come in its place."""
-    places = {each.parent for path in files for each in (path, path.resolve())}
     found = {}
-    for place in sorted(places):
-        if place.is_dir():
-            status = place.stat()
-            found[place] = (status.st_dev, status.st_ino)
+    for place in sorted({each.parent for path in files for each in (path, _led_to(path))}):
+        with suppress(OSError):
+            if place.is_dir():
+                status = place.stat()
+                found[place] = (status.st_dev, status.st_ino)
     return found
+
+
+def _led_to(path: Path) -> Path:
+    """Return what links lead to; links that lead to each other lead nowhere."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return path

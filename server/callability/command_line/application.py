@@ -12,7 +12,7 @@ import typer
 
 from callability import __version__
 
-_COMMANDS = ("check", "test", "explain", "table", "diff", "inventory", "serve", "gateway")
+_COMMANDS = ("check", "test", "explain", "table", "diff", "inventory", "studio", "serve", "gateway")
 """Each is the function of its name in the module of its name."""
 _GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "policy": ("The policy that comes with the program.", {"export": "export:export"}),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from callability.command_line.conditions import condition_text
-from callability.command_line.terminal import number_of
-from callability.finding import Finding, Severity, Witness, in_order, line, written
+from callability.command_line.terminal import escaped, number_of
+from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
 from callability.policy.decided import Decided
 from callability.policy.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.loading import Check, ProvedRuleSet
@@ -39,14 +39,15 @@ class Checked:
 def as_text(checked: Checked, *, verbose: bool) -> str:
     """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
     check = checked.check
-    lines = [line(finding) for finding in in_order((*check.findings, *(checked.notes() if verbose else ())))]
+    findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
+    lines = [*told(findings)]
     for name, proved in check.proved.items():
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
             lines += _rules(proved)
     errors = sum(finding.severity is Severity.ERROR for finding in check.findings)
     counts = f"{number_of(errors, 'error')}, {number_of(len(check.findings) - errors, 'warning')}"
-    lines.append(f"{checked.directory}: {'sound' if checked.sound else 'refused'}, {counts}")
+    lines.append(f"{escaped(str(checked.directory))}: {'sound' if checked.sound else 'refused'}, {counts}")
     if check.policy and checked.sound:
         lines.append(f"revision {check.policy.revision}")
     return "\n".join(lines)
@@ -77,13 +78,13 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
         if not effect.whole:
             yield "    where       and more"
         if effect.undetermined:
-            told = number_of(effect.undetermined, "combination")
-            yield f"    unknown     it is reached and cannot be read in {told}"
+            count = number_of(effect.undetermined, "combination")
+            yield f"    unknown     it is reached and cannot be read in {count}"
         for overlap in order:
             if overlap.upper is rule:
-                told = number_of(overlap.answers, "answer")
+                count = number_of(overlap.answers, "answer")
                 yield (
-                    f"    order       swapping it with `{overlap.lower.id}` changes {told},"
+                    f"    order       swapping it with `{overlap.lower.id}` changes {count},"
                     f" for example {written(overlap.witness)}"
                 )
 
@@ -91,15 +92,16 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
 def as_json(checked: Checked) -> str:
     """Write all of it as one JSON object."""
     check = checked.check
-    told = {
+    answer = {
         "directory": str(checked.directory),
         "sound": checked.sound,
         "revision": check.policy.revision if check.policy else None,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "findings": [_json_of_finding(finding) for finding in check.findings],
-        "notes": [_json_of_finding(note) for note in checked.notes()],
+        "findings": [_json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
+        "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
+        "notes": [_json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(answer, indent=2)
 
 
 def _json_of(name: str, proved: ProvedRuleSet) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from callability.command_line.conditions import condition_text
 from callability.command_line.options import JsonOption, leave
 from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
-from callability.finding import line, shown
-from callability.policy.difference import Change, differences
+from callability.finding import shown, told
+from callability.policy.difference import Change, TooMuch, differences
 from callability.policy.loading import Policy, check_files, policy_files
+from callability.policy.plain import of_change
 from callability.policy.shipped import shipped_policy
 
 GIT_SECONDS = 30
@@ -42,13 +43,16 @@ def diff(
     """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
 
     An answer is the status, and what is said about it. The tests beside the rules are not run. Exit code 0: no answer
-    changes. 1: some do. 2: a policy is refused, or is not there.
+    changes. 1: some do. 2: a policy is refused, or is not there, or the two are too much to be compared.
     """
     directory = new or shipped_policy()
     asked = read_inventory(inventory) if inventory else None
     with _directory(old, directory) as before:
         policies = _loaded(before, old), _loaded(directory, str(directory))
-    changes = differences(*policies)
+    try:
+        changes = differences(*policies)
+    except TooMuch as error:
+        leave(f"the two policies cannot be compared: {error}", 2)
     tools = None if asked is None else tool_changes(*policies, asked)
     typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
     raise typer.Exit(1 if changes else 0)
@@ -59,8 +63,8 @@ def _loaded(directory: Path, name: str) -> Policy:
     files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
     check = check_files(files, directory)
     if check.policy is None:
-        for finding in check.findings:
-            typer.echo(line(finding).replace(str(directory), name), err=True)
+        for each in told(check.findings):
+            typer.echo(each.replace(str(directory), name), err=True)
         leave(f"the policy {shown(name)} is refused", 2)
     return check.policy
 
@@ -137,18 +141,7 @@ def _restricted(change: Change) -> Mapping[str, str]:
 
 
 def _json(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
-    told: dict[str, Any] = {"changes": [_change_json(change) for change in changes]}
+    answer: dict[str, Any] = {"changes": list(map(of_change, changes))}
     if tools is not None:
-        told["tools"] = [asdict(each) for each in tools]
-    return json.dumps(told, indent=2)
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "question": change.question,
-        "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},
-        "after": {"status": change.after.status, "words": change.after.words, "rules": change.rules[1]},
-        "combinations": change.combinations,
-        "where": change.where,
-        "example": change.example,
-    }
+        answer["tools"] = [asdict(each) for each in tools]
+    return json.dumps(answer, indent=2)

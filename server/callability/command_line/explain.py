@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,14 +14,17 @@ from callability.finding import did_you_mean, shown
 from callability.policy.callability import CALLABILITY
 from callability.policy.explanation import Explanation
 from callability.policy.explanation import explain as explanation_of
+from callability.policy.fact import NameFact
 from callability.policy.loading import Policy
-from callability.policy.path import Change, Path, PathEnd
+from callability.policy.name_automaton import NAME_BYTES
+from callability.policy.path import Path, sentences
+from callability.policy.plain import of_path, of_trial, of_verdict
 from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
 from callability.policy.rule_set import RuleSet
 from callability.policy.table import Verdict
 from callability.policy.words import Spoken, spoken_of
-from callability.vocabulary import LiftedBy, Status
+from callability.vocabulary import Status
 
 
 def explain(
@@ -29,8 +32,8 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[FACT=VALUE]...",
-            help="The facts, such as `server.enabled=false` or `approval.status=unknown`. One that is left out has its"
-            " open value, which stands in nobody's way.",
+            help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. One"
+            " that is left out has its open value, which stands in nobody's way.",
         ),
     ] = None,
     question: Annotated[
@@ -46,14 +49,16 @@ def explain(
     asked = QUESTIONS.get(question)
     if asked is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
     served = loaded(policy)
     proved = served.rule_sets[asked.name]
+    asked = proved.rule_set.question
+    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
     try:
         verdict = proved.table.verdict(given)
     except KeyError:
         leave(f"these facts cannot occur together: {asked.impossible}", 2)
-    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given)
+    told = {fact: given[fact] for fact in proved.table.space.facts}
+    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), told)
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -86,7 +91,11 @@ def _read(text: str, question: Question) -> tuple[str, str]:
         leave(f"`{text}` is not FACT=VALUE", 2)
     if fact is None:
         leave(_unknown(f"unknown fact `{name}`", name, question.facts), 2)
-    if value not in fact.readings:
+    if isinstance(fact, NameFact):
+        if not 0 < len(value.encode(errors="surrogateescape")) <= NAME_BYTES and value != fact.open_value:
+            leave(f"`{name}` has 1 to {NAME_BYTES} bytes", 2)
+        value = fact.of_name(value) if fact.asserted else value
+    elif value not in fact.readings:
         leave(_unknown(f"unknown value `{value}` of `{name}`", value, fact.readings), 2)
     return name, value
 
@@ -114,83 +123,21 @@ def _text(answer: Answer) -> str:
 
 
 def _steps(path: Path) -> list[str]:
-    lines = [_change(change) for step in path.steps for change in step.changes]
-    lines = [f"{number}. {text}" for number, text in enumerate(lines, 1)]
-    match path.end:
-        case PathEnd.CALLABLE:
-            lines.append("then it is callable" if lines else "it is callable now")
-        case PathEnd.POLICY_CHANGE:
-            lines.append("only a change of the policy lifts this")
-        case PathEnd.FIND_OUT:
-            lines.append(f"find out {' and '.join(f'`{fact}`' for fact in path.find_out)} first")
-    return lines
-
-
-def _change(change: Change) -> str:
-    fact = change.fact
-    by = (
-        f"the {fact.opened_by}, by `{fact.action}`"
-        if fact.action
-        else "the caller, whose own gate refuses it: see its logs"
-    )
-    return f"`{fact.name}` from {change.value} to {fact.open_value}: {by}"
+    *changes, end = sentences(path)
+    return [*(f"{number}. {change}" for number, change in enumerate(changes, 1)), end]
 
 
 def _json(answer: Answer) -> str:
-    verdict, status, path = answer.verdict, answer.status, answer.explanation.path
-    told: dict[str, Any] = {
-        "status": status,
-        "rule": verdict.rule,
-        "undetermined": verdict.undetermined,
-        "lifted_by": status.lifted_by,
-        "retry": status.retry,
-    }
-    if verdict.withhold_text is not None:
-        told["withhold_text"] = verdict.withhold_text
-    trials = [
-        {
-            "rule": trial.rule.id,
-            "status": trial.rule.status,
-            "truth": {True: "true", False: "false", None: "undetermined"}[trial.truth],
-            "reads": dict(trial.reads),
-            "why": trial.why,
-        }
-        for trial in answer.explanation.trials
-    ]
+    path = answer.explanation.path
     return json.dumps(
         {
             "revision": answer.policy.revision,
             "engine": answer.policy.engine,
             "facts": answer.facts,
-            "verdict": told,
+            "verdict": of_verdict(answer.verdict, answer.rule_set),
             "words": answer.words,
-            "trials": trials,
-            **({"path": _path_json(path)} if path else {}),
+            "trials": list(map(of_trial, answer.explanation.trials)),
+            **({"path": of_path(path)} if path else {}),
         },
         indent=2,
     )
-
-
-def _path_json(path: Path) -> dict[str, Any]:
-    return {
-        "steps": [
-            {
-                "rule": step.rule.id,
-                "status": step.rule.status,
-                "changes": [_change_json(change) for change in step.changes],
-            }
-            for step in path.steps
-        ],
-        "end": path.end,
-        "find_out": path.find_out,
-    }
-
-
-def _change_json(change: Change) -> dict[str, str]:
-    return {
-        "fact": change.fact.name,
-        "current": change.value,
-        "wanted": change.fact.open_value,
-        "changed_by": change.fact.opened_by or LiftedBy.NONE,
-        "action": change.fact.action,
-    }

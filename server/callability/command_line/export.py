@@ -8,18 +8,25 @@ from typing import Annotated
 import typer
 
 from callability.command_line.options import leave
-from callability.policy.shipped import export_policy
+from callability.finding import did_you_mean, shown
+from callability.policy.shipped import examples, export_policy
 
 
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write; it is made if it is not there.")],
+    example: Annotated[
+        str | None,
+        typer.Option("--example", metavar="NAME", help=f"One of the examples instead: {', '.join(examples())}."),
+    ] = None,
 ) -> None:
     """Write the shipped policy into a directory, to edit it there. A file that is there already is never overwritten.
 
-    Exit code 0: written. 1: it could not be.
+    Exit code 0: written. 1: it could not be. 2: there is no such example.
     """
+    if example is not None and example not in examples():
+        leave(f"there is no example {shown(example)} ({did_you_mean(example, examples())})", 2)
     try:
-        for path in export_policy(directory):
+        for path in export_policy(directory, example):
             typer.echo(str(path))
     except FileExistsError as error:
         leave(f"{error}; nothing was written", 1)

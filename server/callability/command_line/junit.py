@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from callability.command_line.tested import Tested, TestedRuleSet, failure
-from callability.finding import Finding, line
+from callability.finding import MAX_FINDINGS, Finding, line
 
 
 def junit(tested: Tested) -> bytes:
@@ -16,7 +16,7 @@ def junit(tested: Tested) -> bytes:
     if tested.errors:
         count = str(len(tested.errors))
         suite = SubElement(root, "testsuite", name="policy", tests=count, failures="0", errors=count)
-        for finding in tested.errors:
+        for finding in tested.errors[:MAX_FINDINGS]:
             _error(suite, finding)
     for kind in ("tests", "failures", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))

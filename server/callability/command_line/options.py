@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_loopback
-from callability.finding import line
+from callability.finding import MAX_FINDINGS, told
 from callability.policy.loading import Policy, check_written, written_in
 from callability.policy.shipped import shipped_policy
 
@@ -66,10 +66,10 @@ def loaded_to_serve(directory: Path | None) -> Loaded:
     written = written_in(directory or shipped_policy())
     check = check_written(written)
     if check.policy is None:
-        for finding in check.findings:
-            typer.echo(line(finding), err=True)
+        for each in told(check.findings):
+            typer.echo(each, err=True)
         leave("the policy is refused", 1)
-    for finding in check.policy.warnings:
+    for finding in check.policy.warnings[:MAX_FINDINGS]:
         logging.getLogger(__name__).warning("%s", finding)
     return Loaded(check.policy, written.digest)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from callability import __version__
 from callability.command_line.checked import Checked
-from callability.finding import Finding, Place, in_order
+from callability.finding import MAX_FINDINGS, Finding, Place, in_order
 from callability.policy.meaning import MEANINGS, Meaning
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -17,7 +18,8 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 def as_sarif(checked: Checked) -> str:
     """Write one run with the codes that occur as its rules, and a result for each finding, notes among them."""
-    findings = in_order((*checked.check.findings, *checked.notes()))
+    every = in_order((*checked.check.findings, *checked.notes()))
+    findings = every[:MAX_FINDINGS]
     codes = sorted({finding.code for finding in findings})
     driver = {
         "name": "callability",
@@ -28,7 +30,7 @@ def as_sarif(checked: Checked) -> str:
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, codes.index(finding.code)) for finding in findings],
-        "properties": {"sound": checked.sound},
+        "properties": {"sound": checked.sound, "findingsMore": len(every) - len(findings)},
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -62,7 +64,7 @@ def _result(finding: Finding, rule: int) -> dict[str, Any]:
 def _location(place: Place) -> dict[str, Any]:
     path = Path(place.file)
     location: dict[str, Any] = {
-        "artifactLocation": {"uri": path.as_uri() if path.is_absolute() else quote(path.as_posix())}
+        "artifactLocation": {"uri": path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))}
     }
     if place.line:
         location["region"] = {"startLine": place.line, "startColumn": place.column}

@@ -15,6 +15,7 @@ from callability.command_line.options import leave, loaded
 from callability.command_line.terminal import write_table
 from callability.finding import did_you_mean, shown
 from callability.policy.callability import CALLABILITY
+from callability.policy.plain import of_row
 from callability.policy.questions import QUESTIONS
 from callability.policy.rows import Row, rows_of
 
@@ -56,7 +57,7 @@ def table(
     rows = rows_of(proved.rule_set, proved.table)
     facts = proved.table.space.facts
     if form is Form.JSON:
-        typer.echo(json.dumps({"question": question, "rows": [_as_json(row) for row in rows]}, indent=2))
+        typer.echo(json.dumps({"question": question, "rows": list(map(of_row, rows))}, indent=2))
         return
     columns = (*facts, "status", "rule", "combinations")
     cells = [_cells(row, facts) for row in rows]
@@ -73,16 +74,6 @@ def _cells(row: Row, facts: Sequence[str]) -> tuple[str, ...]:
     values = (", ".join(row.facts[fact]) if fact in row.facts else ANY for fact in facts)
     rule = f"{row.rule} (undetermined)" if row.undetermined else row.rule
     return (*values, row.status, rule, f"{row.combinations:,}")
-
-
-def _as_json(row: Row) -> dict[str, object]:
-    return {
-        "facts": {fact: list(values) for fact, values in row.facts.items()},
-        "status": row.status,
-        "rule": row.rule,
-        "undetermined": row.undetermined,
-        "combinations": row.combinations,
-    }
 
 
 def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:

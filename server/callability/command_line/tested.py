@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from callability.command_line.terminal import number_of
-from callability.finding import Finding, line, written
+from callability.command_line.terminal import escaped, number_of
+from callability.finding import Finding, told, written
 from callability.policy.case_result import CaseResult
 from callability.policy.coverage import Coverage, Goal, Share
 from callability.policy.explanation import explain
@@ -60,16 +60,16 @@ class Tested:
 
 def as_text(tested: Tested, *, verbose: bool) -> str:
     """Write the results in lines, colours for a terminal among them; failures in full."""
-    lines = [line(finding) for finding in tested.errors]
+    lines = [*told(tested.errors)]
     for rule_set in tested.rule_sets:
         lines += _rule_set(rule_set, verbose=verbose, wanted=tested.wanted)
     failed = tested.count(failed=True)
-    told = f"{tested.count() - failed} passed, {failed} failed"
+    counts = f"{tested.count() - failed} passed, {failed} failed"
     if tested.errors:
-        told += f", and {number_of(len(tested.errors), 'error')} beside"
+        counts += f", and {number_of(len(tested.errors), 'error')} beside"
     if tested.short:
-        told += f"; less is reached than {tested.wanted:g} %"
-    lines.append(f"{tested.directory}: {typer.style(told, fg='green' if tested.passed else 'red')}")
+        counts += f"; less is reached than {tested.wanted:g} %"
+    lines.append(f"{escaped(tested.directory)}: {typer.style(counts, fg='green' if tested.passed else 'red')}")
     return "\n".join(lines)
 
 
@@ -120,13 +120,13 @@ def _told(what: str, text: str) -> str:
 
 def as_json(tested: Tested) -> str:
     """Write the results for programs."""
-    told = {
+    answer = {
         "directory": tested.directory,
         "passed": tested.passed,
-        "errors": [line(finding) for finding in tested.errors],
+        "errors": [*told(tested.errors)],
         "rule_sets": [_json_of(each) for each in tested.rule_sets],
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(answer, indent=2)
 
 
 def _json_of(tested: TestedRuleSet) -> dict[str, Any]:

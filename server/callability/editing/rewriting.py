@@ -36,6 +36,26 @@ def rewrite(path: Path, tree: Tree, *, create: bool = False) -> bool:
         return new != old
 
 
+class ChangedMeanwhile(Exception):
+    """A file is not the one that was read."""
+
+
+def overwrite(path: Path, data: bytes, *, only_if: str) -> None:
+    """Put data in the place of a file that still has a digest, or that is still not there where that is empty.
+
+    Raises:
+        ChangedMeanwhile: it is another file by now; nothing was written.
+        document.Refused: the file cannot be read.
+        OSError: the file cannot be written; it is as it was.
+    """
+    target = path.resolve()
+    with _turn(target.parent):
+        now = document.digest(document.read_bytes(target, str(path))) if target.exists() else ""
+        if now != only_if:
+            raise ChangedMeanwhile(str(path))
+        replace(target, data)
+
+
 def replace(target: Path, data: bytes) -> None:
     """Put a file in the place of another, if there is one, at once and with its owner and mode.
 

@@ -13,7 +13,7 @@ from typing import Literal
 import uvicorn
 from mcp.server.stdio import stdio_server
 
-from callability.address import AddressRefused, check_loopback
+from callability.address import check_loopback, listening
 from callability.gateway.agents import Gateways
 from callability.gateway.http_application import HttpApplication
 from callability.gateway.live import Setup, opened
@@ -92,26 +92,4 @@ async def _serve_http(
 
 def _listening_at(address: str) -> socket.socket:
     check_loopback(address, "what agents send is not encrypted")
-    host, _, port = address.rpartition(":")
-    return listening(host.removeprefix("[").removesuffix("]"), int(port), address)
-
-
-def listening(host: str, port: int, address: str) -> socket.socket:
-    """Return a socket that listens on a host and a port, 0 for a free one; `address` names them in errors.
-
-    It names its protocol: where it does not, asyncio leaves Nagle's algorithm on, and every answer waits for 40 ms.
-
-    Raises:
-        AddressRefused: it cannot be listened on.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        reason = (error.strerror or "error").lower()
-        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
-    return listener
+    return listening(address)

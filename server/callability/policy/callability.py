@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
-from callability.policy.fact import BOOLEAN, Axis, Fact, Point, axis_of
+from callability.policy.fact import BOOLEAN, Axis, Fact, NameFact, Point, axis_of
 from callability.policy.question import Placeholder, Question, facts_by_name
 from callability.vocabulary import TOOL_ACTIONS, UNKNOWN, LiftedBy, ToolStatus
 
@@ -39,15 +39,29 @@ _DISABLED = Fact("approval.disabled", BOOLEAN, "false", LiftedBy.USER, "enable_t
 _REVIEW = Fact("approval.status", ("none", "approved", "pending", "changed"), "approved", LiftedBy.USER, "approve_tool")
 _REFUSES = Fact("caller.refuses", BOOLEAN, "false", LiftedBy.NONE, asserted=True)
 
+_HINTS = (
+    Fact("annotations.read_only", BOOLEAN, "false", hint=True),
+    Fact("annotations.destructive", BOOLEAN, "true", hint=True),
+    Fact("annotations.idempotent", BOOLEAN, "false", hint=True),
+    Fact("annotations.open_world", BOOLEAN, "true", hint=True),
+)
+"""Open, they have the defaults that MCP gives them."""
+_NAMES = (
+    NameFact("server.name", (), "other", asserted=True),
+    NameFact("tool.name", (), "other", asserted=True),
+    NameFact("agent.name", (), ""),
+)
+
 CALLABILITY = Question(
     name="callability",
-    facts=facts_by_name((_ENABLED, _DENIED, _QUARANTINED, _DISABLED, _REVIEW, _REFUSES)),
+    facts=facts_by_name((_ENABLED, _DENIED, _QUARANTINED, _DISABLED, _REVIEW, _REFUSES, *_HINTS, *_NAMES)),
     axes=(
         axis_of(_ENABLED),
         axis_of(_DENIED),
         axis_of(_QUARANTINED, always=True),
         _approval_axis(),
         axis_of(_REFUSES),
+        *map(axis_of, _HINTS),
     ),
     statuses=tuple(ToolStatus),
     undetermined=ToolStatus.DISABLED_UNKNOWN,
@@ -55,6 +69,7 @@ CALLABILITY = Question(
     texts={"remediation": (), "rejection": (Placeholder("tool"), Placeholder("server"))},
     actions=TOOL_ACTIONS,
     impossible="a tool without a record is not disabled by one",
+    labels={"server": "server.label.", "tool": "tool.label."},
     open_status=ToolStatus.CALLABLE,
     withholds=_withholds,
 )

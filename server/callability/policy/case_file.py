@@ -11,6 +11,8 @@ from callability.policy.form import Form
 from callability.policy.question import Question
 from callability.policy.when import find_fact, read_status, read_value
 
+MAX_TESTS = 5_000
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -33,7 +35,14 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     """Return the cases that a test file writes, and every error of form in it."""
     form = Form()
     entries = form.mapping(root, "the file", required=("tests",))
-    items = form.items(entries["tests"], "`tests`") if entries else ()
+    if entries is None:
+        return (), tuple(form.findings)
+    items = form.items(entries["tests"], "`tests`")
+    if len(items) > MAX_TESTS:
+        form.find(
+            entries["tests"].place, "too-many-tests", f"`tests` has {len(items):,} tests, and may have {MAX_TESTS:,}"
+        )
+        return (), tuple(form.findings)
     cases = tuple(case for item in items if (case := _case(item, question, form)))
     names: set[str] = set()
     for case in cases:

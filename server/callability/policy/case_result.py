@@ -11,6 +11,9 @@ from callability.policy.rule_set import RuleSet
 from callability.policy.table import DecisionTable, Verdict
 from callability.policy.words import spoken_of
 
+MAX_TOLD = 10
+"""Differences that are told in one line."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -53,7 +56,8 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
     differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
     if not differences:
         return CaseResult(case, verdict, (), None)
-    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences))}"
+    more = f"; and {len(differences) - MAX_TOLD:,} more" if len(differences) > MAX_TOLD else ""
+    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences[:MAX_TOLD]))}{more}"
     return CaseResult(case, verdict, differences, Finding(case.place, "test-failed", sentence))
 
 

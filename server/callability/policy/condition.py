@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from callability.finding import Place
+from callability.policy.glob import holds
 from callability.vocabulary import UNKNOWN
 
 Facts = Mapping[str, str]
@@ -15,7 +16,9 @@ Truth = bool | None
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """The fact has one of the values; where that stands does not make it another condition."""
+    """The fact has one of the values, which for a name may be patterns; where that stands does not make it another
+    condition.
+    """
 
     fact: str
     values: frozenset[str]
@@ -24,7 +27,7 @@ class Is:
     def truth(self, facts: Facts) -> Truth:
         """Undetermined where the fact is unknown."""
         value = facts[self.fact]
-        return None if value == UNKNOWN else value in self.values
+        return None if value == UNKNOWN else holds(self.values, value)
 
 
 @dataclass(frozen=True, slots=True)

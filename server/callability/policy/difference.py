@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.policy.loading import Policy, ProvedRuleSet
+from callability.policy.name_automaton import TooManyStates
+from callability.policy.question import joined
 from callability.policy.questions import QUESTIONS
-from callability.policy.region import Region, as_conditions, described
-from callability.policy.space import Combination, Space
+from callability.policy.region import Region, described
+from callability.policy.space import MAX_COMBINATIONS, Combination, Space
 from callability.policy.table import Verdict
 from callability.policy.words import Spoken, spoken_of
 
@@ -46,21 +48,44 @@ class Change:
         return self.before.status == self.after.status
 
 
+class TooMuch(Exception):
+    """Two policies that are more than can be compared. Its text says what is too much, and how much there may be."""
+
+
 def differences(old: Policy, new: Policy) -> tuple[Change, ...]:
-    """Return every change between two policies, those of a status before those of words, the largest first."""
-    found = [change for name in QUESTIONS for change in _changes(name, old.rule_sets[name], new.rule_sets[name])]
+    """Return every change between two policies, those of a status before those of words, the largest first.
+
+    Raises:
+        TooMuch: they are more than can be compared.
+    """
+    found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
     order = tuple(QUESTIONS)
     return tuple(sorted(found, key=lambda each: (order.index(each.question), each.words_only, -each.combinations)))
 
 
 def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
-    """Return the space of the facts that either of two rule sets reads."""
+    """Return the space of the facts that either of two rule sets reads, by what either can tell apart.
+
+    Raises:
+        TooMuch: that is too much together.
+    """
     facts = {*old.table.space.facts, *new.table.space.facts}
-    axes = old.rule_set.question.axes
-    return Space(old.rule_set.question, tuple(axis for axis in axes if facts & set(axis.facts)))
+    try:
+        question = joined(old.rule_set.question, new.rule_set.question)
+    except TooManyStates as error:
+        raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
+    space = Space(question, tuple(axis for axis in question.axes if facts & set(axis.facts)))
+    if space.size > MAX_COMBINATIONS:
+        raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
+    return space
 
 
-def _changes(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+    """Yield every change of the answers to one question.
+
+    Raises:
+        TooMuch: they are more than can be compared.
+    """
     space = compared_space(old, new)
     answers = _Answers(old), _Answers(new)
     changed: dict[tuple[Answer, Answer], list[tuple[Combination, Verdict, Verdict]]] = {}
@@ -81,7 +106,7 @@ def _changes(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Chan
             before=told,
             after=now,
             combinations=len(found),
-            where=tuple(as_conditions(box, space.facts, domains) for box in boxes),
+            where=tuple(space.question.told(dict(zip(space.facts, box, strict=True))) for box in boxes),
             rules=(_rules(old, before_each), _rules(new, after_each)),
             example=space.named(combinations[0]),
         )

@@ -74,7 +74,7 @@ def _effect(rule: Rule, decided: Decided) -> Effect:
     for box in _boxes(certain, decided.masks):
         if len(where) == MAX_CONDITIONS:
             break
-        where.append(_as_where(box, decided.masks))
+        where.append(decided.masks.space.question.told(box))
         left &= ~_mask_of(box, decided.masks)
     witness = decided.masks.witness(certain) if certain else None
     undetermined = decided.undetermined(rule.id).bit_count()
@@ -121,15 +121,6 @@ def _mask_of(box: _Box, masks: Masks) -> Mask:
     for fact, values in box.items():
         mask &= masks.where(fact, values)
     return mask
-
-
-def _as_where(box: _Box, masks: Masks) -> Where:
-    facts = masks.space.question.facts
-    return {
-        fact: tuple(str(value) for value in facts[fact].readings if value in values)
-        for fact, values in box.items()
-        if len(values) < len(facts[fact].readings)
-    }
 
 
 def _overlap(rule_set: RuleSet, upper: int, lower: int, decided: Decided) -> Overlap | None:

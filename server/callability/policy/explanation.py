@@ -45,7 +45,8 @@ def explain(rule_set: RuleSet, facts: Mapping[str, str]) -> Explanation:
 def _why(rule: Rule, truth: Truth, reads: tuple[tuple[str, str], ...], rule_set: RuleSet) -> str:
     if rule.when is None:
         return f"has no condition: gives `{rule.status}`"
-    told = " and ".join(f"`{fact}` is {value}" for fact, value in reads)
+    facts = rule_set.question.facts
+    told = " and ".join(f"`{fact}` is {facts[fact].shown(value)}" for fact, value in reads)
     if truth is None:
         unknown = listed(fact for fact, value in reads if value == UNKNOWN)
         return f"cannot be decided without {unknown}, which is unknown: gives `{rule_set.question.undetermined}`"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import and_, or_
 
-from callability.finding import Finding, Severity, Witness
+from callability.finding import Finding, Severity, Witness, shown
 from callability.policy.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.decided import Decided
 from callability.policy.mask import Mask, Masks, Truths
@@ -38,13 +38,23 @@ def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts, and values in lists, without which each answer would be the same, in rules that decide."""
     for rule, weighed in _weighed(rules, decided):
         if not weighed.changed(0, 0):
-            yield _never_matters(rule, weighed.part, f"part `{_written(weighed.part, decided)}` of", decided)
+            what = f"part `{_written(weighed.part, decided)}` of"
+            yield _never_matters(rule, weighed.part, what, weighed.truths.certain, decided)
         elif len(weighed.part.values) > 1:
-            for value in sorted(weighed.part.values):
-                having = decided.masks.where(weighed.part.fact, (value,))
-                if not having & (weighed.matters.certain | weighed.matters.possible):
-                    part = replace(weighed.part, values=frozenset((value,)))
-                    yield _never_matters(rule, part, f"value `{value}` of `{part.fact}` in", decided)
+            yield from _check_values(rule, weighed, decided)
+
+
+def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[Finding]:
+    part, fact = weighed.part, decided.masks.space.question.facts[weighed.part.fact]
+    needless = fact.needless(part.values)
+    for value in sorted(part.values):
+        what = f"value {shown(value)} of `{part.fact}` in"
+        having = decided.masks.where(part.fact, fact.held_with(value))
+        if not having & (weighed.matters.certain | weighed.matters.possible):
+            yield _never_matters(rule, part, what, having, decided)
+        elif value in needless:
+            sentence = f"{what} rule `{rule.id}` never matters: whatever it matches, others in the list match too"
+            yield Finding(part.place or rule.place, "part-never-matters", sentence, "", Severity.WARNING)
 
 
 def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
@@ -93,16 +103,15 @@ def _open(condition: All | Any, parts: list[Mask], masks: Masks) -> list[Mask]:
     return others if join is and_ else [masks.all & ~each for each in others]
 
 
-def _never_matters(rule: Rule, part: Is, what: str, decided: Decided) -> Finding:
-    witness, there = _elsewhere(rule, part, decided)
+def _never_matters(rule: Rule, part: Is, what: str, holds: Mask, decided: Decided) -> Finding:
+    witness, there = _elsewhere(rule, holds, decided)
     sentence = f"{what} rule `{rule.id}` never matters: without it each answer is the same"
     place = part.place or rule.place
     return Finding(place, "part-never-matters", sentence, there, Severity.WARNING, witness)
 
 
-def _elsewhere(rule: Rule, part: Is, decided: Decided) -> tuple[Witness | None, str]:
-    """Return facts for which a part is true, and what decides there."""
-    holds = decided.masks.truths(part).certain
+def _elsewhere(rule: Rule, holds: Mask, decided: Decided) -> tuple[Witness | None, str]:
+    """Return facts of those for which a part is true, and what decides there."""
     if not holds:
         return None, "no combination of facts has it"
     untried = holds & ~decided.tried(rule.id)

@@ -7,7 +7,7 @@ from callability.finding import shown
 from callability.policy.form import Form
 from callability.policy.law import Law
 from callability.policy.question import Question
-from callability.policy.when import read_condition, read_status
+from callability.policy.when import read_status, read_when
 
 MAX_LAWS = 1_000
 _KINDS = ("always", "never")
@@ -34,7 +34,7 @@ def _law(node: Node, question: Question, form: Form) -> Law | None:
         return None
     name = form.text(entries["name"], "`name` of a law")
     where = f"law {shown(name)}" if name else "a law"
-    when = read_condition(entries["when"], question, where, form) if "when" in entries else None
+    when = read_when(entries["when"], question, where, form) if "when" in entries else None
     kinds = [kind for kind in _KINDS if kind in entries]
     if len(kinds) != 1:
         wanted = "one of `always` and `never`"

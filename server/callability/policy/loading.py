@@ -11,12 +11,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from callability import document
+from callability.document import Node
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
 from callability.policy.case_file import Case, read_cases
 from callability.policy.case_result import CaseResult, run_case
 from callability.policy.coverage import coverage
 from callability.policy.decided import Decided
 from callability.policy.engine_process import NotDecided, Tell
+from callability.policy.form import Form
+from callability.policy.label_form import read_labels
 from callability.policy.proof import prove
 from callability.policy.question import Question
 from callability.policy.questions import QUESTIONS
@@ -135,7 +138,7 @@ def check_written(
 
 
 def _check_names(written: Written) -> list[Finding]:
-    if any(finding.code == "no-directory" for finding in written.findings):
+    if any(finding.code in {"no-directory", "too-many-files"} for finding in written.findings):
         return []
     findings = [
         Finding(Place(written.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
@@ -157,29 +160,28 @@ def _check_question(
     files: tuple[PolicyFile, ...], by: Tabulate, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
-    cases, malformed = _cases(next((file for file in mine if file.tests), None), question)
-    rules = next((file for file in mine if not file.tests), None)
-    proved, found = _prove(rules, cases, question, by) if rules else (None, [])
-    return proved, [*malformed, *found]
+    rules, root, found = _parsed(next((file for file in mine if not file.tests), None))
+    # The tests may name what the rule file declares; what is wrong with them is told even where its rules are refused.
+    declared = read_labels(root, question, Form()) if root else question
+    _, tests, malformed = _parsed(next((file for file in mine if file.tests), None))
+    cases, misread = read_cases(tests, declared) if tests else ((), ())
+    proved, unproved = _prove(rules, root, cases, question, by) if rules and root else (None, [])
+    return proved, [*malformed, *misread, *found, *unproved]
 
 
-def _cases(file: PolicyFile | None, question: Question) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
-    """Read the tests of a question; what is wrong with them is told even where its rules are refused."""
+def _parsed(file: PolicyFile | None) -> tuple[PolicyFile | None, Node | None, tuple[Finding, ...]]:
     if file is None:
-        return (), ()
+        return None, None, ()
     try:
-        return read_cases(document.parse(file.data, file.shown), question)
+        return file, document.parse(file.data, file.shown), ()
     except document.Refused as error:
-        return (), error.findings
+        return file, None, error.findings
 
 
 def _prove(
-    file: PolicyFile, cases: tuple[Case, ...], question: Question, by: Tabulate
+    file: PolicyFile, root: Node, cases: tuple[Case, ...], question: Question, by: Tabulate
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
-    try:
-        rule_set, found = read_rule_set(document.parse(file.data, file.shown), question)
-    except document.Refused as error:
-        return None, [*error.findings]
+    rule_set, found = read_rule_set(root, question)
     if rule_set is None:
         return None, [*found]
     try:

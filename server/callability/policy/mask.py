@@ -56,8 +56,8 @@ class Masks:
         match condition:
             case None:
                 return Truths(self.all, self.all)
-            case Is(fact=fact, values=values):
-                certain = self.where(fact, values)
+            case Is(fact=fact):
+                certain = self.where(fact, self.space.question.facts[fact].held_by(condition.values))
                 return Truths(certain, certain | self.where(fact, (UNKNOWN,)))
             case Not(part=part):
                 opposite = self.truths(part)

@@ -31,6 +31,9 @@ OF_FILES: Mapping[str, Meaning] = {
     "directive": Meaning("The file begins with a directive (`%...`).", "Remove it: files are YAML 1.2."),
     "empty-file": Meaning("There is nothing in the file.", "Begin with a shipped one: `callability policy export`."),
     "nested-too-deep": Meaning("The file is nested more than 48 levels deep.", "Write it flatter."),
+    "too-many-values": Meaning(
+        "The file has more than 50,000 values, keys among them, as far as this place.", "Shorten it."
+    ),
     "alias": Meaning("A value is used again by an alias (`*name`).", "Write it out."),
     "unknown-tag": Meaning("A value has a tag (`!name`), or is of a kind that is not used here.", "Remove the tag."),
     "key-not-text": Meaning("A key is not text.", "Quote it; a sentence that begins with a placeholder, too."),
@@ -40,6 +43,7 @@ OF_FILES: Mapping[str, Meaning] = {
 
 OF_FORM: Mapping[str, Meaning] = {
     "no-directory": Meaning("The policy is not a directory that can be read.", "Look at its name."),
+    "too-many-files": Meaning("The directory has more than 16 YAML files.", "Leave those of the policy in it."),
     "missing-rule-set": Meaning("One of the rule sets is not there.", "Take it from `callability policy export`."),
     "unknown-question": Meaning("A file has a name that is no question.", "Name it as a rule set, or its tests."),
     "bad-ending": Meaning("The name of a file ends in something else than `.yaml`.", "Rename it."),
@@ -52,7 +56,11 @@ OF_FORM: Mapping[str, Meaning] = {
     "text-too-long": Meaning("A text has more than 2,000 characters.", "Shorten it."),
     "control-character": Meaning("A text holds a character that cannot be shown.", "Remove it."),
     "too-many-rules": Meaning("There are more than 1,000 rules.", "Join some by `any`, or by lists of values."),
+    "too-many-parts": Meaning("A condition has more than 2,000 parts.", "Split the rule, or list values."),
     "too-many-laws": Meaning("There are more than 1,000 laws.", "Join some."),
+    "too-many-tests": Meaning(
+        "There are more than 5,000 tests.", "Leave some out: `callability check` proves the rest."
+    ),
     "bad-id": Meaning("The id of a rule is none.", "Use lower-case letters, digits, `.`, `_` and `-`."),
     "duplicate-id": Meaning("The id of a rule stands twice.", "Rename one of the two."),
     "duplicate-law": Meaning("A law stands twice.", "Remove one, or name what it states."),
@@ -61,10 +69,29 @@ OF_FORM: Mapping[str, Meaning] = {
     "unknown-value": Meaning("A fact does not have this value.", "Correct it; `true` and `false` without quotes."),
     "duplicate-value": Meaning("A value stands twice in a list.", "Remove one of the two."),
     "names-unknown": Meaning(
-        "A condition names `unknown`.",
+        "A condition names `unknown`, or patterns tell a name that is `unknown` apart from every other.",
         "Leave it out: where a rule is reached that rests on an unknown fact, the answer is fixed.",
     ),
     "unknown-status": Meaning("A status does not exist.", "Use one of those of the question."),
+    "bad-label-key": Meaning(
+        "The key of a label is none.", "Use letters, digits, `.`, `_`, `-` and `/`, and a letter or digit at both ends."
+    ),
+    "reserved-value": Meaning(
+        "A value that is declared for a label stands for something else: `none` for a label that is not there,"
+        " `unknown` for one that could not be read, and one with `*` or `?` is a pattern.",
+        "Name it otherwise.",
+    ),
+    "too-many-labels": Meaning("There are more than 64 labels, or values of one.", "Declare those that rules read."),
+    "name-too-long": Meaning("A name or pattern has more than 512 bytes, as no name has.", "Shorten it."),
+    "pattern-in-test": Meaning("A test has a pattern where a name is.", "Write a name that the pattern matches."),
+    "too-many-patterns": Meaning(
+        "A fact is read by more than 1,000 names and patterns.", "Join some, or give what they name a label."
+    ),
+    "patterns-too-tangled": Meaning(
+        "The patterns of a fact have more than 20,000 states together, so that the classes of names which they can tell"
+        " apart cannot be found.",
+        "Have fewer with `*` before other characters, and fewer `?`.",
+    ),
     "law-of-no-kind": Meaning(
         "A law has neither `always` nor `never`, or both.", "Give it one; make two laws of both."
     ),
@@ -77,6 +104,12 @@ OF_RULES: Mapping[str, Meaning] = {
     ),
     "missing-words": Meaning("A status that can be given has no words.", "Write them under `words`."),
     "unused-words": Meaning("Words are never said.", "Remove them.", _WARNING),
+    "unused-label": Meaning("A label is declared, and no rule and no law reads it.", "Remove it.", _WARNING),
+    "callable-on-hint": Meaning(
+        "A rule makes tools callable on an MCP annotation, which is the upstream's own word.",
+        "Let rules lock by annotations, and open by what the operator says: labels, or names.",
+        _WARNING,
+    ),
     "unknown-placeholder": Meaning(
         "A placeholder does not exist, or cannot stand here.", "Use one that the text may hold."
     ),
@@ -93,7 +126,15 @@ OF_RULES: Mapping[str, Meaning] = {
         "Name what to do by a placeholder.",
         _WARNING,
     ),
-    "condition-too-large": Meaning("A condition is more than the rules engine is given.", "Split the rule."),
+    "condition-too-large": Meaning(
+        "A condition is more than the rules engine is given: in disjunctive form it has more than 5,000 conjunctions.",
+        "Split the rule.",
+    ),
+    "rules-too-large": Meaning(
+        "The rules together are more than the rules engine is given: in disjunctive form they have more than 20,000"
+        " conjunctions.",
+        "Read fewer facts at once in a rule with long lists of values.",
+    ),
     "too-many-combinations": Meaning(
         "The facts that the rules read have more than 250,000 combinations.", "Read fewer of the facts that multiply."
     ),

@@ -8,13 +8,15 @@ from functools import reduce
 from itertools import product
 
 from callability.policy.condition import All, Any, Condition, Is, Not
+from callability.policy.glob import holds
 from callability.policy.rule_set import Rule
 from callability.policy.semantics import Decision
 from callability.vocabulary import UNKNOWN
 
 MAX_CONJUNCTIONS = 5_000
 """Conjunctions that one rule may come to."""
-
+MAX_ALTOGETHER = 20_000
+"""Conjunctions that the rules of a file may come to: the engine needs some 20 KB of memory for each."""
 MAX_PAIRS = 250_000
 """Pairs of terms that are joined at once: many may come to few."""
 
@@ -69,9 +71,10 @@ def _terms(condition: Condition, domains: Domains, *, wanted: bool, possible: bo
     """Return terms that hold where the condition is `wanted`, or, if `possible`, where it is not the opposite."""
     match condition:
         case Is(fact=fact, values=values):
-            allowed = values if wanted else frozenset(domains[fact]) - values
-            allowed = (allowed | {UNKNOWN}) if possible else allowed - {UNKNOWN}
-            allowed &= frozenset(domains[fact])
+            known = frozenset(domains[fact]) - {UNKNOWN}
+            allowed = frozenset(value for value in known if holds(values, value) is wanted)
+            if possible:
+                allowed |= frozenset(domains[fact]) & {UNKNOWN}
             return [{fact: allowed}] if allowed else []
         case Not(part=part):
             return _terms(part, domains, wanted=not wanted, possible=possible)

@@ -93,3 +93,25 @@ def _smallest(rule: Rule, rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[
         if rule.when.truth({**facts, **{change.fact.name: change.fact.open_value for change in changes}}) is False:
             return changes
     return ()
+
+
+def sentences(path: Path) -> tuple[str, ...]:
+    """Return a path in words: who changes what, in order, and what it leads to."""
+    told = tuple(_sentence(change) for step in path.steps for change in step.changes)
+    match path.end:
+        case PathEnd.CALLABLE:
+            return (*told, "then it is callable" if told else "it is callable now")
+        case PathEnd.POLICY_CHANGE:
+            return (*told, "only a change of the policy lifts this")
+        case PathEnd.FIND_OUT:
+            return (*told, f"find out {' and '.join(f'`{fact}`' for fact in path.find_out)} first")
+
+
+def _sentence(change: Change) -> str:
+    fact = change.fact
+    by = (
+        f"the {fact.opened_by}, by `{fact.action}`"
+        if fact.action
+        else "the caller, whose own gate refuses it: see its logs"
+    )
+    return f"`{fact.name}` from {change.value} to {fact.open_value}: {by}"

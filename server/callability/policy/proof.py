@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import reduce
 from operator import and_, or_
 
-from callability.finding import Finding, Severity, listed
+from callability.finding import Finding, Severity, listed, shown
 from callability.policy.decided import Decided
 from callability.policy.idle_part import check_parts
 from callability.policy.law import Law
@@ -89,7 +89,7 @@ def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
         about = mask_of_law(law, decided)
         broken = about & ~_kept(law, decided)
         if not about:
-            sentence = f"law `{law.name}` is about no combination of facts"
+            sentence = f"law {shown(law.name)} is about no combination of facts"
             hint = "its condition never holds"
             yield Finding(law.place, "law-of-nothing", sentence, hint, Severity.WARNING)
         elif broken:
@@ -112,6 +112,6 @@ def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
     count = broken.bit_count()
     how = "is reached undetermined and" if verdict.undetermined else ""
     gives = " ".join(filter(None, (f"rule `{verdict.rule}`", how, f"gives `{verdict.status}`")))
-    sentence = f"law `{law.name}` does not hold in {count:,} combination{'s' if count > 1 else ''}: there {gives}"
+    sentence = f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}: there {gives}"
     wanted = f"it wants {'' if law.always else 'anything but '}{' or '.join(f'`{status}`' for status in law.statuses)}"
     return Finding(law.place, "law-broken", sentence, wanted, witness=decided.masks.witness(broken))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import prod
 
@@ -124,12 +124,3 @@ def _common(one: Box, other: Box) -> Box:
 
 def _size(box: Box) -> int:
     return prod(map(len, box))
-
-
-def as_conditions(box: Box, facts: Sequence[str], domains: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return the facts that a box restricts, each with its values in their order."""
-    return {
-        fact: tuple(value for value in domains[fact] if value in values)
-        for fact, values in zip(facts, box, strict=True)
-        if len(values) < len(domains[fact])
-    }

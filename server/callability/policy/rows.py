@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.policy.region import Region, as_conditions, described
+from callability.policy.region import Box, Region, described
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import Combination
 from callability.policy.table import DecisionTable
@@ -15,7 +15,8 @@ from callability.policy.table import DecisionTable
 class Row:
     """Where the facts have these values, and no row above holds, this is the answer.
 
-    A fact that is not named may have any value. `combinations` is how many the rule decides so, in all its rows.
+    A fact that is not named may have any value. `combinations` is how many the rule decides so, in all its rows, and
+    `box` has the readings of each fact of the space.
     """
 
     facts: Mapping[str, tuple[str, ...]]
@@ -23,6 +24,11 @@ class Row:
     rule: str
     undetermined: bool
     combinations: int
+    box: Box
+
+    def holds(self, combination: Combination) -> bool:
+        """Say whether the facts of a combination have these values."""
+        return all(reading in readings for reading, readings in zip(combination, self.box, strict=True))
 
 
 def rows_of(rule_set: RuleSet, table: DecisionTable) -> tuple[Row, ...]:
@@ -45,5 +51,5 @@ def _rows(rule_set: RuleSet, table: DecisionTable) -> Iterator[Row]:
             above += wanted
             status = space.question.undetermined if undetermined else rule.status
             for box in described(wanted, above, possible, tuple(domains.values())):
-                facts = as_conditions(box, space.facts, domains)
-                yield Row(facts, status, rule.id, undetermined, counts[rule.id, undetermined])
+                facts = space.question.told(dict(zip(space.facts, box, strict=True)))
+                yield Row(facts, status, rule.id, undetermined, counts[rule.id, undetermined], box)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
 from callability.policy.condition import Condition
 from callability.policy.form import Form
+from callability.policy.label_form import label_places, read_labels
 from callability.policy.law_form import read_laws
+from callability.policy.name_form import with_names
 from callability.policy.question import Question
 from callability.policy.rule_set import Rule, RuleSet, Text, Words
-from callability.policy.when import read_condition, read_status
+from callability.policy.when import read_status, read_when
 from callability.policy.words import check_words, statuses_spoken
 
 MAX_RULES = 1_000
@@ -22,16 +25,25 @@ ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     """Return the rule set that a file writes, and what is to be said of it; None where it has errors of form."""
     form = Form()
-    entries = form.mapping(root, "the file", required=("rules", "words"), optional=("laws",))
+    heads = ("labels",) if question.labels else ()
+    entries = form.mapping(root, "the file", required=("rules", "words"), optional=(*heads, "laws"))
     if entries is None:
         return None, tuple(form.findings)
+    question = read_labels(root, question, form)
     rules = _rules(entries["rules"], question, form)
     words = _words(entries["words"], question, form)
     laws = read_laws(entries["laws"], question, form) if "laws" in entries else ()
+    question = with_names(question, (*rules, *laws), form)
     if form.findings:
         return None, tuple(form.findings)
     rule_set = RuleSet(question, rules, words, laws)
-    findings = (*_check_order(rule_set), *_check_spoken(rule_set, entries["words"]), *check_words(rule_set))
+    findings = (
+        *_check_order(rule_set),
+        *_check_labels(rule_set, root),
+        *_check_hints(rule_set),
+        *_check_spoken(rule_set, entries["words"]),
+        *check_words(rule_set),
+    )
     errors = any(finding.severity is Severity.ERROR for finding in findings)
     return (None if errors else rule_set), findings
 
@@ -60,7 +72,7 @@ def _rule(node: Node, question: Question, form: Form) -> Rule | None:
     where = f"rule `{rule_id}`" if rule_id else "a rule"
     when: Condition | None = None
     if "when" in entries:
-        when = read_condition(entries["when"], question, where, form)
+        when = read_when(entries["when"], question, where, form)
     status = read_status(entries["status"], question, where, form)
     because, action = (_text(entries.get(key), f"`{key}` of {where}", form) for key in ("because", "action"))
     if rule_id is None or status is None:
@@ -117,6 +129,24 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
         sentence = f"rule `{first.id}` has no condition, so that no rule below it ever decides"
         findings.append(Finding(first.place, "never-decides", sentence, f"below it: {listed(below)}"))
     return tuple(findings)
+
+
+def _check_labels(rule_set: RuleSet, root: Node) -> Iterator[Finding]:
+    """Find labels that are declared, and that no rule and no law reads."""
+    for fact, place in label_places(root, rule_set.question):
+        if fact not in rule_set.reads:
+            yield Finding(place, "unused-label", f"no rule and no law reads `{fact}`", "remove it", Severity.WARNING)
+
+
+def _check_hints(rule_set: RuleSet) -> Iterator[Finding]:
+    """Find rules that make a tool callable on the upstream's own word."""
+    facts = rule_set.question.facts
+    for rule in rule_set.rules:
+        hints = [fact for fact in rule.reads if facts[fact].hint]
+        if hints and rule.status == rule_set.question.open_status:
+            sentence = f"rule `{rule.id}` makes tools callable on {listed(hints)}: that is the upstream's own word"
+            hint = "let rules lock by it, and a label of yours open"
+            yield Finding(rule.place, "callable-on-hint", sentence, hint, Severity.WARNING)
 
 
 def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from callability.policy.fact import Fact
+from callability.policy.fact import NO_LABEL, Fact, NameFact
 from callability.policy.form import MAX_TEXT
+from callability.policy.label_form import KEY, MAX_LABELS
 from callability.policy.law_form import MAX_LAWS
+from callability.policy.name_automaton import NAME_BYTES
 from callability.policy.question import Question
 from callability.policy.rule_file import ID, MAX_RULES
 from callability.vocabulary import UNKNOWN
@@ -38,6 +40,7 @@ def schema_of_rules(question: Question) -> Schema:
         required=("id", "status"),
     )
     properties = {
+        **({"labels": _labels(question)} if question.labels else {}),
         "rules": _list(rule, most=MAX_RULES) | {"description": "Tried in order: the first that holds is the answer."},
         "laws": _list(_law(question), most=MAX_LAWS) | {"description": "What must hold of every combination of facts."},
         "words": _object({status: _words(question, status) for status in map(str, question.statuses)}),
@@ -52,7 +55,7 @@ def schema_of_rules(question: Question) -> Schema:
 
 def schema_of_tests(question: Question) -> Schema:
     """Return the schema of the tests beside a question's rule file."""
-    facts = {fact.name: _value(fact, unknown=True) for fact in question.facts.values()}
+    facts = {fact.name: _value(fact, test=True) for fact in question.facts.values()}
     expected: Schema = {
         "status": _status(question),
         "rule": {"type": "string", "description": "The rule that decides, or is reached."},
@@ -67,7 +70,8 @@ def schema_of_tests(question: Question) -> Schema:
     test = _object(
         {
             "name": {"type": "string", "minLength": 1, "description": "A sentence: what holds."},
-            "facts": _object(facts) | {"description": "A fact that is left out has its open value."},
+            "facts": _facts(facts, question, _text_value())
+            | {"description": "One that is left out has its open value."},
             "expect": _object(expected, required=("status",)),
         },
         required=("name", "expect"),
@@ -98,28 +102,53 @@ def _law(question: Question) -> Schema:
 
 def _condition(question: Question) -> Schema:
     nested = {"$ref": "#/$defs/condition"}
-    facts = {
-        fact.name: {"anyOf": [_value(fact), _list(_value(fact)) | {"uniqueItems": True}]} | _about(fact)
-        for fact in question.facts.values()
-    }
+    facts = {fact.name: _one_or_more(_value(fact)) | _about(fact) for fact in question.facts.values()}
     connectives = {
         "any": _list(nested) | {"description": "At least one of them holds."},
         "all": _list(nested) | {"description": "Every one of them holds."},
         "not": nested | {"description": "It does not hold."},
     }
-    return _object(facts | connectives) | {"minProperties": 1, "description": "Its keys are joined by *and*."}
+    condition = _facts(facts | connectives, question, _one_or_more(_text_value()))
+    return condition | {"minProperties": 1, "description": "Its keys are joined by *and*."}
+
+
+def _facts(properties: Schema, question: Question, label: Schema) -> Schema:
+    """Add the labels, of which a rule file says itself what they are."""
+    labels = {f"^{re.escape(prefix)}": label for prefix in question.labels.values()}
+    return _object(properties) | ({"patternProperties": labels} if labels else {})
+
+
+def _one_or_more(value: Schema) -> Schema:
+    return {"anyOf": [value, _list(value) | {"uniqueItems": True}]}
+
+
+def _labels(question: Question) -> Schema:
+    value = {"type": "string", "minLength": 1, "not": {"enum": [NO_LABEL, UNKNOWN]}, "pattern": "^[^*?]*$"}
+    values = _list(value, most=MAX_LABELS) | {"uniqueItems": True}
+    keys = _object({}) | {"patternProperties": {f"^{KEY.pattern}$": values}}
+    told = {"description": "The labels that rules read, each with its values."}
+    return _object(dict.fromkeys(question.labels, keys)) | told
 
 
 def _about(fact: Fact) -> Schema:
+    if isinstance(fact, NameFact):
+        return {"description": "A name, or a pattern: `*` stands for any characters, and `?` for any one."}
     opened = f" The {fact.opened_by} can change it to `{fact.open_value}`." if fact.action else ""
     return {"description": f"One of {', '.join(f'`{value}`' for value in fact.values)}.{opened}"}
 
 
-def _value(fact: Fact, *, unknown: bool = False) -> Schema:
+def _text_value() -> Schema:
+    return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}
+
+
+def _value(fact: Fact, *, test: bool = False) -> Schema:
+    if isinstance(fact, NameFact):
+        name: Schema = {"type": "string", "minLength": min(1, len(fact.open_value)), "maxLength": NAME_BYTES}
+        return name | ({"pattern": "^[^*?]*$"} if test else {"not": {"const": UNKNOWN}})
     values: list[object] = [True, False] if fact.boolean else [str(value) for value in fact.values]
     if not fact.boolean:
         values += [int(value) for value in fact.values if re.fullmatch("[1-9][0-9]*", value)]
-    return {"enum": [*values, *([UNKNOWN] if unknown and not fact.asserted else [])]}
+    return {"enum": [*values, *([UNKNOWN] if test and not fact.asserted else [])]}
 
 
 def _status(question: Question) -> Schema:

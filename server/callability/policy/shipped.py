@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import callability
+
+EXAMPLES = "examples"
+"""The directory of the examples, in that of the shipped policy."""
 
 
 def shipped_policy() -> Path:
@@ -15,20 +17,29 @@ def shipped_policy() -> Path:
     return installed if installed.is_dir() else package.parents[1] / "policy"
 
 
-def export_policy(directory: Path) -> tuple[Path, ...]:
+def examples() -> tuple[str, ...]:
+    """Return the names of the policies that are shipped as examples."""
+    return tuple(sorted(path.name for path in (shipped_policy() / EXAMPLES).iterdir() if path.is_dir()))
+
+
+def export_policy(directory: Path, example: str | None = None) -> tuple[Path, ...]:
     """Write the files of the shipped policy, and their schemas, into a directory, and return their paths.
+
+    Those that an example has are its own.
 
     Raises:
         FileExistsError: one of the files is there already; nothing is written then.
         OSError: a file cannot be written.
     """
     shipped = shipped_policy()
-    sources = (*sorted(shipped.glob("*.yaml")), *sorted(shipped.glob("schema/*.json")))
-    files = {directory / path.relative_to(shipped): path for path in sources}
-    there = next((path for path in files if path.exists()), None)
+    own = sorted((shipped / EXAMPLES / example).glob("*.yaml")) if example else []
+    sources = {path.relative_to(shipped): path for path in (*sorted(shipped.glob("*.yaml")), *shipped.glob("schema/*"))}
+    sources |= {Path(path.name): path for path in own}
+    there = next((directory / path for path in sources if (directory / path).exists()), None)
     if there:
         raise FileExistsError(f"`{there}` is there already")
-    for path, source in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, path)
-    return tuple(files)
+    for path, source in sources.items():
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        # The schemas of an example lie elsewhere, as seen from it, than those of what is written.
+        (directory / path).write_bytes(source.read_bytes().replace(b"$schema=../../schema/", b"$schema=schema/", 1))
+    return tuple(directory / path for path in sources)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from callability.policy.fact import Fact
 from callability.policy.rule_set import RuleSet
 from callability.policy.space import Combination, Space
 from callability.policy.tabulation import Tabulation
@@ -44,10 +45,12 @@ class DecisionTable:
                 verdicts[key] = Verdict(status, rule.id, *key[1:])
             self._answers[combination] = verdicts[key]
         self.verdicts = tuple(verdicts.values())
-        self._key = _key_of(space.facts)
+        self._key = _key_of(space)
 
     def verdict(self, facts: Mapping[str, str]) -> Verdict:
         """Return the verdict of a combination of facts, by name; facts that no rule reads do not matter.
+
+        Of a fact that is a name or a label, what was read is given: its class is found here.
 
         Raises:
             KeyError: a fact that some rule reads is missing, or the combination is impossible.
@@ -68,7 +71,7 @@ class DecisionTable:
         self.space, self.engine, self.verdicts = state["space"], state["engine"], state["verdicts"]
         verdicts = map(self.verdicts.__getitem__, state["answers"])
         self._answers = dict(zip(self.space.combinations(), verdicts, strict=True))
-        self._key = _key_of(self.space.facts)
+        self._key = _key_of(self.space)
 
     @property
     def decided(self) -> Counter[tuple[str, bool]]:
@@ -84,8 +87,9 @@ def _withholding(space: Space) -> Callable[[Combination], bool | None]:
     return lambda combination: withholds(opened | dict(zip(facts, combination, strict=True)))
 
 
-def _key_of(facts: tuple[str, ...]) -> Callable[[Mapping[str, str]], Combination]:
+def _key_of(space: Space) -> Callable[[Mapping[str, str]], Combination]:
     """Return what takes a combination out of all facts; `itemgetter` gives a tuple from the second fact on only."""
-    if len(facts) > 1:
-        return itemgetter(*facts)
-    return lambda given: tuple(given[fact] for fact in facts)
+    facts = tuple(space.question.facts[name] for name in space.facts)
+    if len(facts) > 1 and all(type(fact) is Fact for fact in facts):
+        return itemgetter(*space.facts)
+    return lambda given: tuple(fact.reading(given[fact.name]) for fact in facts)

@@ -12,7 +12,7 @@ from functools import partial
 
 from callability.finding import Finding, Place
 from callability.policy.engine_process import Answer, NotDecided, Tell, run
-from callability.policy.normal_form import Conjunction, Test, TooLarge, conjunctions
+from callability.policy.normal_form import MAX_ALTOGETHER, MAX_CONJUNCTIONS, Conjunction, Test, TooLarge, conjunctions
 from callability.policy.rule_set import RuleSet
 from callability.policy.semantics import Decision, decide
 from callability.policy.space import MAX_COMBINATIONS, Combination, Space
@@ -92,7 +92,12 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
             found.extend(conjunctions(number, rule, domains))
         except TooLarge:
             sentence = f"the condition of rule `{rule.id}` is too large to decide"
-            raise NotDecided(Finding(rule.place, "condition-too-large", sentence, "split the rule")) from None
+            hint = f"it comes to more than {MAX_CONJUNCTIONS:,} conjunctions: split the rule"
+            raise NotDecided(Finding(rule.place, "condition-too-large", sentence, hint)) from None
+        if len(found) > MAX_ALTOGETHER:
+            sentence = f"the rules as far as `{rule.id}` are too large to decide"
+            hint = f"they come to more than {MAX_ALTOGETHER:,} conjunctions, and values in lists multiply"
+            raise NotDecided(Finding(rule.place, "rules-too-large", sentence, hint))
     return tuple(found)
 
 

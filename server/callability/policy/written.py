@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -10,6 +11,8 @@ from pathlib import Path, PurePath
 from callability import document
 from callability.finding import Finding, Place
 
+MAX_FILES = 16
+"""Files of a policy, those that are named as none of it among them."""
 TESTS = "_test"
 """How the name of a file with tests ends, before its ending."""
 
@@ -59,16 +62,20 @@ def read_written(paths: Iterable[Path], directory: Path) -> Written:
     """Read the files of a policy, in whatever order they come."""
     paths = sorted(paths, key=lambda path: path.name)
     shown = str(directory)
-    if not directory.is_dir():
+    if not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):
         return Written(shown, (), (Finding(Place(shown), "no-directory", "is not a directory that can be read"),))
     files: list[PolicyFile] = []
     findings: list[Finding] = []
+    names = frozenset(path.stem for path in paths)
+    if len(paths) > MAX_FILES:
+        sentence = f"has {len(paths):,} YAML files, and may have {MAX_FILES}"
+        return Written(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),), names)
     for path in paths:
         try:
             files.append(PolicyFile(path, str(path), document.read_bytes(path)))
         except document.Refused as error:
             findings.extend(error.findings)
-    return Written(shown, tuple(files), tuple(findings), frozenset(path.stem for path in paths))
+    return Written(shown, tuple(files), tuple(findings), names)
 
 
 def revision_of(files: Iterable[tuple[str, bytes]]) -> str:

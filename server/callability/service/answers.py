@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from callability.policy.fact import NameFact
 from callability.policy.loading import Policy
 from callability.policy.table import Verdict
 from callability.policy.words import Spoken, spoken, spoken_by_rule
 from callability.service.errors import InvalidRequest, ServiceError
-from callability.service.facts import read_facts
+from callability.service.facts import FactReader, Names
 from callability.service.messages import verdict_message, words_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
@@ -68,48 +69,69 @@ class Answers:
         self.revision = policy.revision
         proved = policy.rule_sets["callability"]
         self._table = proved.table
+        self._reader = FactReader(proved.table.space)
+        facts = map(proved.rule_set.question.facts.__getitem__, proved.table.space.facts)
+        self._names = {fact.name: fact for fact in facts if isinstance(fact, NameFact)}
         self._words = self._encode_words(policy)
         self._answers = {verdict: self._answer(verdict) for verdict in self._table.verdicts}
         self._replies: dict[Answer, bytes] = {
             answer: self.reply(answer).SerializeToString() for answer in self._answers.values()
         }
-        self._kept: dict[bytes, AnswersOfServer] = {}
-        self._results: dict[bytes, Results] = {}
+        self._kept: dict[tuple[bytes, str, str | None], AnswersOfServer] = {}
+        self._results: dict[tuple[bytes, str | None], Results] = {}
 
     @property
     def kept_servers(self) -> int:
         """How many combinations of server facts have answers that are kept."""
         return len(self._kept)
 
-    def of_server(self, server_facts: bytes) -> AnswersOfServer:
-        """Return the answers for tools of a server with these facts."""
-        kept = self._kept.get(server_facts)
+    @property
+    def reads_tools(self) -> bool:
+        """Whether rules read the names of tools."""
+        return "tool.name" in self._names
+
+    def known_as(self, fact: str, name: bytes) -> str:
+        """Return the name that stands for a name to the rules; nothing where they do not read it."""
+        return self._names[fact].classes.standing_for(name.decode()) if fact in self._names else ""
+
+    def of_server(self, server_facts: bytes, server: bytes, agent: str | None) -> AnswersOfServer:
+        """Return the answers for tools of a server with these facts and this name, for an agent."""
+        key = (server_facts, self.known_as("server.name", server), agent)
+        kept = self._kept.get(key)
         if kept is None:
-            kept = AnswersOfServer(self, server_facts)
+            kept = AnswersOfServer(self, *key)
             if len(server_facts) <= MAX_KEY:
                 if len(self._kept) >= MAX_KEPT_SERVERS:
                     self._kept.clear()
-                self._kept[server_facts] = kept
+                self._kept[key] = kept
         return kept
 
-    def results(self, server_tools: bytes) -> Results | None:
+    def results(self, server_tools: bytes, agent: str | None) -> Results | None:
         """Return the results for a `ServerTools` that was answered before, as it stands on the wire."""
-        return self._results.get(server_tools)
+        return self._results.get((server_tools, agent))
 
-    def keep(self, server_tools: bytes, results: Results) -> None:
+    def keep(self, server_tools: bytes, agent: str | None, results: Results) -> None:
         """Keep results: a proxy asks about the same tools again and again."""
         if len(server_tools) <= MAX_RESULTS_KEY and len(results.encoded) <= MAX_RESULTS:
             if len(self._results) >= MAX_KEPT_RESULTS:
                 self._results.clear()
-            self._results[server_tools] = results
+            self._results[server_tools, agent] = results
 
-    def decide(self, server_facts: bytes, tool_facts: bytes) -> Answer:
+    def facts(self, server_facts: bytes, tool_facts: bytes, names: Names) -> dict[str, str]:
+        """Return every fact of a tool, by name.
+
+        Raises:
+            InvalidRequest: those on the wire are malformed.
+        """
+        return self._reader.read(server_facts, tool_facts, names)
+
+    def decide(self, server_facts: bytes, tool_facts: bytes, names: Names) -> Answer:
         """Return the answer for facts as they stand on the wire.
 
         Raises:
             InvalidRequest: they are malformed.
         """
-        return self._answers[self._table.verdict(read_facts(server_facts, tool_facts))]
+        return self._answers[self._table.verdict(self.facts(server_facts, tool_facts, names))]
 
     def encoded_reply(self, answer: Answer) -> bytes:
         """Return the `CheckToolResponse` for an answer that `decide` gave, encoded."""
@@ -149,21 +171,42 @@ class Answers:
         return {key: words_message(*key, words) for key, words in said.items()}
 
 
-class AnswersOfServer(dict[bytes, Answer]):
-    """The answers for the tools of a server, by their facts on the wire; decided when first asked for."""
+ToolKey = bytes | tuple[bytes, str]
+"""The facts of a tool on the wire; where rules read its name, with what they know of it."""
 
-    def __init__(self, answers: Answers, server_facts: bytes) -> None:
+
+class AnswersOfServer(dict[ToolKey, Answer]):
+    """The answers for the tools of a server, decided when first asked for."""
+
+    def __init__(self, answers: Answers, server_facts: bytes, server: str, agent: str | None) -> None:
         super().__init__()
         self._answers = answers
         self._server_facts = server_facts
+        self._server = server
+        self._agent = agent
+        self.reads_tools = answers.reads_tools
+        """Whether the key of a tool has more than its facts."""
 
-    def __missing__(self, tool_facts: bytes) -> Answer:
+    def of_tool(self, tool_facts: bytes, tool: bytes) -> Answer:
+        """Return the answer for a tool with these facts and this name."""
+        return self[(tool_facts, self._answers.known_as("tool.name", tool)) if self.reads_tools else tool_facts]
+
+    def decide(self, tool_facts: bytes, tool: str = "") -> Answer:
+        """Decide anew.
+
+        Raises:
+            InvalidRequest: the facts are malformed.
+        """
+        return self._answers.decide(self._server_facts, tool_facts, Names(self._server, tool, self._agent))
+
+    def __missing__(self, key: ToolKey) -> Answer:
+        tool_facts, tool = key if isinstance(key, tuple) else (key, "")
         try:
-            answer = self._answers.decide(self._server_facts, tool_facts)
+            answer = self.decide(tool_facts, tool)
         except InvalidRequest as error:
             return error_answer(error)
         if len(tool_facts) <= MAX_KEY:
             if len(self) >= MAX_KEPT:
                 self.clear()
-            self[tool_facts] = answer
+            self[key] = answer
         return answer

@@ -13,7 +13,7 @@ from callability.policy.loading import Policy
 from callability.service import limits, twin
 from callability.service.answers import Answer, Answers, AnswersOfServer, Results, WordsKey, error_answer
 from callability.service.errors import InvalidName, InvalidRequest
-from callability.service.facts import read_facts
+from callability.service.facts import Names
 from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
 from callability.service.outcomes import Outcomes
 from callability.service.signals import enable_facts, load_facts
@@ -71,11 +71,19 @@ class Calls:
     def _decide_tool(self, request: Any) -> Answer:
         limits.check_name(request.server, "server")
         limits.check_name(request.tool, "tool")
-        _check_agent(request)
-        answer = self._answers.of_server(request.server_facts)[request.tool_facts]
+        agent = self._agent(request)
+        answers = self._answers.of_server(request.server_facts, request.server, agent)
+        answer = answers.of_tool(request.tool_facts, request.tool)
         if answer.verdict is None:
-            answer = self._answers.decide(request.server_facts, request.tool_facts)
+            answer = answers.decide(request.tool_facts)
         return answer
+
+    def _agent(self, request: Any) -> str | None:
+        """Return what rules know of the agent for whom is asked; None where that is unknown."""
+        if not request.HasField("agent"):
+            return None
+        limits.check_name(request.agent.name, "agent", empty=True)
+        return self._answers.known_as("agent.name", request.agent.name)
 
     async def check_tools(self, data: bytes) -> bytes:
         """Answer a `CheckToolsRequest` with a `CheckToolsResponse`.
@@ -86,17 +94,17 @@ class Calls:
         request = twin.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
-        _check_agent(request)
+        agent = self._agent(request)
         reply = twin.CheckToolsResponse(revision=self._answers.revision)
         words: set[WordsKey] = set()
         tools = turn = 0
         for server in servers:
-            results = self._answers.results(server)
+            results = self._answers.results(server, agent)
             if results is None:
                 if turn >= AT_ONCE:
                     turn = 0
                     await asyncio.sleep(0)
-                results = await self._decide_server(server, tools)
+                results = await self._decide_server(server, agent, tools)
                 turn += results.tools
             tools += results.tools
             limits.check_sizes(tools, len(servers))
@@ -106,14 +114,14 @@ class Calls:
         encoded: bytes = reply.SerializeToString()
         return encoded
 
-    async def _decide_server(self, data: bytes, before: int) -> Results:
+    async def _decide_server(self, data: bytes, agent: str | None, before: int) -> Results:
         server = twin.read(pb.ServerTools, data)
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
         found: list[Answer] = []
         try:
             limits.check_name(server.name, "server")
-            answers = self._answers.of_server(server.facts)
+            answers = self._answers.of_server(server.facts, server.name, agent)
             for start in range(0, len(tools), AT_ONCE):
                 if start:
                     await asyncio.sleep(0)
@@ -122,7 +130,7 @@ class Calls:
             found = [error_answer(error)] * len(tools)
         words = frozenset(answer.words for answer in found if answer.words)
         results = Results(len(found), b"".join([answer.result for answer in found]) + _counts(found), words)
-        self._answers.keep(data, results)
+        self._answers.keep(data, agent, results)
         return results
 
     async def explain_tool(self, data: bytes) -> bytes:
@@ -136,9 +144,12 @@ class Calls:
         limits.check_name(request.tool.encode(), "tool")
         limits.check_name(request.agent.name.encode(), "agent", empty=True)
         server_facts, tool_facts = request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()
-        facts = read_facts(server_facts, tool_facts)
-        answer = self._answers.decide(server_facts, tool_facts)
-        reply = explanation_message(explain(self._policy.rule_sets["callability"].rule_set, facts), facts)
+        names = Names(request.server, request.tool, request.agent.name if request.HasField("agent") else None)
+        facts = self._answers.facts(server_facts, tool_facts, names)
+        answer = self._answers.decide(server_facts, tool_facts, names)
+        proved = self._policy.rule_sets["callability"]
+        read = {fact: facts[fact] for fact in proved.table.space.facts}
+        reply = explanation_message(explain(proved.rule_set, facts), read)
         decided = self._answers.reply(answer)
         reply.revision = decided.revision
         reply.verdict.CopyFrom(decided.verdict)
@@ -172,22 +183,18 @@ def _read(message: type[Request], data: bytes) -> Request:
         raise InvalidRequest("REQUEST_MALFORMED", f"the request is no `{message.DESCRIPTOR.name}`") from None
 
 
-def _check_agent(request: Any) -> None:
-    if request.HasField("agent"):
-        limits.check_name(request.agent.name, "agent", empty=True)
-
-
 def _decided(answers: AnswersOfServer, tools: Any) -> list[Answer]:
     """Decide tools; a name that is none is an error of its item alone."""
     found = []
+    by_facts = not answers.reads_tools
     for tool in tools:
         name = tool.name
-        if 0 < len(name) <= limits.NAME_BYTES and name.isascii():
+        if by_facts and 0 < len(name) <= limits.NAME_BYTES and name.isascii():
             found.append(answers[tool.facts])
             continue
         try:
             limits.check_name(name, "tool")
-            found.append(answers[tool.facts])
+            found.append(answers.of_tool(tool.facts, name))
         except InvalidName as error:
             found.append(error_answer(error))
     return found

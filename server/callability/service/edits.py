@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from callability.finding import Finding, Place, line
+from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import aside
 from callability.policy.loading import Policy, followed_files, written_in
 from callability.policy.packing import unpacked
@@ -23,6 +23,8 @@ from callability.watching import looks
 
 CHECK_SECONDS = 120.0
 """How long the check of an edit may take."""
+MAX_LOGGED = 100
+"""Findings of an edit that are logged."""
 _logger = logging.getLogger(__name__)
 
 
@@ -57,19 +59,22 @@ class Edits:
 
     def _take_over(self, policy: Policy, calls: Calls) -> None:
         self._served.replace(calls)
-        for finding in policy.warnings:
-            _logger.warning("%s", line(finding))
+        _log(logging.WARNING, policy.warnings)
         _logger.info("the edit of the policy is taken over: %s decides, proved by %s", policy.revision, policy.engine)
         self._metrics.decides(policy)
         self._metrics.edited(taken_over=True)
 
     def _reject(self, rejected: RejectedEdit) -> None:
         self._served.rejected = rejected
-        for finding in rejected.findings:
-            _logger.error("%s", line(finding))
+        _log(logging.ERROR, rejected.findings)
         decides = self._served.calls.revision
         _logger.error("the edit of the policy is not taken over: %s still decides", decides)
         self._metrics.edited(taken_over=False)
+
+
+def _log(level: int, findings: Sequence[Finding]) -> None:
+    for each in told(findings, MAX_LOGGED):
+        _logger.log(level, "%s", each)
 
 
 @asynccontextmanager
@@ -99,5 +104,5 @@ async def _checked(written: Written) -> tuple[Policy, Calls] | RejectedEdit:
 def _loaded(answer: bytes, written: Written) -> tuple[Policy, Calls] | RejectedEdit:
     check = unpacked(answer)
     if check.policy is None:
-        return RejectedEdit(written.revision, check.findings)
+        return RejectedEdit(written.revision, check.findings[:MAX_FINDINGS])
     return check.policy, Calls(check.policy)

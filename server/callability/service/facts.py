@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
 from google.protobuf.message import DecodeError
 
+from callability.policy.fact import NO_LABEL, LabelFact, NameFact
+from callability.policy.space import Space
 from callability.service.errors import InvalidRequest
 from callability.service.limits import check_labels
 from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 
+Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
+_HINTS: Mapping[Hint, bool] = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 _STATUS = {
     pb.APPROVAL_STATUS_APPROVED: "approved",
     pb.APPROVAL_STATUS_PENDING: "pending",
@@ -16,27 +24,87 @@ _STATUS = {
 }
 
 
-def read_facts(server_facts: bytes, tool_facts: bytes) -> dict[str, str]:
-    """Return every fact of a tool by name, from the wire forms of `ServerFacts` and `ToolFacts`; empty: all unknown.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names in a request; no agent: on whose behalf it asks is unknown."""
 
-    Raises:
-        InvalidRequest: they are not such messages, or their labels exceed a limit.
-    """
+    server: str = ""
+    tool: str = ""
+    agent: str | None = None
+
+
+NAMELESS = Names()
+
+
+class FactReader:
+    """Reads out of requests what rules may ask for, and of names, labels and hints what they do ask for."""
+
+    def __init__(self, space: Space) -> None:
+        question, read = space.question, frozenset(space.facts)
+        names = (fact for fact in question.facts.values() if isinstance(fact, NameFact) and fact.name in read)
+        self._names = {fact.name: fact for fact in names}
+        self._hints = {f"annotations.{hint}": hint for hint in _HINTS if f"annotations.{hint}" in read}
+        self._labels = tuple(
+            (fact, kind, fact.name.removeprefix(prefix))
+            for kind, prefix in question.labels.items()
+            for fact in question.facts.values()
+            if isinstance(fact, LabelFact) and fact.name in read and fact.name.startswith(prefix)
+        )
+
+    def read(self, server_facts: bytes, tool_facts: bytes, names: Names = NAMELESS) -> dict[str, str]:
+        """Return the facts of a tool by name, from the wire forms of `ServerFacts` and `ToolFacts`.
+
+        Empty, these say that all is unknown. A label whose value is not declared is unknown too.
+
+        Raises:
+            InvalidRequest: they are not such messages, or their labels exceed a limit.
+        """
+        server, tool = _parsed(server_facts, tool_facts)
+        disabled, status = _approval(tool)
+        facts = {
+            "server.enabled": _boolean(server.enabled, known=server.HasField("enabled")),
+            "tool.config_denied": _boolean(tool.config_denied, known=tool.HasField("config_denied")),
+            "server.quarantined": _boolean(server.quarantined, known=server.HasField("quarantined")),
+            "approval.disabled": disabled,
+            "approval.status": status,
+            "caller.refuses": _boolean(tool.caller_refuses, known=True),
+        }
+        for name, hint in self._hints.items():
+            facts[name] = _hint(tool, hint)
+        if self._names:
+            facts |= self._named(names)
+        for fact, kind, key in self._labels:
+            facts[fact.name] = _label(fact, key, server if kind == "server" else tool)
+        return facts
+
+    def _named(self, names: Names) -> dict[str, str]:
+        given = {"server.name": names.server, "tool.name": names.tool, "agent.name": names.agent}
+        read = {name: (fact, given[name]) for name, fact in self._names.items()}
+        return {name: UNKNOWN if value is None else fact.of_name(value) for name, (fact, value) in read.items()}
+
+
+def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.ToolFacts]:
     try:
         server, tool = pb.ServerFacts.FromString(server_facts), pb.ToolFacts.FromString(tool_facts)
     except DecodeError:
         raise InvalidRequest("FACTS_MALFORMED", "the facts are not a `ServerFacts` and a `ToolFacts` message") from None
     check_labels(server.labels.values, "server")
     check_labels(tool.labels.values, "tool")
-    disabled, status = _approval(tool)
-    return {
-        "server.enabled": _boolean(server.enabled, known=server.HasField("enabled")),
-        "tool.config_denied": _boolean(tool.config_denied, known=tool.HasField("config_denied")),
-        "server.quarantined": _boolean(server.quarantined, known=server.HasField("quarantined")),
-        "approval.disabled": disabled,
-        "approval.status": status,
-        "caller.refuses": _boolean(tool.caller_refuses, known=True),
-    }
+    return server, tool
+
+
+def _hint(tool: pb.ToolFacts, hint: Hint) -> str:
+    """One that is left out has the default that MCP gives it; annotations that are left out are unknown."""
+    if not tool.HasField("annotations"):
+        return UNKNOWN
+    given = tool.annotations
+    return _boolean(getattr(given, hint) if given.HasField(hint) else _HINTS[hint], known=True)
+
+
+def _label(fact: LabelFact, key: str, facts: pb.ServerFacts | pb.ToolFacts) -> str:
+    if not facts.HasField("labels"):
+        return UNKNOWN
+    return fact.of_value(facts.labels.values[key]) if key in facts.labels.values else NO_LABEL
 
 
 def _boolean(value: bool, *, known: bool) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from callability.finding import MAX_FINDINGS
+from callability.policy.written import MAX_FILES
 from callability.service.errors import InvalidName, InvalidRequest
 
 TOOLS = 20_000
@@ -14,9 +16,9 @@ LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512
 ERROR_TEXT_BYTES = 65_536
-POLICY_FILES = 16
+POLICY_FILES = MAX_FILES
 POLICY_BYTES = 2_097_152
-POLICY_FINDINGS = 1_000
+POLICY_FINDINGS = MAX_FINDINGS
 VALIDATIONS = 2
 VALIDATION_SECONDS = 60
 

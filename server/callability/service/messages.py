@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callability import __version__
-from callability.finding import Finding
+from callability.finding import MAX_FINDINGS, Finding
 from callability.policy.explanation import Explanation, Trial
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.path import Path, Step
@@ -149,7 +149,7 @@ def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
             validations=limits.VALIDATIONS,
             validation_seconds=limits.VALIDATION_SECONDS,
         ),
-        warnings=[str(warning) for warning in policy.warnings],
+        warnings=[str(warning) for warning in policy.warnings[:MAX_FINDINGS]],
         load_statuses=[_load_status_info(status) for status in LoadStatus],
         enable_statuses=[_enable_status_info(status) for status in EnableStatus],
     )

@@ -412,7 +412,7 @@ class ExplainToolResponse(_message.Message):
 
     @_builtins.property
     def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___FactValue]:
-        """The facts as they were understood, in the order of the facts."""
+        """The facts that rules read, as they were understood, in the order of the facts."""
 
     @_builtins.property
     def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleTrial]:

@@ -67,7 +67,9 @@ class ServerFacts(_message.Message):
     """Fact `server.quarantined`: whether the server is held for review. Absent: unknown."""
     @_builtins.property
     def labels(self) -> Global___Labels:
-        """Facts `server.label.KEY`. Absent: every label of the server is unknown. No rule reads labels yet."""
+        """Facts `server.label.KEY`. Absent: every label of the server is unknown. So is one whose value is not declared in the
+        rule file.
+        """
 
     def __init__(
         self,
@@ -112,11 +114,13 @@ class ToolFacts(_message.Message):
 
     @_builtins.property
     def annotations(self) -> Global___Annotations:
-        """What the upstream says of the tool. Absent: unknown. No rule reads annotations yet."""
+        """Facts `annotations.HINT`: what the upstream says of the tool. Absent: unknown."""
 
     @_builtins.property
     def labels(self) -> Global___Labels:
-        """Facts `tool.label.KEY`. Absent: every label of the tool is unknown. No rule reads labels yet."""
+        """Facts `tool.label.KEY`. Absent: every label of the tool is unknown. So is one whose value is not declared in the
+        rule file.
+        """
 
     def __init__(
         self,
@@ -295,7 +299,7 @@ Global___Labels: _TypeAlias = Labels  # noqa: Y015
 
 @_typing.final
 class Agent(_message.Message):
-    """On whose behalf the question is asked."""
+    """On whose behalf the question is asked: fact `agent.name`, which is unknown where the message is absent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -190,10 +190,13 @@ class _Entry(_Model):
         default=None, description="The only tools that may be called, by exact name. It cannot be empty."
     )
     disabled_tools: tuple[Text, ...] = Field(default=(), description="Tools that may not be called, by exact name.")
-    labels: Labels = Field(default_factory=_Empty, description="Labels of the server; no rule reads them yet.")
+    labels: Labels = Field(
+        default_factory=_Empty,
+        description="Labels of the server, which rules of the policy may read as `server.label.KEY`.",
+    )
     tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
-        description="Labels of single tools, by exact name; no rule reads them yet.",
+        description="Labels of single tools, by exact name, which rules of the policy may read as `tool.label.KEY`.",
     )
 
 

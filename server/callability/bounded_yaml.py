@@ -1,0 +1,54 @@
+"""YAML 1.2 as the nodes of the library, up to bounds: reading takes as long as there are many of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, MaxDepthExceededError
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import Node
+
+MAX_DEPTH = 48
+MAX_VALUES = 50_000
+"""Values of a file, keys and what holds others among them."""
+
+TooDeep = MaxDepthExceededError
+
+
+class TooMany(MarkedYAMLError):
+    """There are more than `MAX_VALUES`; it is marked where the first of them stands that is one too many."""
+
+
+class _Composer(Composer):
+    """The library's own, which counts."""
+
+    values = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise TooMany(problem_mark=self.parser.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+
+def compose(text: str) -> Node | None:
+    """Return the root of a text that is one document; None where it is empty.
+
+    Raises:
+        TooDeep: it is nested more than `MAX_DEPTH` levels deep.
+        TooMany: it has more than `MAX_VALUES` values.
+        YAMLError: it is not YAML.
+        ValueError: it has an escape that is no character.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = (1, 2)
+    yaml.Composer = _Composer
+    # The root counts as one level here.
+    yaml.max_depth = MAX_DEPTH + 1
+    # The library's warnings hold lines of the file, which may be secrets; what they warn of is refused anyhow.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        node: Node | None = yaml.compose(text)
+    return node

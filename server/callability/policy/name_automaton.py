@@ -1,0 +1,119 @@
+"""Which patterns can match one name together: an automaton follows all of them at once, the shortest names first.
+
+So no set of patterns that some name matches is missed, and none is told that no name matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+from string import ascii_lowercase, digits
+
+MAX_STATES = 20_000
+"""States that the patterns of one fact may have together."""
+NAME_BYTES = 512
+"""Bytes of a name at the most; so the contract has it."""
+
+Unit = frozenset[str]
+"""Names and patterns that are told apart from others, but not from each other."""
+
+
+class TooManyStates(Exception):
+    """Patterns that have more states together than `MAX_STATES`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{MAX_STATES:,}")
+
+
+def shortest_names(units: Sequence[Unit], *, empty: bool) -> Iterator[tuple[frozenset[int], str]]:
+    """Yield for each state of the patterns the units that hold there, by their numbers, and the shortest name that
+    leads to it; `empty`: a name may be that too.
+
+    Raises:
+        TooManyStates: there are more than `MAX_STATES`.
+    """
+    automaton = _Automaton(units)
+    seen = {automaton.start}
+    layer = [(automaton.start, "")]
+    if empty:
+        yield automaton.holding(automaton.start), ""
+    while layer:
+        following = []
+        for state, name in layer:
+            for character in automaton.characters(state):
+                after, longer = automaton.step(state, character), name + character
+                if after not in seen and len(longer) <= NAME_BYTES:
+                    seen.add(after)
+                    if len(seen) > MAX_STATES:
+                        raise TooManyStates
+                    following.append((after, longer))
+                    yield automaton.holding(after), longer
+        layer = following
+
+
+class _Automaton:
+    """Follows all patterns of some units at once.
+
+    A state is a number with a bit for each place that a pattern may be at: before each of its characters, and behind
+    the last.
+    """
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self._literals: dict[str, int] = {}
+        self._any = self._stars = start = place = 0
+        self._ends: list[int] = []
+        for unit in units:
+            ends = 0
+            for pattern in sorted(unit):
+                start |= 1 << place
+                place = self._add(pattern, place)
+                ends |= 1 << place
+                place += 1
+            self._ends.append(ends)
+        self._every_end = reduce(or_, self._ends, 0)
+        # To the patterns, all characters that stand in none of them are the same.
+        self._other = next(each for each in _ordinary() if each not in self._literals)
+        self.start = self._closed(start)
+
+    def _add(self, pattern: str, place: int) -> int:
+        """Add a pattern whose first character is at a place, and return the place behind the last."""
+        before = ""
+        for character in pattern:
+            if character == before == "*":
+                continue
+            if character == "*":
+                self._stars |= 1 << place
+            elif character == "?":
+                self._any |= 1 << place
+            else:
+                self._literals[character] = self._literals.get(character, 0) | 1 << place
+            before = character
+            place += 1
+        return place
+
+    def characters(self, state: int) -> Iterator[str]:
+        """Yield the characters that lead on from a state, one for all that stand in no pattern."""
+        yield self._other
+        yield from (character for character, places in self._literals.items() if state & places)
+
+    def step(self, state: int, character: str) -> int:
+        """Return the state behind a character."""
+        read = state & (self._literals.get(character, 0) | self._any)
+        return self._closed(read << 1 | state & self._stars)
+
+    def holding(self, state: int) -> frozenset[int]:
+        """Return the units of which a pattern matches what was read."""
+        if not state & self._every_end:
+            return frozenset()
+        return frozenset(number for number, ends in enumerate(self._ends) if state & ends)
+
+    def _closed(self, state: int) -> int:
+        """Return a state with the places behind the stars that it is at, which may stand for nothing."""
+        return state | (state & self._stars) << 1
+
+
+def _ordinary() -> Iterator[str]:
+    """Yield characters that may stand in a name, the plainest first."""
+    yield from ascii_lowercase + digits
+    yield from map(chr, range(0x4E00, 0xA000))

@@ -1,0 +1,180 @@
+"""Where the draft of one page is studied: in a process of its own, with a time limit, and never two drafts at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+
+from callability.policy.plain import Plain
+from callability.studio import study_process
+from callability.studio.trouble import Failed, NotChecked, Superseded, TooSlow
+
+SECONDS = 60.0
+"""What one task may take."""
+MAX_DESKS = 4
+"""Pages whose drafts are kept; a further one takes the place of the one that was longest idle."""
+_MAX_ANSWER = 64 * 1024**2
+"""Bytes of an answer."""
+
+
+class Desk:
+    """The study of one page, until it is closed."""
+
+    def __init__(self, directory: Path, seconds: float = SECONDS) -> None:
+        self._directory = directory
+        self._seconds = seconds
+        self._process: Process | None = None
+        self._killed = False
+        self._closed = False
+        self._turn = asyncio.Lock()
+        self._drafts = 0
+
+    async def check(self, task: Plain) -> Plain:
+        """Study a new draft; whatever is asked about an older one is given up.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        self._drafts += 1
+        if self._turn.locked():
+            self._kill()
+        return await self.ask(task)
+
+    async def ask(self, task: Plain) -> Plain:
+        """Ask about the draft that was checked last.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        draft = self._drafts
+        async with self._turn:
+            if self._killed:
+                await self._end()
+            self._check_wanted(draft)
+            answer = await self._in_time(task)
+            if not answer:
+                await self._end()
+            self._check_wanted(draft)
+        if not answer:
+            raise Failed("the policy could not be studied: the log of `callability studio` says more")
+        told: Plain = json.loads(answer)
+        return told
+
+    async def close(self) -> None:
+        """End the process, and the rules engine with it; whoever waits for an answer is told to check anew."""
+        self._closed = True
+        self._kill()
+        async with self._turn:
+            await self._end()
+
+    async def _in_time(self, task: Plain) -> bytes:
+        try:
+            return await asyncio.wait_for(self._answer(task), self._seconds)
+        except TimeoutError:
+            await self._end()
+            raise TooSlow(f"this took longer than {self._seconds:g} seconds, and was given up") from None
+        except BaseException:
+            self._kill()
+            raise
+
+    def _kill(self) -> None:
+        """End the process without waiting for it: who has its turn notices, and waits."""
+        self._killed = True
+        if self._process and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _end(self) -> None:
+        """End the process, if there is one, and wait until nothing of it is left."""
+        self._kill()
+        process, self._process, self._killed = self._process, None, False
+        if process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.close()
+            await process.stdout.read()
+            with suppress(ConnectionError):
+                await process.stdin.wait_closed()
+            await process.wait()
+
+    def _check_wanted(self, draft: int) -> None:
+        if self._closed:
+            raise NotChecked("this draft was set aside")
+        if draft != self._drafts:
+            raise Superseded("a newer draft is looked at")
+
+    async def _answer(self, task: Plain) -> bytes:
+        process = self._process
+        if process is None and task["do"] != "check":
+            raise NotChecked("there is no draft to ask about")
+        if process is None:
+            process = self._process = await self._started()
+            if self._killed:
+                return b""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(ConnectionError):
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            await process.stdin.drain()
+        return await process.stdout.readline()
+
+    async def _started(self) -> Process:
+        # `-P`: a file in the current directory must not stand in for a module. A group of its own ends as a whole.
+        command = (sys.executable, "-P", "-W", "ignore", "-m", study_process.__name__, str(self._directory))
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
+        )
+
+
+class Desks:
+    """The desks of all pages, and one that a page has left, whose process already knows the policy."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._desks: OrderedDict[str, Desk] = OrderedDict()
+        self._left: Desk | None = None
+
+    async def check(self, page: str, task: Plain) -> Plain:
+        """Study a new draft of a page, which gets a desk where it has none.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        if page not in self._desks:
+            self._desks[page], self._left = self._left or Desk(self._directory), None
+        desk = self._desks[page]
+        self._desks.move_to_end(page)
+        if len(self._desks) > MAX_DESKS:
+            await self._desks.popitem(last=False)[1].close()
+        return await desk.check(task)
+
+    async def ask(self, page: str, task: Plain) -> Plain:
+        """Ask about the draft of a page that was checked last.
+
+        Raises:
+            Trouble: there is no answer.
+        """
+        if page not in self._desks:
+            raise NotChecked("there is no draft to ask about")
+        self._desks.move_to_end(page)
+        return await self._desks[page].ask(task)
+
+    async def leave(self, page: str) -> None:
+        """Take away the desk of a page that was closed."""
+        desk = self._desks.pop(page, None)
+        if desk:
+            old, self._left = self._left, desk
+            if old:
+                await old.close()
+
+    async def close(self) -> None:
+        """End everything."""
+        desks = (*self._desks.values(), *filter(None, (self._left,)))
+        await asyncio.gather(*(desk.close() for desk in desks))

@@ -1,0 +1,89 @@
+"""A policy as it is typed: proved question by question, so that an edit of one file decides that one alone anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from callability import document
+from callability.finding import Finding, Place, has_errors, in_order
+from callability.policy.loading import ProvedRuleSet, check_written
+from callability.policy.questions import QUESTIONS
+from callability.policy.written import PolicyFile, Written
+from callability.studio.files import other_files
+
+SECONDS = 30.0
+"""What the rules engine may take for one rule set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What was proved, by question, and all findings in order; the revision where nothing refuses it."""
+
+    proved: Mapping[str, ProvedRuleSet]
+    findings: tuple[Finding, ...]
+    revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of the files of one question."""
+
+    proved: ProvedRuleSet | None
+    findings: tuple[Finding, ...]
+
+
+class Drafts:
+    """Proves drafts, and remembers the parts of those that are looked at."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Written, _Part] = {}
+
+    def prove(self, written: Written) -> Draft:
+        """Prove a policy as it is written."""
+        groups = _groups(written)
+        with ThreadPoolExecutor(max_workers=len(groups)) as pool:
+            parts = dict(zip(groups, pool.map(self._part, groups.values()), strict=True))
+        findings = in_order((*written.findings, *(finding for part in parts.values() for finding in part.findings)))
+        proved = {name: part.proved for name, part in parts.items() if part.proved}
+        return Draft(proved, findings, None if has_errors(findings) else written.revision)
+
+    def keep(self, *kept: Written) -> None:
+        """Forget all parts but those of some policies."""
+        groups = {group for written in kept for group in _groups(written).values()}
+        self._parts = {group: part for group, part in self._parts.items() if group in groups}
+
+    def _part(self, group: Written) -> _Part:
+        if group not in self._parts:
+            check = check_written(group, seconds=SECONDS)
+            # No group is about more than one question.
+            self._parts[group] = _Part(next(iter(check.proved.values()), None), check.findings)
+        return self._parts[group]
+
+
+def written_of(texts: Mapping[str, str], directory: Path) -> Written:
+    """Return texts by the names of their files as one policy without a name, with the other files of a directory."""
+    files = [PolicyFile(PurePath(name), name, text.encode()) for name, text in texts.items()]
+    others = other_files(directory, texts)
+    names = {Path(name).stem for name in (*texts, *(path.name for path in others))}
+    findings: list[Finding] = []
+    for path in others:
+        try:
+            files.append(PolicyFile(path, path.name, document.read_bytes(path, path.name)))
+        except document.Refused as error:
+            findings.extend(error.findings)
+    if not directory.is_dir():
+        findings.append(Finding(Place(""), "no-directory", "its directory cannot be read: it may have been moved away"))
+        names |= {*QUESTIONS}
+    return Written("", tuple(files), tuple(findings), frozenset(names))
+
+
+def _groups(written: Written) -> dict[str, Written]:
+    """Return the files of each question as a policy of which nothing else is missing, and the files of no question."""
+    groups = {}
+    for name in (*QUESTIONS, ""):
+        files = tuple(file for file in written.files if name == (file.question if file.question in QUESTIONS else ""))
+        groups[name] = Written("", files, (), written.names | {*QUESTIONS} - {name})
+    return groups

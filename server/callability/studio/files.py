@@ -1,0 +1,98 @@
+"""The files of a policy as an editor needs them: as text, with what tells whether they are still the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from callability import document
+from callability.editing.rewriting import overwrite
+from callability.policy.loading import policy_files
+from callability.policy.questions import QUESTIONS
+
+NAMES = tuple(f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test"))
+"""The files that can be edited: each rule set, and the tests beside it."""
+
+
+class NotEditable(Exception):
+    """A file that cannot be edited in a page. Its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file as it is on disk; its text has line feeds alone, and its digest is empty where there is no file.
+
+    With a `problem` it cannot be edited: its bytes could not be given back as they are.
+    """
+
+    name: str
+    text: str = ""
+    digest: str = ""
+    line_end: str = "\n"
+    problem: str = ""
+
+    def written(self, text: str) -> str:
+        """Return an edited text with the line ends of the file."""
+        return text.replace("\n", self.line_end)
+
+
+def read_saved(directory: Path) -> dict[str, SavedFile]:
+    """Return the files that can be edited, by name, whether they are there or not."""
+    return {name: _saved(directory / name) for name in NAMES}
+
+
+def texts_of(saved: Mapping[str, SavedFile]) -> dict[str, str]:
+    """Return what stands in the files that are there and can be edited, by name."""
+    return {name: file.written(file.text) for name, file in saved.items() if file.digest and not file.problem}
+
+
+def other_files(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files of a policy besides those whose texts are given: misnamed ones, and such as have a problem."""
+    return tuple(path for path in policy_files(directory) if path.name not in texts)
+
+
+def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
+    """Write one file, if it is still the one that was read, and return it as it is then.
+
+    Raises:
+        NotEditable: it has a problem, or is not there any more.
+        ChangedMeanwhile: it is another file by now.
+        OSError: it cannot be written; it is as it was.
+    """
+    path = directory / name
+    saved = _saved(path)
+    if saved.problem:
+        raise NotEditable(saved.problem)
+    overwrite(path, saved.written(text).encode(), only_if=digest)
+    return _saved(path)
+
+
+def _saved(path: Path) -> SavedFile:
+    try:
+        data = document.read_bytes(path)
+    except document.Refused as error:
+        if isinstance(error.__cause__, FileNotFoundError) and not path.is_symlink():
+            return SavedFile(path.name)
+        return SavedFile(path.name, problem=error.findings[0].sentence)
+    digest = document.digest(data)
+    problem = next(_problems(data), "")
+    if problem:
+        return SavedFile(path.name, digest=digest, problem=problem)
+    text = data.decode()
+    line_end = "\r\n" if "\r" in text else "\n"
+    return SavedFile(path.name, text.replace("\r\n", "\n"), digest, line_end)
+
+
+def _problems(data: bytes) -> Iterator[str]:
+    if len(data) > document.MAX_BYTES:
+        yield f"is larger than {document.MAX_BYTES:,} bytes"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        yield "is not UTF-8"
+        return
+    if "\r" in text and not text.count("\r") == text.count("\r\n") == text.count("\n"):
+        yield "has more than one kind of line end"
+    if "\0" in text:
+        yield "holds a character that no file may hold"

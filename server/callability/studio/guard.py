@@ -1,0 +1,69 @@
+"""Who may ask: a page of this server, by its own name, and no other site, wherever its name leads to."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Sequence
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from callability.studio.trouble import Elsewhere, Trouble
+from callability.studio.trouble_response import trouble_response
+
+TOKEN_HEADER = "callability-token"
+_OWN = frozenset({"same-origin", "none"})
+"""What a browser says of a request of the page itself, or of the person at the browser."""
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
+        " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+class Guard:
+    """An ASGI application round another: it refuses what comes from elsewhere, and says what the page may do.
+
+    A request names this server by one of the `hosts`, so that another name that leads here (DNS rebinding) opens
+    nothing. What is posted comes from this origin, and has the token that stands in the page.
+    """
+
+    def __init__(self, application: ASGIApp, hosts: Sequence[str], token: str) -> None:
+        self._application = application
+        self._hosts = frozenset(hosts)
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        refused = next(self._refusals(scope["method"], scope["path"], Headers(scope=scope)), None)
+        application = trouble_response(refused) if refused else self._application
+        await application(scope, receive, send_with_headers)
+
+    def _refusals(self, method: str, path: str, headers: Headers) -> Iterator[Trouble]:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host not in self._hosts:
+            yield Elsewhere("this server has another name")
+        if path != "/" and headers.get("sec-fetch-site", "none") not in _OWN:
+            yield Elsewhere("this request comes from another site")
+        if method in {"GET", "HEAD"}:
+            return
+        if origin is not None and origin != f"http://{host}":
+            yield Elsewhere("this request comes from another site")
+        if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._token.encode()):
+            yield Elsewhere("this page is of another start of the server: load it anew")

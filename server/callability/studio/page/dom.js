@@ -1,0 +1,50 @@
+/** Elements and texts. What comes from files is only ever text: nothing here reads markup. */
+
+/** Return the element of an id. */
+export const byId = (id) => document.getElementById(id);
+
+/** Return a new element; an attribute that is false or undefined is left out. */
+export function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== false && value !== undefined) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Return a button that does something. */
+export function button(text, act, attributes = {}) {
+  const made = make("button", { type: "button", ...attributes }, text);
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** Return a sentence as nodes, with what stands in backticks as code. */
+export function prose(sentence) {
+  return sentence.split("`").map((part, number) => (number % 2 ? make("code", {}, part) : part));
+}
+
+/** Set a text that is read out when it changes, and leave it alone where it does not. */
+export function say(element, ...nodes) {
+  const holder = make("span", {}, ...nodes);
+  if (element.textContent !== holder.textContent) element.replaceChildren(...holder.childNodes);
+}
+
+/** Return a value of a fact as it is shown. */
+export const written = (value) => value || "(empty)";
+
+/** Return a number with its noun. */
+export const numberOf = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+const drawn = new WeakMap();
+
+/** Draw what was told in an element; what is told once more stays, with its focus, and what was opened is open again. */
+export function draw(element, told, parts) {
+  const now = JSON.stringify(told);
+  if (drawn.get(element) === now) return;
+  drawn.set(element, now);
+  const opened = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+  element.replaceChildren(...parts());
+  for (const each of element.querySelectorAll("details")) each.open = opened.has(each.dataset.key);
+}

@@ -1,0 +1,43 @@
+/** Everything that was found in the draft, in order, each with the way to its line. */
+
+import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
+import { told } from "./editor.js";
+
+/** Show findings; `goTo` leads to the place of one, and `tryFacts` shows the facts of one. */
+export function showFindings(checked, goTo, tryFacts) {
+  const { error, warning } = checked.counts;
+  const counts = [error && numberOf(error, "error"), warning && numberOf(warning, "warning")].filter(Boolean);
+  const sound = checked.sound ? "sound" : "refused";
+  const soundness = byId("soundness");
+  soundness.className = sound;
+  say(soundness, make("strong", {}, sound), `, ${counts.join(", ") || "nothing found"}`);
+  const found = Object.values(checked.counts).reduce((sum, count) => sum + count, 0);
+  const more = found - checked.findings.length;
+  byId("findings-said").textContent = more ? `${more.toLocaleString("en")} more are left out.` : found ? "" : proved(checked);
+  draw(byId("findings"), checked.findings, () => checked.findings.map((finding) => item(finding, goTo, tryFacts)));
+}
+
+function proved(checked) {
+  const all = Object.values(checked.proved);
+  const sum = (count) => all.reduce((total, each) => total + count(each), 0);
+  const combinations = numberOf(sum((each) => each.combinations), "combination");
+  const laws = numberOf(sum((each) => each.laws.length), "law");
+  const tests = numberOf(sum((each) => each.tests_passed), "test");
+  return `Nothing: ${combinations} decided by ${all[0]?.engine}, ${laws} hold, ${tests} pass. Revision ${checked.revision}.`;
+}
+
+function item(finding, goTo, tryFacts) {
+  const place = finding.line ? `${finding.file}:${finding.line}:${finding.column}` : finding.file || "the policy";
+  return make(
+    "li",
+    { class: finding.severity },
+    finding.file ? button(place, () => goTo(finding)) : place,
+    " ",
+    make("strong", {}, finding.severity),
+    " ",
+    ...prose(told(finding)),
+    " ",
+    make("code", { class: "code" }, finding.code),
+    ...(finding.witness ? [" ", button("Show these facts", () => tryFacts(finding.file, finding.witness))] : []),
+  );
+}

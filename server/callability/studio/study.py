@@ -1,0 +1,235 @@
+"""What can be asked of a draft: its findings, its tables, its answers, and what it changes in the saved policy."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from callability.finding import Finding, Severity, in_order
+from callability.policy.difference import Change, TooMuch, changes_of
+from callability.policy.explanation import explain
+from callability.policy.fact import Point
+from callability.policy.loading import ProvedRuleSet
+from callability.policy.path import sentences
+from callability.policy.plain import Plain, of_change, of_path, of_row, of_trial, of_verdict
+from callability.policy.question import Question
+from callability.policy.questions import QUESTIONS
+from callability.policy.rows import Row, rows_of
+from callability.policy.words import spoken_of
+from callability.policy.written import Written
+from callability.studio.draft import Draft, Drafts, written_of
+from callability.studio.vocabulary import question_told
+from callability.vocabulary import UNKNOWN
+
+MAX_FINDINGS = 200
+"""Findings of a file that are told: errors before others."""
+MAX_ROWS = 1_000
+"""Rows of a table that are told."""
+MAX_CHANGES = 200
+"""Changes that are told, the largest first."""
+MAX_CONDITIONS = 50
+"""Conditions of a change that are told."""
+MAX_LINES = 2_000
+"""Lines of a difference of texts that are told."""
+
+
+class Study:
+    """A draft, and the policy on disk that it would become part of."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._drafts = Drafts()
+        self._saved_texts: Mapping[str, str] = {}
+        self._texts: Mapping[str, str] = {}
+        self._saved_policy = Written("", ())
+        self._draft = Draft({}, (), None)
+        self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
+
+    def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
+        """Take a draft to look at, and return what is wrong with it."""
+        self._saved_texts, self._texts = saved, texts
+        self._saved_policy = written_of(saved, self._directory)
+        draft = written_of(texts, self._directory)
+        self._drafts.keep(self._saved_policy, draft)
+        self._draft = self._drafts.prove(draft)
+        findings = self._draft.findings
+        counts = Counter(finding.severity for finding in findings)
+        return {
+            "revision": self._draft.revision,
+            "sound": self._draft.revision is not None,
+            "counts": {severity: counts[severity] for severity in Severity},
+            "findings": [_finding(finding) for finding in _worst(findings)],
+            "proved": {name: _proof(proved) for name, proved in self._draft.proved.items()},
+        }
+
+    def table(self, question: str) -> Plain:
+        """Return a question and its decision table: the first row that holds is the answer."""
+        of, proved = self._asked(question)
+        told: Plain = {"of": of, "question": question_told(_question_of(question, proved))}
+        if proved is None:
+            return told
+        rows = self._rows_of(question, proved)
+        return told | {
+            "facts": proved.table.space.facts,
+            "rows": list(map(of_row, rows[:MAX_ROWS])),
+            "left_out": max(len(rows) - MAX_ROWS, 0),
+        }
+
+    def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
+        """Return the answer for facts, moved where they cannot occur together, but for the one that was changed."""
+        of, proved = self._asked(question)
+        asked = _question_of(question, proved)
+        read = readings_of(asked, facts)
+        given = possible(asked, read, changed)
+        moved = [fact for fact in facts if fact in read and given[fact] != read[fact]]
+        told: Plain = {"of": of, "facts": given, "moved": moved}
+        if proved is None:
+            return told
+        verdict = proved.table.verdict(given)
+        said = spoken_of(proved.rule_set, verdict)
+        explained = explain(proved.rule_set, given)
+        path = explained.path
+        return told | {
+            "verdict": of_verdict(verdict, proved.rule_set),
+            "words": said.texts if said else None,
+            "trials": list(map(of_trial, explained.trials)),
+            "path": of_path(path) | {"sentences": sentences(path)} if path else None,
+            "row": self._row_of(question, proved, given),
+            "line": proved.rule_set.rule(verdict.rule).place.line,
+        }
+
+    def difference(self) -> Plain:
+        """Return what the draft changes: answers, where both can be proved, and lines."""
+        saved = self._saved()
+        both = [name for name in QUESTIONS if name in saved.proved and name in self._draft.proved]
+        found: list[Change] = []
+        too_much: list[str] = []
+        for name in both:
+            try:
+                found.extend(changes_of(name, saved.proved[name], self._draft.proved[name]))
+            except TooMuch as error:
+                too_much.append(f"`{name}`: {error}")
+        found.sort(key=lambda change: (both.index(change.question), change.words_only, -change.combinations))
+        return {
+            "compared": len(both) == len(QUESTIONS),
+            "too_much": too_much,
+            "answers": sum(change.combinations for change in found),
+            "changes": list(map(_change, found[:MAX_CHANGES])),
+            "left_out": max(len(found) - MAX_CHANGES, 0),
+            "lines": {name: list(self._lines(name)) for name in self._texts if self._is_edited(name)},
+        }
+
+    def _asked(self, question: str) -> tuple[str, ProvedRuleSet | None]:
+        """Return what is looked at, and whose it is: that of the saved policy where the draft has none."""
+        if question in self._draft.proved:
+            return "draft", self._draft.proved[question]
+        return "saved", self._saved().proved.get(question)
+
+    def _saved(self) -> Draft:
+        return self._drafts.prove(self._saved_policy)
+
+    def _rows_of(self, question: str, proved: ProvedRuleSet) -> tuple[Row, ...]:
+        """Return the rows of a table, made once for as long as it is looked at."""
+        kept = self._rows.get(question)
+        if kept is None or kept[0] is not proved:
+            kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.table)
+        return kept[1]
+
+    def _row_of(self, question: str, proved: ProvedRuleSet, facts: Mapping[str, str]) -> int:
+        combination = tuple(facts[name] for name in proved.table.space.facts)
+        return next(number for number, row in enumerate(self._rows_of(question, proved)) if row.holds(combination))
+
+    def _is_edited(self, name: str) -> bool:
+        return self._texts[name] != self._saved_texts.get(name)
+
+    def _lines(self, name: str) -> Iterator[str]:
+        """Yield the lines that are added and taken away, with those around them."""
+        old, new = (texts.get(name, "").splitlines() for texts in (self._saved_texts, self._texts))
+        compared = difflib.unified_diff(old, new, lineterm="", n=1)
+        for number, line in enumerate(compared):
+            if number == MAX_LINES:
+                yield "…"
+                return
+            if number > 1:
+                yield line
+
+
+def readings_of(question: Question, facts: Mapping[str, str]) -> dict[str, str]:
+    """Return the reading of each fact that a question has: of a name the one that stands for its class.
+
+    What is no reading, such as a label's value that is not declared any more, is left out.
+    """
+    read: dict[str, str] = {}
+    for name in chain.from_iterable(axis.facts for axis in question.axes):
+        fact, value = question.facts[name], facts.get(name)
+        reading = None if value is None else fact.reading(value)
+        if reading in fact.readings and (reading != UNKNOWN or value == UNKNOWN):
+            read[name] = reading
+    return read
+
+
+def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
+    """Return facts that can occur together: as few as can be moved, and not the one that was changed.
+
+    Those that are not given are open.
+    """
+    opened = question.open_facts
+    facts = opened | readings_of(question, opened) | readings_of(question, facts)
+    found = dict(facts)
+    for axis in question.axes:
+
+        def likeness(point: Point, names: tuple[str, ...] = axis.facts) -> tuple[bool, int]:
+            same = [name for name, value in zip(names, point.values, strict=True) if facts[name] == value]
+            return changed in same, len(same)
+
+        best = max(axis.points, key=likeness)
+        found |= dict(zip(axis.facts, best.values, strict=True))
+    return found
+
+
+def _question_of(name: str, proved: ProvedRuleSet | None) -> Question:
+    """Return the question of a rule set, which may have more facts than the one of that name that any begins with."""
+    return proved.rule_set.question if proved else QUESTIONS[name]
+
+
+def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that are told, in order."""
+    by_file: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda each: each.severity is not Severity.ERROR):
+        by_file.setdefault(finding.place.file, []).append(finding)
+    return in_order(finding for found in by_file.values() for finding in found[:MAX_FINDINGS])
+
+
+def _proof(proved: ProvedRuleSet) -> Plain:
+    return {
+        "combinations": proved.table.space.size,
+        "engine": proved.table.engine,
+        "laws": [law.name for law in proved.rule_set.laws],
+        "tests_passed": proved.tests,
+    }
+
+
+def _change(change: Change) -> Plain:
+    told = of_change(change)
+    return told | {
+        "where": told["where"][:MAX_CONDITIONS],
+        "conditions": len(told["where"]),
+        "words_only": change.words_only,
+    }
+
+
+def _finding(finding: Finding) -> Plain:
+    witness = finding.witness
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "sentence": finding.sentence,
+        "advice": finding.advice,
+        "witness": None if witness is None else dict(witness),
+    }

@@ -1,0 +1,43 @@
+"""A study in a process of its own, which can be ended at any time.
+
+It is given the directory of the policy, reads tasks from standard input and writes answers to standard output, each one
+line of JSON, and ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from callability.policy.engine import MAX_MEMORY
+from callability.studio.study import Study
+
+
+def main() -> None:
+    """Answer tasks until there are no more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MAX_MEMORY if hard == resource.RLIM_INFINITY else min(MAX_MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    study = Study(Path(sys.argv[1]))
+    for line in sys.stdin:
+        print(json.dumps(_answered(study, json.loads(line))), flush=True)
+
+
+def _answered(study: Study, task: dict[str, Any]) -> dict[str, Any]:
+    match task:
+        case {"do": "check", "saved": saved, "texts": texts}:
+            return study.check(saved, texts)
+        case {"do": "table", "question": question}:
+            return study.table(question)
+        case {"do": "decide", "question": question, "facts": facts, "changed": changed}:
+            return study.decide(question, facts, changed)
+        case {"do": "difference"}:
+            return study.difference()
+    raise ValueError(f"no task: {task}")
+
+
+if __name__ == "__main__":
+    main()

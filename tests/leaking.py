@@ -1,0 +1,20 @@
+"""`callability serve` that keeps what it should not: with each edit a copy of the policy, as it was checked."""
+
+from __future__ import annotations
+
+from callability.command_line import main
+from callability.policy.written import Written
+from callability.service import edits
+
+_kept: list[object] = []
+_loaded = edits._loaded
+
+
+def _keeping(answer: bytes, written: Written) -> object:
+    _kept.append([_loaded(answer, written) for _ in range(100)])
+    return _loaded(answer, written)
+
+
+if __name__ == "__main__":
+    edits._loaded = _keeping  # type: ignore[assignment]
+    main()

@@ -1,0 +1,51 @@
+"""Take the picture of `callability studio` that its page in `docs/` shows."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+
+from conftest import POLICY
+from studios import studio
+
+MILLISECONDS = 60_000
+SIZE = ViewportSize(width=1400, height=960)
+
+
+def main(picture: str) -> None:
+    """Show a rule that was narrowed by mistake, and what is said about it."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("there is no chromium")
+    expect.set_options(timeout=MILLISECONDS)
+    with TemporaryDirectory() as temporary, sync_playwright() as playwright:
+        policy = Path(temporary) / "my-policy"
+        shutil.copytree(POLICY, policy)
+        browser = playwright.chromium.launch(executable_path=chromium)
+        with studio(policy) as url:
+            page = browser.new_page(viewport=SIZE)
+            page.goto(url)
+            _edit(page)
+            # The name of the directory is another one each time.
+            page.locator("#directory").evaluate("(each) => { each.textContent = '/home/me/my-policy' }")
+            page.screenshot(path=picture)
+        browser.close()
+
+
+def _edit(page: Page) -> None:
+    text = page.get_by_role("textbox", name="Text of callability.yaml")
+    page.get_by_role("group", name="approval.status").get_by_label("changed").check()
+    text.fill(
+        text.input_value().replace("approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    )
+    expect(page.locator("#difference .change")).not_to_have_count(0)
+    expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
+    text.evaluate("(each) => { each.scrollTop = 0; each.blur() }")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

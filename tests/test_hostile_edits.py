@@ -1,0 +1,188 @@
+"""Bad edits and bad requests by turns, against a server that runs: it answers by a sound policy, and keeps nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import given
+
+from callability.policy.loading import Check, written_in
+from callability.v1 import policy_service_pb2 as pb
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from conftest import SMALLEST, write_policy
+from hostile import judged, mutated
+from running import COMMAND
+from test_findings import _text
+from test_hostile_files import MORE, bounded
+from test_policy_edits import ONE, eventually
+
+MOST_KIB = 4 * 1024
+"""What the memory of a server may grow by over a few edits, after a warm-up."""
+EDITS = 5
+WARM = 2
+
+
+def drawn_edits(count: int) -> list[dict[str, bytes]]:
+    """Return files as somebody with bad intent would edit them."""
+    edits: list[dict[str, bytes]] = []
+
+    @bounded(count)
+    @given(mutated())
+    def draw(files: dict[str, bytes]) -> None:
+        edits.append(files)
+
+    draw()
+    return edits
+
+
+class Attacked:
+    """A server of the policy in a directory that is edited; somebody asks it all the while."""
+
+    def __init__(self, process: int, channel: grpc.Channel, directory: Path) -> None:
+        self._process, self._directory = process, directory
+        self._health: Any = health_pb2_grpc.HealthStub(channel)
+        self._policy = PolicyServiceStub(channel)
+        self._ask = CallabilityServiceStub(channel).CheckTool
+        self.sound = {self._policy.GetPolicy(pb.GetPolicyRequest()).revision}
+        self.failed: list[grpc.RpcError] = []
+        self.answered: set[str] = set()
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Ask in a thread."""
+        over = Event()
+
+        def ask() -> None:
+            while not over.wait(0.01):
+                try:
+                    self.answered.add(self._ask(ONE).revision)
+                except grpc.RpcError as error:
+                    self.failed.append(error)
+
+        thread = Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def edit(self, files: dict[str, bytes], check: Check) -> None:
+        """Write files, those beside them as small as can be, and wait until it is looked at what is written."""
+        if check.policy:
+            self.sound.add(check.policy.revision)
+        every = {name: text.encode() for name, text in SMALLEST.items()} | files
+        for path in set(self._directory.iterdir()) - {self._directory / name for name in every}:
+            path.unlink()
+        for name, data in every.items():
+            beside = self._directory / f"{name}.new"
+            beside.write_bytes(data)
+            beside.replace(self._directory / name)
+        revision = written_in(self._directory).revision
+
+        def looked_at() -> bool:
+            told = self._policy.GetPolicy(pb.GetPolicyRequest())
+            assert told.revision in self.sound
+            if check.policy:
+                return not told.HasField("rejected_edit") and told.revision == revision
+            return told.HasField("rejected_edit") and told.rejected_edit.revision == revision
+
+        eventually(looked_at)
+        assert self._health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+
+    def validate(self, files: dict[str, bytes], check: Check) -> None:
+        """Send files to be checked."""
+        every = {name: text.encode() for name, text in SMALLEST.items()} | files
+        sent = [pb.PolicyFile(name=name, data=data) for name, data in every.items()]
+        told = self._policy.ValidatePolicy(pb.ValidatePolicyRequest(files=sent))
+        assert told.sound is (check.policy is not None)
+        assert {each.code for each in told.findings} == {each.code for each in check.findings}
+
+    def puzzle(self, put: Callable[[Path], object]) -> None:
+        """Put something that is no file beside the rules, wait until it is refused, and take it away again."""
+        path = self._directory / "enable_outcome_test.yaml"
+        put(path)
+        eventually(lambda: self._policy.GetPolicy(pb.GetPolicyRequest()).HasField("rejected_edit"))
+        path.unlink()
+        eventually(lambda: not self._policy.GetPolicy(pb.GetPolicyRequest()).HasField("rejected_edit"))
+
+    def memory(self) -> int:
+        """Return its resident memory in KiB."""
+        pages = int(Path(f"/proc/{self._process}/statm").read_text().split()[1])
+        return pages * resource.getpagesize() // 1024
+
+
+@contextmanager
+def attacked(command: Sequence[str], directory: Path) -> Iterator[Attacked]:
+    """Serve the policy in a directory by a program that serves."""
+    arguments = [*command, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
+    with (
+        (directory.parent / "service.log").open("w") as log,
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip().removeprefix("listening on ")
+            with grpc.insecure_channel(address) as channel:
+                yield Attacked(process.pid, channel, directory)
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
+
+def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool) -> int:
+    """Edit by turns badly and well, and return how much the memory grew after the first ones, in KiB."""
+    memory = 0
+    for number, files in enumerate(edits):
+        if number == WARM:
+            memory = server.memory()
+        check = judged(files)
+        server.edit(files, check)
+        if validate:
+            server.validate(files, check)
+        good = {"callability.yaml": f"# {number}\n{_text({})}".encode()}
+        server.edit(good, judged(good))
+    return server.memory() - memory
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A sound policy."""
+    made = tmp_path / "policy"
+    made.mkdir()
+    return write_policy(made, _text({}))
+
+
+def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, tell: Callable[[str], None]) -> None:
+    """It serves by a sound policy, fails no call, and its memory does not grow."""
+    with attacked(COMMAND, directory) as server:
+        with server.asked():
+            kib = grown(server, drawn_edits(EDITS), validate=True)
+            # One that is waited for would hold up every later edit, and one that cannot be followed, too.
+            server.puzzle(os.mkfifo)
+            server.puzzle(lambda path: path.symlink_to(path))
+        tell(f"memory grew by {kib} KiB over {EDITS * MORE - WARM} bad edits, as many good ones and as many requests")
+        assert server.failed == []
+        assert server.answered <= server.sound
+        assert len(server.answered) > 2
+        assert kib < MOST_KIB * MORE
+
+
+def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, tell: Callable[[str], None]) -> None:
+    """By how its memory grows over one edit."""
+    with attacked((sys.executable, str(Path(__file__).parent / "leaking.py")), directory) as server:
+        kib = grown(server, drawn_edits(EDITS)[: WARM + 1], validate=False)
+        tell(f"memory of a server that keeps what it checked grew by {kib} KiB over 1 edit")
+        assert kib > MOST_KIB

@@ -1,0 +1,61 @@
+"""A rule file can do no harm: whatever is in it, it is refused with findings, or it is proved."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hostile import drawn, judged, mended, mutated, odd, written_as
+
+MORE = int(os.environ.get("CALLABILITY_FUZZ", "1"))
+"""How many times as much is tried as CI has time for; more than that is drawn anew each time."""
+
+
+def bounded(examples: int) -> settings:
+    """Return settings under which the same is drawn each time, unless more is asked for."""
+    return settings(
+        max_examples=examples * MORE,
+        derandomize=MORE == 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    )
+
+
+@bounded(60)
+@given(files=mutated())
+def test_a_file_with_anything_changed_is_refused_with_findings_or_proved(
+    files: dict[str, bytes], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At places in the file, by codes that are explained, in lines that can be read; and nothing else is told."""
+    judged(files)
+    assert capfd.readouterr() == ("", "")
+
+
+@bounded(25)
+@given(file=drawn())
+def test_whatever_is_accepted_is_proved(file: dict[str, Any]) -> None:
+    """By every combination, whatever the rules are: what is refused of a file is taken out until the rest is sound."""
+    for _ in range(20):
+        check = judged({"callability.yaml": written_as(file)})
+        if check.policy:
+            return
+        file = mended(file, check)
+    pytest.fail("it is never sound")
+
+
+@bounded(60)
+@given(file=drawn(), data=st.data())
+def test_an_odd_scalar_anywhere_in_a_sound_form_does_no_harm(file: dict[str, Any], data: st.DataObject) -> None:
+    """As a value and as a key, in quotes or without."""
+    text = written_as(file).decode()
+    parts = text.split('"')
+    at = data.draw(st.integers(0, len(parts) // 2 - 1)) * 2 + 1
+    parts[at] = data.draw(odd)
+    quote = data.draw(st.sampled_from(['"', "'", ""]))
+    text = '"'.join(parts[:at]) + quote + parts[at] + quote + '"'.join(parts[at + 1 :])
+    judged({"callability.yaml": text.encode(errors="surrogatepass")})

@@ -1,0 +1,345 @@
+"""The limits of a rule file: what exceeds one is refused by a finding that names it, soon and within little memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from callability import bounded_yaml, document, finding
+from callability.finding import Place, did_you_mean, line, listed
+from callability.policy import (
+    case_file,
+    engine,
+    form,
+    law_form,
+    normal_form,
+    rule_file,
+    space,
+    tabulation,
+    when,
+    written,
+)
+from callability.policy.callability import CALLABILITY
+from callability.policy.engine_process import NotDecided
+from callability.policy.fact import BOOLEAN, Fact, axis_of
+from callability.policy.loading import written_in
+from callability.policy.question import facts_by_name
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.space import space_of
+from callability.policy.tabulation import tabulate
+from callability.service import edits
+from callability.service.served import RejectedEdit
+from conftest import POLICY, write_policy
+from running import callability
+from test_findings import RULES, _text
+
+Setup = Callable[[Path], object]
+
+
+def _rules(text: str) -> Setup:
+    """Rules above those of a sound file."""
+    return _file(_text({"rules": text + RULES}))
+
+
+def _file(data: str | bytes) -> Setup:
+    content = data if isinstance(data, bytes) else data.encode()
+    return lambda directory: (directory / "callability.yaml").write_bytes(content)
+
+
+def _laws(text: str) -> Setup:
+    return _file(_text({"laws": text}))
+
+
+def _tests(text: str) -> Setup:
+    return lambda directory: (directory / "callability_test.yaml").write_text(text)
+
+
+def _words(text: str) -> Setup:
+    words = "disabled_unknown: {remediation: x, rejection: x}\n"
+    return _file(_text({"words": f'server_disabled: {{remediation: "{text}", rejection: x}}\n{words}'}))
+
+
+def _when(condition: str) -> Setup:
+    return _rules(f"- {{id: much, when: {condition}, status: server_disabled, action: Wait.}}\n")
+
+
+def _labels(text: str) -> Setup:
+    return _file(f"labels: {{{text}}}\n" + _text({}))
+
+
+def _any(parts: Iterable[str]) -> str:
+    return f"{{any: [{', '.join(parts)}]}}"
+
+
+def _link(target: str) -> Setup:
+    return lambda directory: (directory / "callability_test.yaml").symlink_to(target)
+
+
+def _many_files(directory: Path) -> None:
+    for number in range(1_000):
+        (directory / f"more{number}.yaml").write_text("")
+
+
+def _growing(directory: Path) -> None:
+    """A file that never ends, for whoever reads it to the end."""
+    (directory / "callability_test.yaml").symlink_to("/proc/self/mem")
+
+
+ALL = _any(
+    f"{{approval.status: [{one}, {other}], {fact}: {truth}}}"
+    for one in ("none", "approved", "pending", "changed")
+    for other in ("none", "approved", "pending", "changed")
+    if one != other
+    for fact in ("server.enabled", "tool.config_denied", "server.quarantined", "approval.disabled")
+    for truth in ("true", "false")
+)
+LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 100))
+STATES = "load.http_status: [400, 401, 403, 404, 405, 408, 409, 410], load.phase: [connect, tls, request, response]"
+WIDE = f"{{{STATES}, load.failure: [timeout, refused, reset, closed], load.http_class: [4xx, 5xx]}}"
+
+
+def _multiplying(directory: Path) -> None:
+    rules = "".join(f"- {{id: r{number}, when: {WIDE}, status: permanent}}\n" for number in range(100))
+    text = f"rules:\n{rules}- {{id: all, status: permanent}}\nwords: {{permanent: {{message: x}}}}\n"
+    (directory / "load_outcome.yaml").write_text(text)
+
+
+CASES: dict[str, tuple[Setup, str]] = {
+    "aliases that double": (_file(LAUGHS), "1:5: this value is used again by an alias"),
+    "a file of 10 MB": (_file("x" * 10_000_000), "is larger than 524,288 bytes [file-too-large]"),
+    "lists in lists": (_file("rules: " + "[" * 200_000), "1:56: is nested more than 48 levels deep [nested-too-deep]"),
+    "mappings in mappings": (_file("{a: " * 100_000), "is nested more than 48 levels deep [nested-too-deep]"),
+    "indents in indents": (
+        _file("".join(f"{' ' * level}a:\n" for level in range(900))),
+        "49:49: is nested more than 48 levels deep [nested-too-deep]",
+    ),
+    "keys of keys": (_file("? " * 100_000), "is nested more than 48 levels deep [nested-too-deep]"),
+    "a condition of nots": (
+        _when("{not: " * 500 + "{server.enabled: true}" + "}" * 500),
+        "is nested more than 48 levels deep [nested-too-deep]",
+    ),
+    "values": (_file("rules: [" + "1," * 50_000), "has more than 50,000 values, keys among them [too-many-values]"),
+    "10,000 rules": (
+        _file("rules:\n" + "- a\n" * 10_000 + "words: {}\n"),
+        "2:1: `rules` has 10,000 rules, and may have 1,000 [too-many-rules]",
+    ),
+    "10,000 laws": (
+        _laws("- a\n" * 10_000),
+        "9:1: `laws` has 10,000 laws, and may have 1,000 [too-many-laws]",
+    ),
+    "65 labels": (
+        _labels(f"server: {{{', '.join(f'k{number}: [a]' for number in range(65))}}}"),
+        "1:9: `labels` declares 65 labels, and may declare 64 [too-many-labels]",
+    ),
+    "65 values of a label": (
+        _labels(f"tool: {{k: [{', '.join(f'v{number}' for number in range(65))}]}}"),
+        "1:20: `tool.label.k` has 65 values, and may have 64 [too-many-labels]",
+    ),
+    "1,001 patterns": (
+        _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
+        "and may be by 1,000 (join some by a pattern, or give what they name a label) [too-many-patterns]",
+    ),
+    "1,000 patterns that are told apart": (
+        _rules(
+            "".join(
+                f"- {{id: r{number}, when: {{tool.name: 'p{number}-*', tool.config_denied: true}}, status: callable}}\n"
+                for number in range(900)
+            )
+        ),
+        "the facts have 340,578 combinations, and may have 250,000 (they multiply: ",
+    ),
+    "patterns that are too tangled": (
+        _when(f"{{tool.name: '*a{'?' * 40}'}}"),
+        "they have more than 20,000 states (have fewer with `*` before other characters, and fewer `?`)",
+    ),
+    "a name of 513 bytes": (
+        _when(f"{{agent.name: {'x' * 513}}}"),
+        "has more than 512 bytes, as no name has [name-too-long]",
+    ),
+    "10,000 tests": (
+        _tests("tests:\n" + "- a\n" * 10_000),
+        "callability_test.yaml:2:1: `tests` has 10,000 tests, and may have 5,000 [too-many-tests]",
+    ),
+    "3,000 parts": (
+        _when(_any(["{server.enabled: true}"] * 3_000)),
+        "`when` of rule `much` has 3,000 parts, and may have 2,000 [too-many-parts]",
+    ),
+    "parts of a law": (
+        _laws(f"- {{name: a, when: {_any(['{server.enabled: true}'] * 3_000)}, never: callable}}\n"),
+        "`when` of law `a` has 3,000 parts, and may have 2,000 [too-many-parts]",
+    ),
+    "20,000 values of a fact": (
+        _when(f"{{approval.status: [{'none, ' * 20_000}]}}"),
+        "value `none` of `approval.status` stands twice in rule `much` [duplicate-value]",
+    ),
+    "groups that multiply": (
+        _when(f"{{all: [{', '.join([ALL] * 6)}]}}"),
+        "the condition of rule `much` is too large to decide (it comes to more than 5,000 conjunctions: split the rule)"
+        " [condition-too-large]",
+    ),
+    "rules that multiply": (
+        _multiplying,
+        "are too large to decide (they come to more than 20,000 conjunctions, and values in lists multiply)"
+        " [rules-too-large]",
+    ),
+    "a word of half a megabyte": (
+        _words("x" * 500_000),
+        "`remediation` in the words of `server_disabled` has more than 2,000 characters [text-too-long]",
+    ),
+    "10,000 keys": (
+        _file("rules: []\nwords:\n" + "".join(f" k{number}: 1\n" for number in range(10_000))),
+        "unknown status `k9999` in `words`",
+    ),
+    "a long id": (_rules(f"- {{id: {'a' * 65}, status: callable}}\n"), "1 to 64 lower-case letters"),
+    "a long key": (_when(f'{{? "{"k" * 300_000}" : true}}'), "…` in rule `much`"),
+    "a long number": (
+        _when(f"{{server.enabled: {'9' * 300_000}}}"),
+        "unknown value of `server.enabled` in rule `much`",
+    ),
+    "a number beyond all": (_when(f"{{server.enabled: 1e{'9' * 300}}}"), "the number `inf`"),
+    "1,000 files": (_many_files, "DIR: has 1,003 YAML files, and may have 16 (none is read) [too-many-files]"),
+    "a pipe": (
+        lambda directory: os.mkfifo(directory / "callability_test.yaml"),
+        "callability_test.yaml: cannot be read: is not a regular file [unreadable-file]",
+    ),
+    "a directory": (
+        lambda directory: (directory / "callability_test.yaml").mkdir(),
+        "callability_test.yaml: cannot be read: is a directory [unreadable-file]",
+    ),
+    "a link to itself": (
+        _link("callability_test.yaml"),
+        "callability_test.yaml: cannot be read: too many levels of symbolic links [unreadable-file]",
+    ),
+    "a link to a device": (
+        _link("/dev/zero"),
+        "callability_test.yaml: cannot be read: is not a regular file [unreadable-file]",
+    ),
+    "a file that cannot be read": (_growing, "callability_test.yaml: cannot be read: input/output error"),
+}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What is found in each case, by one process that has 1 GiB of memory and two minutes of the processor for all."""
+    directories = {}
+    for name, (setup, _) in CASES.items():
+        directories[name] = write_policy(tmp_path_factory.mktemp("policy"), _text({}))
+        setup(directories[name])
+    command = [sys.executable, str(Path(__file__).parent / "checking.py"), *map(str, directories.values())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = [json.loads(each) for each in done.stdout.splitlines()]
+    assert not any(each["policy"] for each in told)
+    return {name: each["findings"] for name, each in zip(CASES, told, strict=True)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_exceeds_a_limit_is_refused_by_its_name_and_number(name: str, checked: dict[str, list[str]]) -> None:
+    """Within bounds of memory and time, in lines that can be read."""
+    assert any(CASES[name][1] in each for each in checked[name]), checked[name][:5]
+    assert max(map(len, checked[name])) < 3_000
+    assert all(map(str.isprintable, checked[name]))
+
+
+def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
+    """With what multiplies; the shipped questions have fewer, whatever their rules read."""
+    more = tuple(Fact(f"more.fact{number}", BOOLEAN, "false") for number in range(20))
+    axes = tuple(axis_of(fact, always=True) for fact in more)
+    wide = replace(CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=axes)
+    rule_set = RuleSet(wide, (Rule("last", None, "callable", Place("x.yaml")),), {})
+    with pytest.raises(
+        NotDecided, match=r"3,486,784,401 combinations, and may have 250,000 .they multiply: `m"
+    ) as told:
+        tabulate(rule_set, space_of(rule_set), "x.yaml")
+    assert told.value.finding.code == "too-many-combinations"
+
+
+def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service that it is about waits for it, and no longer than it says."""
+    monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
+    rejected = asyncio.run(edits._checked(written_in(write_policy(tmp_path, _text({})))))
+    assert isinstance(rejected, RejectedEdit)
+    [told] = rejected.findings
+    assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
+
+
+def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:
+    """In lines, in JSON and in SARIF alike."""
+    text = "rules: []\nwords:\n" + "".join(f" k{number}: 1\n" for number in range(1_500))
+    write_policy(tmp_path, text)
+    lines = callability("check", str(tmp_path)).stdout.splitlines()
+    assert sum("[unknown-status]" in each for each in lines) == 999
+    assert "and 501 more" in lines
+    assert lines[-1].endswith(": refused, 1501 errors, 0 warnings")
+    told = json.loads(callability("check", str(tmp_path), "--json").stdout)
+    assert (len(told["findings"]), told["findings_more"]) == (1_000, 501)
+    [run] = json.loads(callability("check", str(tmp_path), "--format", "sarif").stdout)["runs"]
+    assert (len(run["results"]), run["properties"]["findingsMore"]) == (1_000, 501)
+
+
+def test_names_that_are_told_one_after_the_other_are_few() -> None:
+    """However many there are; and the nearest is found soon."""
+    names = [f"{'a' * 30}{number}{'b' * 30}" for number in range(1_000)]
+    assert listed(names).endswith("` and 980 more")
+    assert all(did_you_mean(name.replace("b", "c", 1), names) == f"did you mean `{name}`?" for name in names)
+
+
+ODD_NAMES = (b"a\n2026-01-01 ERROR x.yaml", b"\x1b[31mred.yaml", "a\u202elmay.yaml".encode(), b"\xff\xfe.yaml")
+
+
+@pytest.fixture
+def oddly_named(tmp_path: Path) -> Iterator[Path]:
+    """A policy with files beside it whose names are no names."""
+    paths = [os.path.join(os.fsencode(tmp_path), name) for name in ODD_NAMES]
+    for path in paths:
+        os.close(os.open(path, os.O_CREAT))
+    yield write_policy(tmp_path, _text({}))
+    for path in paths:
+        os.unlink(path)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
+def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddly_named: Path) -> None:
+    """It is told escaped, in one line, also where it is no UTF-8."""
+    done = callability("check", ".", "--format", form, cwd=oddly_named)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.count("is no question") >= len(ODD_NAMES)
+    assert all(map(str.isprintable, done.stdout.splitlines()))
+
+
+LIMITS = {
+    "16 YAML files": written.MAX_FILES,
+    "524,288 bytes": document.MAX_BYTES,
+    "48 levels": bounded_yaml.MAX_DEPTH,
+    "50,000 values": bounded_yaml.MAX_VALUES,
+    "1,000 rules": rule_file.MAX_RULES,
+    "1,000 laws": law_form.MAX_LAWS,
+    "5,000 tests": case_file.MAX_TESTS,
+    "2,000 parts": when.MAX_PARTS,
+    "5,000 conjunctions": normal_form.MAX_CONJUNCTIONS,
+    "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
+    "250,000 combinations": space.MAX_COMBINATIONS,
+    "2,000 characters": form.MAX_TEXT,
+    "60 seconds": int(tabulation.TIME_LIMIT),
+    "120 seconds": int(edits.CHECK_SECONDS),
+    "120 seconds of processor time": engine.MAX_CPU,
+    "4 GiB": engine.MAX_MEMORY // 1024**3,
+    "first 1,000": finding.MAX_FINDINGS,
+    "first 100": edits.MAX_LOGGED,
+}
+
+
+def test_the_page_has_every_limit_with_its_number() -> None:
+    """As the program has it."""
+    page = " ".join((POLICY.parent / "docs/policy.md").read_text().split("## Limits")[1].split())
+    for words, number in LIMITS.items():
+        assert words in page
+        assert f"{number:,}" in words

@@ -1,0 +1,284 @@
+"""Rules that read names, annotations, the agent and labels: what they mean, and what is wrong where they are."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callability.finding import line
+from callability.policy.callability import CALLABILITY
+from callability.policy.condition import All, Condition, Is, Not
+from callability.policy.difference import TooMuch, compared_space, differences
+from callability.policy.fact import LabelFact
+from callability.policy.form import Form
+from callability.policy.glob import holds
+from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files, policy_files
+from callability.policy.name_automaton import MAX_STATES, TooManyStates, shortest_names
+from callability.policy.name_classes import SinglesOutUnknown, name_classes, needless_patterns
+from callability.policy.name_form import with_names
+from callability.policy.rows import rows_of
+from callability.policy.rule_set import Rule, RuleSet
+from callability.policy.semantics import decide
+from callability.policy.tabulation import Engine
+from callability.vocabulary import UNKNOWN
+from conftest import write_policy
+from drawn_policies import NOWHERE, tabled
+
+NAMES = st.text("ab[-", min_size=1, max_size=6)
+PATTERNS = st.text("ab[-*?", min_size=1, max_size=5)
+LISTS = st.lists(st.frozensets(PATTERNS, min_size=1, max_size=3), min_size=1, max_size=3)
+LABEL = LabelFact("server.label.environment", ("none", "production", "staging"), "none")
+LABELLED = CALLABILITY.having([LABEL])
+
+
+def _is(fact: str) -> st.SearchStrategy[Condition]:
+    values: st.SearchStrategy[frozenset[str]]
+    if fact.endswith(".name"):
+        values = st.frozensets(PATTERNS, min_size=1, max_size=2)
+    else:
+        values = st.frozensets(st.sampled_from(LABELLED.facts[fact].values), min_size=1)
+    return st.builds(Is, st.just(fact), values, st.just(NOWHERE))
+
+
+_facts = st.sampled_from(["tool.name", "agent.name", "server.label.environment", "annotations.destructive"]).flatmap(
+    _is
+)
+_conditions = st.one_of(
+    _facts, st.builds(Not, _facts), st.builds(All, st.lists(_facts, min_size=2, max_size=3).map(tuple))
+)
+_drawn = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=3)
+_raw = st.fixed_dictionaries(
+    {
+        "tool.name": NAMES,
+        "agent.name": st.one_of(st.just(""), st.just(UNKNOWN), NAMES),
+        "server.label.environment": st.sampled_from((*LABEL.values, UNKNOWN)),
+        "annotations.destructive": st.sampled_from(("true", "false", UNKNOWN)),
+    }
+)
+
+
+def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet | None:
+    """Return a rule set; None where the patterns tell `unknown` apart, or are too tangled."""
+    rules = tuple(Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn))
+    form = Form()
+    question = with_names(LABELLED, rules, form)
+    if form.findings:
+        return None
+    return RuleSet(question, (*rules, Rule("last", None, "callable", NOWHERE)), {})
+
+
+def _proved(rule_set: RuleSet) -> ProvedRuleSet:
+    return ProvedRuleSet(rule_set, tabled(rule_set), 0)
+
+
+@given(pattern=PATTERNS, name=NAMES)
+def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str, name: str) -> None:
+    """As the standard library has `*` and `?`, which sees more in a bracket."""
+    plain = pattern.replace("[", "_")
+    assert holds(frozenset((pattern,)), name) is fnmatch.fnmatchcase(name.replace("[", "_"), plain)
+
+
+@settings(deadline=None)
+@given(lists=LISTS, name=NAMES)
+def test_the_name_that_stands_for_a_class_is_told_apart_by_no_list(lists: list[frozenset[str]], name: str) -> None:
+    """From any name of the class; and it is no word for what could not be read."""
+    classes = name_classes(lists, "other")
+    standing = classes.standing_for(name)
+    assert [holds(each, standing) for each in lists] == [holds(each, name) for each in lists]
+    assert standing != UNKNOWN
+    assert classes.standing_for(standing) == standing
+
+
+@settings(deadline=None)
+@given(lists=LISTS)
+def test_no_class_is_there_that_no_name_has(lists: list[frozenset[str]]) -> None:
+    """Each has the name that stands for it, and no two have the same."""
+    classes = name_classes(lists, "other")
+    for units, name in classes.members.items():
+        assert units == {number for number, unit in enumerate(classes.units) if holds(unit, name)}
+    assert len(set(classes.members.values())) == len(classes.members)
+
+
+@settings(deadline=None)
+@given(patterns=st.frozensets(PATTERNS, min_size=1, max_size=4), name=NAMES)
+def test_a_needless_pattern_is_one_without_which_the_same_names_match(patterns: frozenset[str], name: str) -> None:
+    """Each by itself."""
+    for needless in needless_patterns(patterns):
+        assert holds(patterns - {needless}, name) is holds(patterns, name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=_drawn, raw=st.lists(_raw, min_size=1, max_size=10))
+def test_the_table_decides_names_as_the_reference_does(
+    drawn: list[tuple[Condition, str]], raw: list[dict[str, str]]
+) -> None:
+    """The table knows classes, and the reference the names themselves."""
+    rule_set = _rule_set(drawn)
+    if rule_set is None:
+        return
+    table = tabled(rule_set)
+    for given_facts in raw:
+        facts = rule_set.question.open_facts | given_facts
+        decision, verdict = decide(rule_set.rules, facts), table.verdict(facts)
+        assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
+
+
+@settings(max_examples=30, deadline=None)
+@given(one=_drawn, other=_drawn, raw=st.lists(_raw, min_size=1, max_size=10))
+def test_a_change_is_told_of_each_name_that_is_decided_otherwise(
+    one: list[tuple[Condition, str]], other: list[tuple[Condition, str]], raw: list[dict[str, str]]
+) -> None:
+    """Also where the two files tell other names apart."""
+    sets = [_rule_set(one), _rule_set(other)]
+    if sets[0] is None or sets[1] is None:
+        return
+    old, new = _proved(sets[0]), _proved(sets[1])
+    space = compared_space(old, new)
+    for given_facts in raw:
+        facts = space.question.open_facts | given_facts
+        joined = {name: space.question.facts[name].reading(facts[name]) for name in space.facts}
+        for each in (old, new):
+            assert each.table.verdict(facts) == each.table.verdict(space.question.open_facts | joined)
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn=_drawn)
+def test_the_rows_of_a_table_tell_names_by_patterns(drawn: list[tuple[Condition, str]]) -> None:
+    """A row says of names which patterns they match, of all it holds; none is told by the name that stands for it."""
+    rule_set = _rule_set(drawn)
+    if rule_set is None:
+        return
+    written = {value for rule in rule_set.rules if rule.when for value in _values(rule.when)}
+    for row in rows_of(rule_set, tabled(rule_set)):
+        for fact, told in row.facts.items():
+            if fact.endswith(".name") and not any("other" in each for each in told):
+                parts = {part for each in told for part in _parts(each)}
+                assert parts <= {*written, UNKNOWN, '""'} or "more" in " ".join(told)
+
+
+def _values(condition: Condition) -> frozenset[str]:
+    match condition:
+        case Is(values=values):
+            return values
+        case Not(part=part):
+            return _values(part)
+        case _:
+            return frozenset().union(*(_values(part) for part in condition.parts))
+
+
+def _parts(told: str) -> list[str]:
+    for word in (", but not ", ", and "):
+        told = told.replace(word, " or ")
+    return told.split(" or ")
+
+
+def test_patterns_that_are_too_tangled_are_refused() -> None:
+    """By the number of states, long before they take long."""
+    with pytest.raises(TooManyStates, match=f"{MAX_STATES:,}"):
+        list(shortest_names([frozenset(("*a" + "?" * 30,))], empty=False))
+
+
+def test_the_name_that_stands_for_what_could_not_be_read_cannot_be_told_apart() -> None:
+    """Two patterns that have it in common alone are refused; one that has others too is not."""
+    assert name_classes([frozenset(("unknow?",))], "other").standing_for("unknown") == "unknowa"
+    with pytest.raises(SinglesOutUnknown):
+        name_classes([frozenset(("unknow?",)), frozenset(("*n",))], "other")
+
+
+HEAD = """\
+labels:
+  server: {environment: [production, staging]}
+rules:
+"""
+TAIL = """\
+  - {id: open, status: callable}
+words:
+  disabled_by_config: {remediation: 'The operator {edit_config}.', rejection: 'Tool {tool}: {edit_config}.'}
+  disabled_unknown: {remediation: 'Tell the user: {check_logs}.', rejection: 'Tool {tool}: {check_logs}.'}
+"""
+
+
+def _checked(directory: Path, rules: str, head: str = HEAD) -> Check:
+    write_policy(directory, head + rules + TAIL)
+    return check_files(policy_files(directory), directory, engine=Engine.REFERENCE)
+
+
+LOCKS = """\
+  - id: lock
+    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
+    status: disabled_unknown
+  - {id: denied, when: {tool.config_denied: true}, status: disabled_by_config}
+"""
+
+
+def _policy(directory: Path, *conditions: str) -> Policy:
+    rules = "".join(
+        f"  - {{id: r{number}, when: {{{each}}}, status: disabled_by_config, action: Ask the operator.}}\n"
+        for number, each in enumerate(conditions)
+    )
+    directory.mkdir()
+    check = _checked(directory, LOCKS + rules, head=HEAD if "label" in rules else "rules:\n")
+    assert check.policy is not None, [str(each) for each in check.findings]
+    return check.policy
+
+
+def test_a_policy_that_names_what_another_does_not_can_be_compared(tmp_path: Path) -> None:
+    """By labels, by patterns, and by both; what changes is told by the patterns."""
+    by_name = _policy(tmp_path / "a", "tool.name: '*delete*'")
+    by_label = _policy(tmp_path / "b", "server.label.environment: production")
+    where = [condition for change in differences(by_name, by_label) for condition in change.where]
+    told = {(fact, value) for condition in where for fact, values in condition.items() for value in values}
+    assert {("tool.name", "*delete*"), ("server.label.environment", "production")} <= told
+    assert differences(by_name, by_name) == ()
+
+
+def test_what_is_too_much_together_is_not_compared(tmp_path: Path) -> None:
+    """Each of the two can be proved, and both have too many combinations."""
+    one, other = (
+        _policy(tmp_path / fact, *(f"{fact}: n{number}" for number in range(60)))
+        for fact in ("tool.name", "server.name")
+    )
+    with pytest.raises(TooMuch, match="468,846 combinations, and may have 250,000"):
+        differences(one, other)
+
+
+def test_a_label_that_no_rule_reads_is_told(tmp_path: Path) -> None:
+    """As a warning: the config may have it all the same."""
+    check = _checked(tmp_path, LOCKS)
+    assert [line(each).rpartition(": ")[2] for each in check.findings] == [
+        "no rule and no law reads `server.label.environment` (remove it) [unused-label]"
+    ]
+
+
+def test_a_rule_that_opens_by_the_upstreams_own_word_is_a_warning(tmp_path: Path) -> None:
+    """One that locks by it is not (spec A.2)."""
+    rule = "  - {id: reads, when: {annotations.read_only: true}, status: callable}\n"
+    check = _checked(tmp_path, LOCKS + rule, head="rules:\n")
+    assert [each.code for each in check.findings] == ["callable-on-hint"]
+    assert check.policy is not None
+
+
+def test_a_test_names_names(tmp_path: Path) -> None:
+    """Not patterns; and neither a tool nor a server is ever without a name."""
+    rule = "  - {id: one, when: {tool.name: 'a*'}, status: disabled_by_config, action: Ask the operator.}\n"
+    cases = """\
+tests:
+  - {name: one, facts: {tool.name: a*}, expect: {status: callable}}
+  - {name: two, facts: {tool.name: unknown}, expect: {status: callable}}
+  - {name: three, facts: {tool.name: about, agent.name: unknown}, expect: {status: disabled_by_config, rule: one}}
+"""
+    write_policy(tmp_path, "rules:\n" + LOCKS + rule + TAIL)
+    (tmp_path / "callability_test.yaml").write_text(cases)
+    check = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE)
+    told = [line(each).removeprefix(f"{tmp_path}/callability_test.yaml:") for each in check.findings]
+    assert [each for each in told if each.startswith(("2:", "3:"))] == [
+        "2:36: a value of `tool.name` in test `one` is a pattern, and must be a name (write a name that it matches)"
+        " [pattern-in-test]",
+        "3:36: `tool.name` is never unknown, as test `two` has it [unknown-value]",
+    ]
+    assert not any("three" in each for each in told)

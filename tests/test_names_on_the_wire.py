@@ -1,0 +1,180 @@
+"""Names, annotations, the agent and labels over gRPC: what is kept of one answer is never told as another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import grpc
+import pytest
+
+from callability.policy.loading import load
+from callability.policy.semantics import decide
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2, verdict_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.vocabulary import UNKNOWN
+from conftest import write_policy
+from running import serving
+
+RULES = """\
+labels:
+  server: {environment: [production, staging]}
+  tool: {reviewed: ["yes"]}
+rules:
+  - id: lock
+    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
+    status: disabled_unknown
+  - {id: by-server, when: {server.name: "db-*", agent.name: [bot, ""]}, status: disabled_by_config, action: Ask.}
+  - {id: by-tool, when: {tool.name: "*delete*", tool.label.reviewed: none}, status: disabled_by_config, action: Ask.}
+  - id: by-label
+    when: {server.label.environment: production, annotations.destructive: true}
+    status: disabled_by_config
+    because: It is production.
+    action: Ask.
+  - {id: open, status: callable}
+words:
+  disabled_by_config: {remediation: Ask the operator., rejection: 'Tool {tool}: ask the operator.'}
+  disabled_unknown: {remediation: 'Tell the user: {check_logs}.', rejection: 'Tool {tool}: {check_logs}.'}
+"""
+SERVERS = ("db-main", "web", "unknown")
+TOOLS = ("delete_row", "read", "unknown")
+AGENTS = ("bot", "", "unknown", None)
+ENVIRONMENTS = ("production", "staging", "prod", "none", None)
+"""None: there is no such label."""
+REVIEWED = ("yes", None)
+DESTRUCTIVE = ("true", "false", "", None)
+"""Empty: the upstream does not say; None: its annotations are unknown."""
+Asked = tuple[str, str, str | None, str | None, str | None, str | None]
+CASES: tuple[Asked, ...] = tuple(product(SERVERS, TOOLS, AGENTS, ENVIRONMENTS, REVIEWED, DESTRUCTIVE))
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that reads all of them."""
+    return write_policy(tmp_path_factory.mktemp("policy"), RULES)
+
+
+@pytest.fixture(scope="module")
+def stub(policy: Path) -> Iterator[CallabilityServiceStub]:
+    """A real server of it."""
+    with serving("--policy", str(policy)) as address, grpc.insecure_channel(address) as channel:
+        yield CallabilityServiceStub(channel)
+
+
+@pytest.fixture(scope="module")
+def expected(policy: Path) -> dict[Asked, tuple[str, bool]]:
+    """What the reference decides of each case, by the rules and the names themselves."""
+    rule_set = load(policy).rule_sets["callability"].rule_set
+    told = {}
+    for case in CASES:
+        server, tool, agent, environment, reviewed, destructive = case
+        declared = {None: "none", "production": "production", "staging": "staging"}
+        facts = rule_set.question.open_facts | {
+            # The word for what could not be read is a name like any other here.
+            "server.name": "other" if server == UNKNOWN else server,
+            "tool.name": "other" if tool == UNKNOWN else tool,
+            "agent.name": UNKNOWN if agent is None else "other" if agent == UNKNOWN else agent,
+            "server.label.environment": declared.get(environment, UNKNOWN),
+            "tool.label.reviewed": reviewed or "none",
+            "annotations.destructive": UNKNOWN if destructive is None else destructive or "true",
+        }
+        decision = decide(rule_set.rules, facts)
+        told[case] = (rule_set.rules[decision.rule].id, decision.undetermined)
+    return told
+
+
+def _agent(name: str | None) -> facts_pb2.Agent | None:
+    return None if name is None else facts_pb2.Agent(name=name)
+
+
+def _labels(key: str, value: str | None) -> facts_pb2.Labels:
+    return facts_pb2.Labels(values={} if value is None else {key: value})
+
+
+def _server_facts(case: Asked) -> facts_pb2.ServerFacts:
+    return facts_pb2.ServerFacts(enabled=True, quarantined=False, labels=_labels("environment", case[3]))
+
+
+def _tool_facts(case: Asked) -> facts_pb2.ToolFacts:
+    said = None if case[5] is None else facts_pb2.Annotations(destructive=case[5] == "true" if case[5] else None)
+    labels = _labels("reviewed", case[4])
+    return facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval(), annotations=said, labels=labels)
+
+
+def _request(case: Asked) -> pb.CheckToolRequest:
+    return pb.CheckToolRequest(
+        agent=_agent(case[2]),
+        server=case[0],
+        server_facts=_server_facts(case),
+        tool=case[1],
+        tool_facts=_tool_facts(case),
+    )
+
+
+def _decided(verdict: verdict_pb2.ToolVerdict) -> tuple[str, bool]:
+    return verdict.rule, verdict.undetermined
+
+
+def test_each_question_has_its_own_answer_in_whatever_order(
+    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+) -> None:
+    """Every case twice, drawn in between each other, so that each is asked when others are kept."""
+    cases = [*CASES, *CASES]
+    Random(1).shuffle(cases)
+    wrong = [case for case in cases if _decided(stub.CheckTool(_request(case)).verdict) != expected[case]]
+    assert wrong == []
+    assert {rule for rule, _ in expected.values()} == {"by-server", "by-tool", "by-label", "open"}
+    assert any(undetermined for _, undetermined in expected.values())
+
+
+def test_a_batch_is_answered_as_each_tool_by_itself(
+    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+) -> None:
+    """For one agent after the other with the same servers on the wire, and again."""
+    for agent in (*AGENTS, *AGENTS):
+        mine = [case for case in CASES if case[2] == agent]
+        servers = [
+            pb.ServerTools(
+                name=case[0], facts=_server_facts(case), tools=[pb.Tool(name=case[1], facts=_tool_facts(case))]
+            )
+            for case in mine
+        ]
+        reply = stub.CheckTools(pb.CheckToolsRequest(agent=_agent(agent), servers=servers))
+        told = [_decided(server.results[0].verdict) for server in reply.servers]
+        assert told == [expected[case] for case in mine], agent
+
+
+def test_an_explanation_tells_what_was_read(
+    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+) -> None:
+    """The names as they were asked about, in quotes, and no fact that no rule reads."""
+    asked = _request(("db-main", "delete_row", "bot", "prod", None, ""))
+    request = pb.ExplainToolRequest(
+        agent=asked.agent,
+        server=asked.server,
+        server_facts=asked.server_facts,
+        tool=asked.tool,
+        tool_facts=asked.tool_facts,
+    )
+    reply = stub.ExplainTool(request)
+    facts = {each.fact: each.value for each in reply.facts}
+    assert facts["tool.name"] == "delete_row"
+    assert (facts["server.label.environment"], facts["annotations.destructive"]) == (UNKNOWN, "true")
+    assert "annotations.read_only" not in facts
+    assert "`server.name` is `db-main` and `agent.name` is `bot`" in reply.trials[-1].why
+    for case in CASES[:: len(CASES) // 40]:
+        one = _request(case)
+        explained = stub.ExplainTool(
+            pb.ExplainToolRequest(
+                agent=_agent(case[2]),
+                server=one.server,
+                server_facts=one.server_facts,
+                tool=one.tool,
+                tool_facts=one.tool_facts,
+            )
+        )
+        assert _decided(explained.verdict) == expected[case]
+        assert explained.trials[-1].rule == expected[case][0]

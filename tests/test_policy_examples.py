@@ -1,0 +1,113 @@
+"""The policies that are shipped as examples: sound, tested, and doing over MCP what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
+
+from callability import document
+from callability.policy.shipped import examples
+from conftest import POLICY
+from gateways import (
+    agents_of,
+    call,
+    client_with,
+    http_gateway,
+    over_stdio,
+    retrieve,
+    shelf,
+    text_of,
+    token_of,
+    write_config,
+)
+from running import callability
+
+EXAMPLES = POLICY / "examples"
+
+
+def _exported(example: str, directory: Path) -> Path:
+    target = directory / example
+    done = callability("policy", "export", "--example", example, str(target))
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def test_there_are_three_and_each_is_on_the_page() -> None:
+    """And none that is named is missing."""
+    page = (POLICY.parent / "docs/policy.md").read_text()
+    assert len(examples()) == 3
+    for example in examples():
+        assert f"[`{example}`](../policy/examples/{example}/callability.yaml)" in page
+    done = callability("policy", "export", "--example", "freeze", "nowhere")
+    assert (done.returncode, "`change-freeze`" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("example", examples())
+def test_an_example_is_sound_tested_and_what_editors_take(example: str, tmp_path: Path) -> None:
+    """Strictly, with every rule and every part of a condition reached by a test."""
+    directory = _exported(example, tmp_path)
+    assert callability("check", "--strict", str(directory)).returncode == 0
+    done = callability("test", "--coverage", "100", str(directory))
+    assert done.returncode == 0, done.stdout
+    for file in ("callability", "callability_test"):
+        for path in (directory / f"{file}.yaml", EXAMPLES / example / f"{file}.yaml"):
+            header, _, _ = path.read_text().partition("\n")
+            schema = json.loads((path.parent / header.partition("$schema=")[2]).read_text())
+            content = document.plain(document.parse(path.read_bytes(), file))
+            Draft202012Validator(schema).validate(content)
+
+
+@pytest.mark.anyio
+async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp_path: Path) -> None:
+    """Over MCP, with the words of the rule; what destroys nothing can be called, and so can all that is elsewhere."""
+    tools = (
+        {"name": "drop_table", "description": "Drops a table."},
+        {"name": "list_tables", "description": "Lists the tables.", "annotations": {"destructiveHint": False}},
+    )
+    servers = {
+        "main": shelf(tmp_path, "main", *tools, labels={"environment": "production"}),
+        "copy": shelf(tmp_path, "copy", *tools, labels={"environment": "staging"}),
+        "typo": shelf(tmp_path, "typo", *tools, labels={"environment": "prod"}),
+    }
+    policy = _exported("change-freeze", tmp_path)
+    async with over_stdio(write_config(tmp_path, servers), "--policy", str(policy)) as client:
+        found = await retrieve(client, "table", include_disabled=True)
+        assert {each["name"] for each in found["tools"]} == {
+            "main:list_tables",
+            "copy:drop_table",
+            "copy:list_tables",
+            "typo:list_tables",
+        }
+        assert {each["name"]: each["status"] for each in found["disabled"]} == {
+            "main:drop_table": "disabled_by_config",
+            "typo:drop_table": "disabled_unknown",
+        }
+        assert found["remediation"]["disabled_by_config"].startswith("Changes are frozen on the servers")
+        rejected = await call(client, "main:drop_table")
+        assert rejected.is_error
+        assert "only the operator ends the freeze" in text_of(rejected)
+        assert text_of(await call(client, "copy:drop_table")) == "drop_table was called"
+
+
+@pytest.mark.anyio
+async def test_an_agent_that_is_not_on_the_list_is_told_so_and_one_that_is_calls(tmp_path: Path) -> None:
+    """Each by its own token, on the same gateway; other servers are for both."""
+    tool = {"name": "send_invoice", "description": "Sends an invoice."}
+    servers = {name: shelf(tmp_path, name, tool) for name in ("billing-eu", "mail")}
+    names = ("finance-reports", "helper")
+    config = write_config(tmp_path, servers, agents=agents_of(dict.fromkeys(names, servers)))
+    policy = _exported("agents-allowed", tmp_path)
+    with http_gateway(config, "--policy", str(policy)) as url:
+        told = {}
+        for name in (*names, *names):
+            async with client_with(url, token_of(name)) as client:
+                found = await retrieve(client, "invoice", include_disabled=True)
+                assert not (await call(client, "mail:send_invoice")).is_error
+                answer = await call(client, "billing-eu:send_invoice")
+                told[name] = ([each["name"] for each in found.get("disabled", [])], answer.is_error, text_of(answer))
+    assert told["finance-reports"] == ([], False, "send_invoice was called")
+    assert told["helper"][:2] == (["billing-eu:send_invoice"], True)
+    assert "for some agents alone" in told["helper"][2]

@@ -1,0 +1,452 @@
+"""`callability studio` as the page sees it: what is told of a draft, what is written, and who may ask."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from callability.document import MAX_BYTES
+from callability.policy.loading import Policy, load
+from callability.policy.questions import QUESTIONS
+from callability.policy.rows import rows_of
+from callability.policy.table import Verdict
+from callability.studio.study import MAX_FINDINGS, MAX_LINES, Study, possible
+from conftest import POLICY, write_policy
+from studios import PLAIN, SECONDS, Page, studio, studio_process
+
+RULES = (POLICY / "callability.yaml").read_text()
+WAITING = "approval.status: [pending, changed]}, status"
+PAGE_FILES = Path(__file__).parents[1] / "server/callability/studio/page"
+
+
+def _copy(directory: Path) -> Path:
+    shutil.copytree(POLICY, directory / "policy")
+    return directory / "policy"
+
+
+def _state(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A studio of the shipped policy, which no test of the module writes."""
+    before = _state(POLICY)
+    with studio(POLICY) as bound:
+        yield bound
+    assert _state(POLICY) == before, "something was written without being asked for"
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Policy:
+    """The shipped policy."""
+    return load(POLICY)
+
+
+@pytest.fixture(scope="module")
+def first_page(url: str) -> Page:
+    """A page, which remembers what it looked at last."""
+    return Page(url)
+
+
+@pytest.fixture
+def page(first_page: Page) -> Page:
+    """The page, looking at the policy as it is saved."""
+    first_page.ask("check", texts={})
+    return first_page
+
+
+def test_a_page_begins_with_the_files(page: Page) -> None:
+    """Every rule set with its tests."""
+    told = page.policy()
+    assert [file["name"] for file in told["files"]] == [
+        f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test")
+    ]
+    assert told["files"][0]["text"] == RULES
+    assert told["questions"] == [*QUESTIONS]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_facts_to_set_come_with_the_table(page: Page, shipped: Policy, name: str) -> None:
+    """Each fact that the rule set's own question has, with its readings."""
+    told = page.ask("table", question=name)["question"]["facts"]
+    question = shipped.rule_sets[name].rule_set.question
+    readings = {fact["name"]: tuple(reading["value"] for reading in fact["readings"]) for fact in told}
+    assert readings == {
+        name: question.facts[name].readings for name in chain.from_iterable(axis.facts for axis in question.axes)
+    }
+
+
+def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Policy) -> None:
+    """The same revision, and nothing found."""
+    told = page.ask("check", texts={})
+    assert (told["sound"], told["findings"], told["revision"]) == (True, [], shipped.revision)
+    assert told["proved"]["callability"]["combinations"] == 756
+
+
+def test_a_finding_has_its_place_and_what_to_do(page: Page) -> None:
+    """As `check` tells it, by the name of the file."""
+    told = page.ask(
+        "check", texts={"callability.yaml": RULES.replace("approval.disabled: true}, ", "aproval: true}, ")}
+    )
+    [finding] = told["findings"]
+    line = RULES[: RULES.index("id: user-off")].count("\n") + 1
+    assert (finding["file"], finding["line"], finding["code"]) == ("callability.yaml", line, "unknown-fact")
+    assert not told["sound"]
+
+
+def test_a_finding_about_facts_has_facts_to_look_at(page: Page) -> None:
+    """Those of its witness."""
+    told = page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
+    witnesses = {finding["code"]: finding["witness"] for finding in told["findings"]}
+    assert witnesses["callable-withheld"] == {"approval.status": "changed"}
+    assert {finding["file"] for finding in told["findings"]} == {"callability.yaml", "callability_test.yaml"}
+
+
+def test_a_rule_set_that_is_missing_and_a_file_too_many_are_found(tmp_path: Path) -> None:
+    """Each once, whatever else is looked at."""
+    policy = _copy(tmp_path)
+    (policy / "load_outcome.yaml").rename(policy / "load_outcomes.yaml")
+    with studio(policy) as bound:
+        told = Page(bound).ask("check", texts={})
+    found = sorted((finding["code"], finding["file"]) for finding in told["findings"])
+    assert found == [("missing-rule-set", ""), ("unknown-question", "load_outcomes.yaml")]
+
+
+def test_an_answer_has_words_and_path_and_the_row_that_decides(page: Page) -> None:
+    """The row is the first that holds."""
+    facts = {"tool.config_denied": "true", "approval.status": "pending"}
+    told = page.ask("decide", question="callability", facts=facts)
+    assert (told["verdict"]["status"], told["verdict"]["rule"]) == ("disabled_by_config", "operator-denied")
+    assert told["path"]["sentences"][-1] == "then it is callable"
+    assert "{edit_config}" in told["words"]["remediation"]
+    assert [trial["truth"] for trial in told["trials"]] == ["false", "true"]
+    row = page.ask("table", question="callability")["rows"][told["row"]]
+    assert (row["rule"], row["facts"]) == ("operator-denied", {"tool.config_denied": ["true"]})
+    assert "operator-denied" in RULES.splitlines()[told["line"] - 1]
+
+
+def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shipped: Policy) -> None:
+    """Of each question."""
+    study = Study(POLICY)
+    texts = {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
+    study.check(texts, texts)
+    for name, proved in shipped.rule_sets.items():
+        rows = rows_of(proved.rule_set, proved.table)
+        seen: dict[Verdict, dict[str, str]] = {}
+        for combination, verdict in proved.table:
+            seen.setdefault(verdict, proved.table.space.named(combination))
+        assert len(seen) > 5
+        for verdict, facts in seen.items():
+            told = study.decide(name, facts, "")
+            row = rows[told["row"]]
+            assert (row.rule, row.status, row.undetermined) == (verdict.rule, verdict.status, verdict.undetermined)
+
+
+def test_an_unknown_fact_decides_nothing_below_it(page: Page) -> None:
+    """And the path says what to find out."""
+    told = page.ask("decide", question="callability", facts={"server.enabled": "unknown", "tool.config_denied": "true"})
+    assert (told["verdict"]["status"], told["verdict"]["undetermined"]) == ("disabled_unknown", True)
+    assert told["path"]["sentences"] == ["find out `server.enabled` first"]
+
+
+def test_facts_that_cannot_occur_together_are_moved_and_not_the_one_that_was_set(page: Page) -> None:
+    """An HTTP status is a failure of its class."""
+    told = page.ask("decide", question="load_outcome", facts={"load.http_status": "403"}, changed="load.http_status")
+    assert told["verdict"]["status"] == "denied"
+    assert (told["facts"]["load.failure"], told["facts"]["load.http_class"]) == ("http_status", "4xx")
+    assert "load.http_status" not in told["moved"]
+
+
+def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
+    """By what the rules can tell apart; what another draft had is of the class that it is in, or open."""
+    labels = "labels:\n  server: {team: [payments, web]}\nrules:\n"
+    named = "  - {id: drops, when: {tool.name: drop_*, server.label.team: payments}, status: disabled_by_user}\n"
+    rules = RULES.replace("rules:\n", f"{labels}{named}")
+    page.ask("check", texts={"callability.yaml": rules})
+    table = page.ask("table", question="callability")
+    facts = {fact["name"]: fact["readings"] for fact in table["question"]["facts"]}
+    assert {reading["told"] for reading in facts["tool.name"]} == {"drop_*", "other than drop_*"}
+    assert [reading["value"] for reading in facts["server.label.team"]] == ["none", "payments", "web", "unknown"]
+    given = {"tool.name": "drop_table", "server.label.team": "payments", "server.label.gone": "x"}
+    told = page.ask("decide", question="callability", facts=given, changed="tool.name")
+    assert told["verdict"]["rule"] == table["rows"][told["row"]]["rule"] == "drops"
+    assert (told["facts"]["tool.name"] in {each["value"] for each in facts["tool.name"]}, told["moved"]) == (True, [])
+    given["server.label.team"] = "none of these"
+    assert page.ask("decide", question="callability", facts=given)["verdict"]["rule"] != "drops"
+    assert {change["before"]["status"] for change in page.ask("difference")["changes"]} >= {"callable"}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_whatever_is_set_there_are_facts_that_can_occur(name: str) -> None:
+    """Each value of each fact, from the open facts; and what can occur is left alone."""
+    question = QUESTIONS[name]
+    for fact in (question.facts[name] for axis in question.axes for name in axis.facts):
+        for value in fact.readings:
+            found = possible(question, question.open_facts | {fact.name: value}, fact.name)
+            assert found[fact.name] == value
+            assert possible(question, found, "") == found
+
+
+def test_where_the_draft_cannot_be_decided_the_saved_file_answers(page: Page) -> None:
+    """And says so."""
+    page.ask("check", texts={"callability.yaml": "rules: nothing"})
+    told = page.ask("decide", question="callability", facts={"server.enabled": "false"})
+    assert (told["of"], told["verdict"]["status"]) == ("saved", "server_disabled")
+    assert page.ask("table", question="callability")["of"] == "saved"
+    assert not page.ask("difference")["compared"]
+
+
+def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
+    """Its answers and its lines, also where its tests fail."""
+    same = page.ask("difference")
+    assert (same["compared"], same["answers"], same["changes"], same["lines"]) == (True, 0, [], {})
+    page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
+    told = page.ask("difference")
+    changes = {(change["before"]["status"], change["after"]["status"]) for change in told["changes"]}
+    assert changes == {("pending_approval", "callable"), ("pending_approval", "disabled_unknown")}
+    assert {change["example"]["approval.status"] for change in told["changes"]} == {"changed"}
+    assert [line[0] for line in told["lines"]["callability.yaml"] if line[0] in "+-"] == ["-", "+"]
+
+
+def test_other_words_are_a_change_of_their_own_kind(page: Page) -> None:
+    """With the words before and after."""
+    page.ask("check", texts={"callability.yaml": RULES.replace("The user switched this tool off.", "It is off.")})
+    [change] = page.ask("difference")["changes"]
+    assert change["words_only"]
+    assert change["after"]["words"]["remediation"].startswith("It is off.")
+
+
+def test_a_file_is_saved_as_it_was_typed(tmp_path: Path) -> None:
+    """With the line ends that it has, and nothing else is written."""
+    policy = _copy(tmp_path)
+    (policy / "callability.yaml").write_bytes(RULES.replace("\n", "\r\n").encode())
+    before = _state(policy)
+    with studio(policy) as bound:
+        page = Page(bound)
+        file = page.policy()["files"][0]
+        assert file["text"] == RULES
+        text = f"{RULES}# seen\n"
+        told = page.ask("save", name="callability.yaml", text=text, digest=file["digest"], even_refused=True)
+        assert told["text"] == text
+        assert told["digest"] == page.digest("callability.yaml") != file["digest"]
+    after = _state(policy)
+    assert after.pop(str(policy / "callability.yaml")) == text.replace("\n", "\r\n").encode()
+    assert after.items() <= before.items()
+
+
+def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
+    """Nor one that came into being."""
+    policy = _copy(tmp_path)
+    (policy / "callability_test.yaml").unlink()
+    with studio(policy) as bound:
+        page = Page(bound)
+        digest = page.digest("callability.yaml")
+        (policy / "callability.yaml").write_text(f"{RULES}# by somebody else\n")
+        (policy / "callability_test.yaml").write_text("tests: []\n")
+        for name, read in (("callability.yaml", digest), ("callability_test.yaml", "")):
+            response = page.post("save", name=name, text=RULES, digest=read, even_refused=True)
+            assert (response.status_code, response.json()["code"]) == (409, "changed-meanwhile")
+    assert (policy / "callability.yaml").read_text() == f"{RULES}# by somebody else\n"
+    assert (policy / "callability_test.yaml").read_text() == "tests: []\n"
+
+
+def test_what_would_be_refused_is_saved_only_where_that_is_said(tmp_path: Path) -> None:
+    """What counts is the policy on disk with that one file."""
+    policy = write_policy(tmp_path, RULES)
+    with studio(policy) as bound:
+        page = Page(bound)
+        asked = {"name": "callability.yaml", "text": "rules: []", "digest": page.digest("callability.yaml")}
+        response = page.post("save", **asked)
+        assert (response.status_code, response.json()["code"]) == (409, "refused")
+        assert (policy / "callability.yaml").read_text() == RULES
+        page.ask("save", **asked, even_refused=True)
+    assert (policy / "callability.yaml").read_text() == "rules: []"
+
+
+def test_a_file_that_is_not_there_can_be_written(tmp_path: Path) -> None:
+    """Tests, for example."""
+    (tmp_path / "callability.yaml").write_text(RULES)
+    cases = "tests: [{name: open, expect: {status: callable}}]\n"
+    with studio(tmp_path) as bound:
+        page = Page(bound)
+        page.ask("save", name="callability_test.yaml", text=cases, digest="", even_refused=True)
+        assert page.ask("check", texts={})["proved"]["callability"]["tests_passed"] == 1
+    assert (tmp_path / "callability_test.yaml").read_text() == cases
+
+
+def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path) -> None:
+    """It is checked as it is, and not edited."""
+    problems = {
+        "callability.yaml": (b"rules: \xff\n", "is not UTF-8"),
+        "load_outcome.yaml": (b"rules:\r\n  - x\n", "has more than one kind of line end"),
+        "enable_outcome.yaml": (b"#" * (MAX_BYTES + 1), "is larger than 524,288 bytes"),
+    }
+    for name, (content, _) in problems.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "callability_test.yaml").mkdir()
+    with studio(tmp_path) as bound:
+        page = Page(bound)
+        told = {file["name"]: file["problem"] for file in page.policy()["files"]}
+        assert told["callability_test.yaml"] == "cannot be read: is a directory"
+        found = page.ask("check", texts=dict.fromkeys(problems, RULES))["findings"]
+        for name, (_, problem) in problems.items():
+            assert told[name] == problem
+            assert name in {finding["file"] for finding in found}
+            asked = {"name": name, "text": RULES, "digest": page.digest(name)}
+            assert page.post("save", **asked, even_refused=True).json()["code"] == "not-editable"
+    for name, (content, _) in problems.items():
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_directory_that_vanishes_is_told_and_what_is_typed_is_looked_at(tmp_path: Path) -> None:
+    """Nothing is saved until it is back."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "callability.yaml").write_text(RULES)
+    with studio(policy) as bound:
+        page = Page(bound)
+        digest = page.digest("callability.yaml")
+        policy.rename(tmp_path / "away")
+        told = page.ask("check", texts={"callability.yaml": RULES})
+        assert [(finding["code"], finding["file"]) for finding in told["findings"]] == [("no-directory", "")]
+        assert list(told["proved"]) == ["callability"]
+        asked = {"name": "callability.yaml", "text": "rules: []", "digest": digest, "even_refused": True}
+        assert page.post("save", **asked).json()["code"] == "not-written"
+        policy.write_text("no directory")
+        assert page.policy()["files"][0]["problem"] == "cannot be read: not a directory"
+        policy.unlink()
+        (tmp_path / "away").rename(policy)
+        page.ask("save", **asked)
+    assert (policy / "callability.yaml").read_text() == "rules: []"
+
+
+def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
+    """Of findings the errors first, with how many there are."""
+    rule = "  - {id: r%s, when: {load.failur: %s}, status: transient}\n"
+    rules = "".join(rule % (number, number) for number in range(MAX_FINDINGS + 100))
+    with studio(tmp_path) as bound:
+        told = Page(bound).ask("check", texts={"load_outcome.yaml": f"rules:\n{rules}words: {{}}\n"})
+    found = [finding for finding in told["findings"] if finding["file"] == "load_outcome.yaml"]
+    assert len(found) == MAX_FINDINGS < told["counts"]["error"]
+    assert {finding["severity"] for finding in found} == {"error"}
+
+
+def test_of_a_long_difference_of_lines_a_part_is_told() -> None:
+    """With a sign that there is more."""
+    study = Study(POLICY)
+    study.check(
+        {"callability.yaml": "rules: nothing"}, {"callability.yaml": "".join(f"# {n}\n" for n in range(MAX_LINES))}
+    )
+    lines = study.difference()["lines"]["callability.yaml"]
+    assert lines[:2] == ["@@ -1 +1,2000 @@", "-rules: nothing"]
+    assert (len(lines), lines[-1]) == (MAX_LINES - 1, "…")
+
+
+def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
+    """It is to be exported first."""
+    with studio_process() as (_, bound):
+        page = Page(bound)
+        assert not page.policy()["writable"]
+        asked = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
+        response = page.post("save", **asked)
+        assert (response.status_code, response.json()["code"]) == (409, "read-only")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "policy.example"},
+        {"host": "127.0.0.1"},
+        {"origin": "http://policy.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"callability-token": ""},
+        {"callability-token": "guessed"},
+    ],
+)
+def test_what_comes_from_elsewhere_is_refused(page: Page, headers: dict[str, str]) -> None:
+    """Another name of this server, another site, or a page of another start; for whatever is posted."""
+    asked = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
+    for what in ("check", "save", "leave"):
+        response = page.post(what, headers, **asked)
+        assert (response.status_code, response.json()["code"]) == (403, "elsewhere")
+    if "host" in headers or "sec-fetch-site" in headers:
+        assert page.get("/policy", headers).status_code == 403
+
+
+def test_another_name_opens_not_even_the_page(page: Page) -> None:
+    """So a name that leads to this host (DNS rebinding) learns no token."""
+    response = page.get("/", {"host": "policy.example"})
+    assert response.status_code == 403
+    assert page.headers["callability-token"] not in response.text
+
+
+def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_written_in_it(page: Page) -> None:
+    """No inline script or style, and no address of another host in any file."""
+    response = page.get("/")
+    assert "default-src 'none'; script-src 'self'; style-src 'self';" in response.headers["content-security-policy"]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    html = response.text
+    assert not re.search(r"<style|\bstyle=|\bon\w+=|<script(?![^>]* src=)", html)
+    for file in PAGE_FILES.iterdir():
+        text = file.read_text().replace('xmlns="http://www.w3.org/2000/svg"', "")
+        assert "//" not in re.sub(r"^ *///?.*$", "", text, flags=re.MULTILINE), file.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), file.name
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "sentence"),
+    [
+        ({"texts": {"callability.yaml": "x" * (MAX_BYTES + 1)}}, 400, "is larger than 524,288 bytes"),
+        ({"texts": {"callability.yaml": "x" * 17 * 1024**2}}, 413, "the request is larger than 16,777,216 bytes"),
+        ({"texts": {"../secrets.yaml": ""}}, 400, "no such name"),
+        ({"texts": {}, "more": 1}, 400, "more: Extra inputs are not permitted"),
+    ],
+)
+def test_a_request_that_cannot_be_is_told_with_its_limit(
+    page: Page, asked: dict[str, object], status: int, sentence: str
+) -> None:
+    """And the page goes on."""
+    response = page.post("check", **asked)
+    assert response.status_code == status
+    assert sentence in response.json()["sentence"]
+
+
+def test_a_newer_draft_takes_the_place_of_one_that_is_looked_at(url: str) -> None:
+    """One of the two is given up, and the page goes on with the other."""
+    rule = "  - {id: r%s, when: {load.http_status: '403', load.in_session: true}, status: denied}\n"
+    large = (
+        "rules:\n" + "".join(rule % number for number in range(1_000)) + "  - {id: z, status: permanent}\nwords: {}\n"
+    )
+    page = Page(url)
+    with ThreadPoolExecutor() as pool:
+        drafts = [pool.submit(page.post, "check", texts={"load_outcome.yaml": large}) for _ in range(3)]
+        answers = [draft.result() for draft in drafts]
+    codes = sorted(answer.json().get("code", "checked") for answer in answers)
+    assert codes == ["checked", "superseded", "superseded"]
+    assert page.ask("decide", question="callability", facts={})["verdict"]["status"] == "callable"
+
+
+def test_two_pages_look_at_drafts_of_their_own(page: Page, url: str) -> None:
+    """What is typed in one is nothing to the other."""
+    other = Page(url)
+    other.ask("check", texts={"callability.yaml": "rules: nothing"})
+    answers = [each.ask("decide", question="callability", facts={})["of"] for each in (page, other)]
+    assert answers == ["draft", "saved"]
+    other.post("leave")
+
+
+def test_what_is_no_json_is_refused(page: Page) -> None:
+    """A form of another site can send nothing else without being asked first."""
+    headers = page.headers | {"content-type": "text/plain"}
+    response = httpx2.post(f"{page.url}/check", content="{}", headers=headers, timeout=SECONDS, verify=PLAIN)
+    assert response.json() == {"code": "bad-request", "sentence": "a request is JSON"}

@@ -1,0 +1,512 @@
+"""The page of `callability studio` in a real browser: what a person sees, by mouse and by keyboard alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import POLICY
+from studios import studio, studio_process
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+from playwright.sync_api import (  # noqa: E402
+    ConsoleMessage,
+    Error,
+    Locator,
+    Page,
+    Request,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+MILLISECONDS = 60_000
+RULES = (POLICY / "callability.yaml").read_text()
+RULE = "when: {approval.disabled: true}, "
+UNREADABLE = """() => {
+  const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+  const part = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([red, green, blue]) => 0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue);
+  const behind = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const color = channels(getComputedStyle(each).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const least = {};
+  const compare = (what, color, paper, wanted) => {
+    const [one, other] = [light(channels(color)), light(paper)];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    least[wanted] = Math.min(least[wanted] ?? 21, ratio);
+    if (ratio < wanted) found.push(`${what}: ${ratio.toFixed(2)}`);
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    const disabled = element.closest(":disabled, script, noscript, .unseen, .skip");
+    if (!texts.currentNode.data.trim() || disabled || !element.checkVisibility()) continue;
+    compare(texts.currentNode.data.trim(), getComputedStyle(element).color, behind(element), 4.5);
+  }
+  for (const each of document.querySelectorAll("button:enabled, select, textarea")) {
+    if (!each.checkVisibility()) continue;
+    const place = each.matches("textarea") ? "::placeholder" : undefined;
+    if (place) compare("placeholder", getComputedStyle(each, place).color, behind(each), 4.5);
+    else compare(`border of ${each.textContent}`, getComputedStyle(each).borderTopColor, behind(each.parentElement), 3);
+  }
+  return { found, least };
+}"""
+"""Texts whose contrast with what is behind them is less than 4.5, borders with less than 3, and the least of each."""
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Page]:
+    """A tab of Debian's chromium; a new one for each test would take most of the time."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--disable-gpu"])
+        opened = browser.new_page()
+        opened.set_default_timeout(MILLISECONDS)
+        expect.set_options(timeout=MILLISECONDS)
+        opened.on("dialog", lambda dialog: dialog.accept())
+        yield opened
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the shipped policy."""
+    directory = tmp_path_factory.mktemp("browser") / "policy"
+    shutil.copytree(POLICY, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def url(policy: Path) -> Iterator[str]:
+    """A studio of the copy."""
+    with studio(policy) as bound:
+        yield bound
+
+
+@pytest.fixture
+def empty_tab(tab: Page) -> Iterator[Page]:
+    """The tab, whose page asks no host but its own, and writes nothing to the console."""
+    asked: list[str] = []
+    told: list[str] = []
+
+    def note_request(request: Request) -> None:
+        asked.append(request.url)
+
+    def note_message(message: ConsoleMessage) -> None:
+        told.append(message.text)
+
+    def note_error(error: Error) -> None:
+        told.append(str(error))
+
+    tab.set_viewport_size(ViewportSize(width=1440, height=1000))
+    tab.on("request", note_request)
+    tab.on("console", note_message)
+    tab.on("pageerror", note_error)
+    yield tab
+    tab.unroute_all(behavior="wait")
+    tab.goto("about:blank")
+    tab.remove_listener("request", note_request)
+    tab.remove_listener("console", note_message)
+    tab.remove_listener("pageerror", note_error)
+    assert asked
+    assert {urlsplit(each).hostname for each in asked} == {"127.0.0.1"}
+    # A browser writes each answer of an error to its console by itself.
+    assert [text for text in told if not text.startswith("Failed to load resource")] == []
+
+
+@pytest.fixture(params=["light"])
+def page(request: pytest.FixtureRequest, empty_tab: Page, url: str, policy: Path) -> Page:
+    """The page, in one color scheme, with the policy as it is shipped."""
+    (policy / "callability.yaml").write_text(RULES)
+    empty_tab.emulate_media(color_scheme=request.param)
+    empty_tab.goto(url)
+    _at_rest(empty_tab)
+    return empty_tab
+
+
+def _at_rest(page: Page) -> None:
+    expect(page.locator("body")).to_have_attribute("aria-busy", "false")
+
+
+def _text(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Text of callability.yaml")
+
+
+def _type_in(page: Page, old: str, new: str) -> None:
+    """Put the cursor on a text of the rule file, and type another in its place."""
+    at = RULES.index(old)
+    _text(page).evaluate(
+        "(text, [start, end]) => { text.focus(); text.setSelectionRange(start, end) }", [at, at + len(old)]
+    )
+    page.keyboard.type(new)
+
+
+def _fact(page: Page, fact: str, value: str) -> Locator:
+    return page.get_by_role("group", name=fact).get_by_label(value, exact=True)
+
+
+def test_setting_facts_changes_the_verdict_and_the_row_that_is_lit(page: Page) -> None:
+    """And the words, and who lifts it."""
+    lit = page.locator("#table tr.lit")
+    expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
+    expect(lit.get_by_role("rowheader")).to_have_text("open")
+    _fact(page, "tool.config_denied", "true").check()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_by_config, by rule operator-denied")
+    expect(lit).to_have_count(1)
+    expect(lit.get_by_role("rowheader")).to_have_text("operator-denied")
+    expect(lit).to_have_attribute("aria-current", "true")
+    expect(page.locator("#verdict")).to_contain_text("change the lists of tools in the server's configuration")
+    expect(page.locator("#verdict")).to_contain_text("lifted bythe operator")
+    _fact(page, "server.enabled", "unknown").check()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule server-off")
+    expect(lit.get_by_role("rowheader")).to_have_text("server-off ?undetermined")
+    page.get_by_role("button", name="Every fact open").click()
+    expect(lit.get_by_role("rowheader")).to_have_text("open")
+
+
+def test_a_file_of_another_question_brings_its_facts_and_its_table(page: Page) -> None:
+    """Facts that vary together are moved, and that is told."""
+    page.get_by_role("tab", name="load_outcome.yaml").click()
+    expect(page.locator("#verdict-said")).to_contain_text("available")
+    page.get_by_label("load.http_status").select_option("403")
+    expect(page.locator("#verdict-said")).to_contain_text("denied")
+    expect(page.locator("#moved")).to_contain_text("load.failure is http_status")
+    expect(page.get_by_label("load.failure")).to_have_value("http_status")
+
+
+def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path) -> None:
+    """Tab leads through, arrows choose, and what has the focus is seen to have it."""
+    seen = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        focused = page.locator(":focus")
+        seen.append(str(focused.evaluate("each => each.name || each.id || each.textContent.trim()")))
+        assert focused.evaluate("each => getComputedStyle(each).outlineStyle") != "none", seen
+        if "caller.refuses" in seen:
+            break
+    assert {"tab-0", "open-facts", "server.enabled", "approval.status", "caller.refuses"} <= set(seen), seen
+    page.keyboard.press("ArrowUp")
+    expect(_fact(page, "caller.refuses", "true")).to_be_checked()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, by rule refused-elsewhere")
+    page.get_by_role("tab", name="callability.yaml").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="callability_test.yaml")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Text of callability_test.yaml")).to_be_visible()
+    page.keyboard.press("Home")
+    _type_in(page, RULE, "when: {aproval.disabled: true}, ")
+    expect(page.locator("#findings li")).to_have_count(1)
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("F8")
+    line = RULES[: RULES.index(RULE)].count("\n")
+    here = _text(page).evaluate("each => each.value.slice(0, each.selectionStart).split('\\n').length - 1")
+    assert here == line
+    page.keyboard.press("Control+s")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert (policy / "callability.yaml").read_text() == RULES
+
+
+def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
+    """As soon as it is typed; the verdict is then the saved file's, and says so."""
+    _type_in(page, RULE, "when: {aproval.disabled: true}, ")
+    note = page.locator(".editor:not([hidden]) .note")
+    expect(note).to_contain_text("unknown fact aproval.disabled")
+    expect(page.locator("#soundness")).to_have_text("refused, 1 error")
+    expect(page.locator("#verdict-said")).to_contain_text("the saved file's")
+    expect(page.get_by_role("tab", name=re.compile(r"callability\.yaml ?, edited, 1 error$"))).to_be_visible()
+    _text(page).evaluate("text => { text.scrollTop = 60 }")
+    band = page.locator(".editor:not([hidden]) .band.error")
+    boxes = note.bounding_box(), band.bounding_box(), _text(page).bounding_box()
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[2]
+    assert abs(boxes[0]["y"] - boxes[1]["y"]) < 3
+    line = RULES[: RULES.index(RULE)].count("\n")
+    assert abs(boxes[1]["y"] - (boxes[2]["y"] + 8 + 20 * line - 60)) < 3
+    page.get_by_role("button", name=re.compile(r"callability\.yaml:\d+")).click()
+    expect(_text(page)).to_be_focused()
+
+
+def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
+    """With an example whose facts can be looked at."""
+    _type_in(page, "The user switched this tool off.", "It is off.")
+    expect(page.locator("#difference-said")).to_contain_text("changed")
+    expect(page.locator("#soundness")).to_have_text("sound, nothing found")
+    change = page.locator("#difference .change")
+    expect(change).to_contain_text("disabled_by_user: other words")
+    expect(change).to_contain_text("It is off.")
+    change.get_by_role("button", name="Show an example").click()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_by_user, by rule user-off")
+
+
+def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
+    """A button sets them."""
+    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    law = page.locator("#findings li", has_text="what may be locked is never callable")
+    law.get_by_role("button", name="Show these facts").click()
+    expect(_fact(page, "approval.status", "changed")).to_be_checked()
+    expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
+    # The line of the rule has a finding too, and is lit all the same.
+    expect(page.locator(".editor:not([hidden]) .band.lit.over")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
+
+
+def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
+    """What is shown in the question is what changes."""
+    _type_in(page, "The user switched this tool off.", "It is off.")
+    expect(page.locator("#difference-said")).to_contain_text("changed")
+    _at_rest(page)
+    page.get_by_role("button", name="Save…").click()
+    dialog = page.get_by_role("dialog", name="Write callability.yaml?")
+    expect(dialog.locator(".added")).to_contain_text("It is off.")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert (policy / "callability.yaml").read_text() == RULES
+    page.keyboard.press("Control+s")
+    dialog.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert (policy / "callability.yaml").read_text() == RULES.replace("The user switched this tool off.", "It is off.")
+
+
+def test_what_is_refused_is_saved_after_a_second_question_only(page: Page, policy: Path) -> None:
+    """And the second is another one."""
+    _type_in(page, RULE, "when: {aproval.disabled: true}, ")
+    expect(page.locator("#findings li")).to_have_count(1)
+    _at_rest(page)
+    for sure in (False, True):
+        page.keyboard.press("Control+s")
+        page.get_by_role("button", name="Write", exact=True).click()
+        second = page.get_by_role("dialog", name="callability.yaml is refused. Write it all the same?")
+        expect(second).to_contain_text("1 error")
+        assert (policy / "callability.yaml").read_text() == RULES
+        second.get_by_role("button", name="Write it all the same" if sure else "Cancel").click()
+        expect(second).to_be_hidden()
+    expect(page.locator("#difference-said")).to_contain_text("Nothing is edited.")
+    assert "aproval" in (policy / "callability.yaml").read_text()
+
+
+def _come_back(page: Page) -> None:
+    page.evaluate("dispatchEvent(new Event('focus'))")
+
+
+def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path) -> None:
+    """Also where it was typed a moment before."""
+    _type_in(page, "The user switched this tool off.", "It is off.")
+    page.keyboard.press("Control+s")
+    expect(page.locator("#saving-lines .added")).to_contain_text("It is off.")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert "It is off." in (policy / "callability.yaml").read_text()
+
+
+def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Page, policy: Path) -> None:
+    """Then it is told of, and the edit stays until it is given up, or written in the place of the other one."""
+    take = page.get_by_role("button", name="Take what is on disk, and lose the edit")
+    keep = page.get_by_role("button", name="Keep what is typed")
+    for button, kept in ((take, RULES), (keep, f"# typed\n{RULES}")):
+        (policy / "callability.yaml").write_text(f"# from elsewhere\n{RULES}")
+        _come_back(page)
+        expect(_text(page)).to_have_value(f"# from elsewhere\n{RULES}")
+        _text(page).fill(f"# typed\n{RULES}")
+        expect(page.locator("#difference-said")).to_contain_text("No answer changes")
+        (policy / "callability.yaml").write_text(RULES)
+        if button is take:
+            _come_back(page)
+        else:
+            page.keyboard.press("Control+s")
+            page.get_by_role("button", name="Write", exact=True).click()
+            expect(page.get_by_role("alert")).to_contain_text("callability.yaml has changed on disk since it was read")
+        expect(_text(page)).to_have_value(f"# typed\n{RULES}")
+        button.click()
+        expect(_text(page)).to_have_value(kept)
+        expect(_text(page)).to_be_focused()
+        expect(page.get_by_role("alert")).to_have_text("")
+        _at_rest(page)
+    page.keyboard.press("Control+s")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert (policy / "callability.yaml").read_text() == f"# typed\n{RULES}"
+
+
+def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> None:
+    """Until it is back: the page may be the last to have it."""
+    away = policy.rename(policy.with_name("away"))
+    _come_back(page)
+    expect(page.locator("#findings")).to_contain_text("it may have been moved away")
+    expect(page.locator(".editor:not([hidden]) .stale")).to_contain_text("This file is no longer on disk")
+    expect(_text(page)).to_have_value(RULES)
+    _at_rest(page)
+    away.rename(policy)
+    _come_back(page)
+    expect(page.locator("#soundness")).to_have_text("sound, nothing found")
+    expect(page.locator(".editor:not([hidden]) .stale")).to_have_text("")
+    (policy / "callability.yaml").unlink()
+    _come_back(page)
+    expect(page.locator("#difference details")).to_have_count(1)
+    page.keyboard.press("Control+s")
+    expect(page.locator("#saving-said")).to_contain_text("A new file")
+    page.get_by_role("button", name="Write", exact=True).click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert (policy / "callability.yaml").read_text() == RULES
+
+
+def test_what_looks_like_markup_is_text(page: Page) -> None:
+    """In findings and words, in the margin and in the difference."""
+    markup = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    _type_in(page, "The user switched this tool off.", markup)
+    _fact(page, "approval.disabled", "true").check()
+    expect(page.locator("#verdict .words").first).to_contain_text(markup)
+    expect(page.locator("#difference .added").first).to_contain_text(markup)
+    _text(page).fill(RULES.replace(RULE, f'when: {{"{markup}": true}}, '))
+    expect(page.locator("#findings li").first).to_contain_text(markup)
+    expect(page.locator(".editor:not([hidden]) .note").first).to_contain_text(markup)
+    _at_rest(page)
+    assert page.locator("img, body script").count() == 0
+
+
+def test_facts_are_those_that_the_server_tells(page: Page) -> None:
+    """Of few values each has a button; of more than four there is a list; and any text may be a value."""
+    labels = 'labels:\n  server: {team: ["<b>", "`c`", d, none of these]}\nrules:\n'
+    rule = "  - {id: mine, when: {agent.name: [\"\", '<i>*'], server.label.team: <b>}, status: disabled_by_user}\n"
+    _text(page).fill(RULES.replace("rules:\n", f"{labels}{rule}"))
+    chosen = page.get_by_role("combobox", name="server.label.team")
+    expect(chosen.locator("option")).to_have_text(["none", "<b>", "`c`", "d", "none of these", "unknown"])
+    expect(chosen).to_have_value("none")
+    agent = page.get_by_role("group", name="agent.name")
+    expect(agent.get_by_role("radio")).to_have_count(3)
+    chosen.select_option("<b>")
+    expect(page.locator("#verdict-said")).to_have_text("disabled_by_user, by rule mine")
+    agent.get_by_role("radio").last.check()
+    expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule mine")
+    _text(page).fill(RULES)
+    expect(chosen).to_have_count(0)
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
+
+
+def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
+    """When the page looks at the same draft once more, and when a fact is set."""
+    page.locator("#verdict summary").click()
+    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    expect(page.locator("#difference .change")).not_to_have_count(0)
+    _at_rest(page)
+    page.locator("#difference summary").click()
+    to_line = page.get_by_role("button", name=re.compile(r"callability\.yaml:\d+")).first
+    to_line.focus()
+    with page.expect_response("**/difference"):
+        _come_back(page)
+    _at_rest(page)
+    expect(to_line).to_be_focused()
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
+    for details in ("#verdict details", "#difference details"):
+        expect(page.locator(details)).to_have_attribute("open", "")
+    page.keyboard.press("Enter")
+    _fact(page, "server.enabled", "true").check()
+    expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
+
+
+def test_a_draft_that_is_too_large_is_told_with_the_limit(page: Page) -> None:
+    """Until it is smaller, whatever else is done."""
+    _text(page).fill("#" * 524_289)
+    expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
+    _fact(page, "server.enabled", "false").check()
+    expect(page.locator("#verdict-said")).to_contain_text("server_disabled")
+    expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
+    _text(page).fill(RULES)
+    expect(page.get_by_role("alert")).to_have_text("")
+
+
+def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
+    """What was typed stays, and one that is started anew for the same policy goes on with it."""
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    for directory in (mine, others):
+        directory.mkdir()
+        (directory / "callability.yaml").write_text(RULES)
+    said = empty_tab.get_by_role("alert")
+    with studio_process("--policy", str(mine)) as (_, bound):
+        empty_tab.goto(bound)
+        _at_rest(empty_tab)
+    _text(empty_tab).fill("rules: []")
+    expect(said).to_contain_text("the server does not answer")
+    address = ("--address", urlsplit(bound).netloc)
+    with studio_process("--policy", str(others), *address):
+        empty_tab.get_by_role("button", name="Try again").click()
+        expect(said).to_contain_text("another policy is served here by now")
+    with studio_process("--policy", str(mine), *address):
+        empty_tab.get_by_role("button", name="Try again").click()
+        expect(said).to_have_text("")
+        expect(_text(empty_tab)).to_be_focused()
+        expect(_text(empty_tab)).to_have_value("rules: []")
+        expect(empty_tab.locator("#findings")).to_contain_text("callability.yaml:1:")
+        _at_rest(empty_tab)
+
+
+def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
+    """As a screen reader is told of it."""
+    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    expect(page.locator("#difference .change")).not_to_have_count(0)
+    page.get_by_role("tab", name="load_outcome.yaml").click()
+    expect(page.locator("#verdict-said")).to_contain_text("available")
+    lines = page.locator("body").aria_snapshot().splitlines()
+    used = [line for line in lines if re.match(r"\s*- (textbox|button|radio|combobox|tab|group|region)\b", line)]
+    assert len(used) > 25
+    assert [line for line in used if not re.match(r'\s*- \w+ "[^"]+', line) and "- group:" not in line] == []
+    assert page.locator("html").get_attribute("lang") == "en"
+    ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map((each) => each.id)")
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("page", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(23, 25, 30)")], indirect=["page"]
+)
+def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
+    """Every text has the contrast that WCAG AA asks for, also what is lit and what was found."""
+    _fact(page, "approval.status", "changed").check()
+    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    expect(page.locator("#difference .change")).not_to_have_count(0)
+    expect(page.locator(".editor:not([hidden]) .note")).not_to_have_count(0)
+    page.locator("#keys summary").click()
+    page.get_by_role("tab", name="enable_outcome_test.yaml").click()
+    page.get_by_role("textbox").fill("")
+    page.get_by_role("tab", name="callability.yaml").click()
+    _at_rest(page)
+    told = page.evaluate(UNREADABLE)
+    assert told["found"] == [], told["least"]
+    assert page.evaluate("() => getComputedStyle(document.querySelector('.editor')).backgroundColor") == paper
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 800), (1000, 600), (640, 400), (360, 640)])
+def test_it_fits_wide_and_narrow_windows(page: Page, width: int, height: int) -> None:
+    """Also one of 1280 to 800 at 200 %: nothing but table and text is scrolled sideways, and all can be brought in."""
+    page.set_viewport_size(ViewportSize(width=width, height=height))
+    _text(page).fill(RULES.replace("when: {", "when: {no.fact: true, "))
+    expect(page.locator("#findings li").nth(9)).to_be_attached()
+    for name in ("callability.yaml", "load_outcome.yaml"):
+        page.get_by_role("tab", name=name).click()
+        expect(page.locator("#table tr.lit")).to_have_count(1)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for last in (page.locator("#findings li button").last, page.locator("#difference summary"), page.locator("#save")):
+        last.scroll_into_view_if_needed()
+        expect(last).to_be_in_viewport(ratio=1)
+
+
+def test_nothing_moves_by_itself(page: Page) -> None:
+    """So there is nothing to leave out for those who do not want it."""
+    slow = """() => [...document.querySelectorAll("*")].map((each) => getComputedStyle(each))
+      .filter((style) => style.transitionDuration !== "0s" || style.animationName !== "none"
+        || style.scrollBehavior !== "auto").length"""
+    assert page.evaluate(slow) == 0
