@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from callability.command_line import main
-from callability.policy.callability import CALLABILITY
-from callability.policy.fact import BOOLEAN, Fact, axis_of
-from callability.policy.question import facts_by_name
-from callability.policy.questions import QUESTIONS
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
+from callability.policy.questions.question import facts_by_name
+from callability.policy.questions.questions import QUESTIONS
 from callability.policy.shipped import shipped_policy
 
 _MORE = (

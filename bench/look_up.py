@@ -9,9 +9,9 @@ from time import perf_counter_ns
 from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
+from callability.policy.deciding.table import DecisionTable
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
-from callability.policy.table import DecisionTable
 from callability.service.facts import FactReader
 
 PART = "look-up"

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from callability.finding import line
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_written, written_in
-from callability.policy.tabulation import Engine
 
 MEMORY = 1024**3
 SECONDS = 120

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from callability.finding import Place
-from callability.policy.callability import CALLABILITY
-from callability.policy.condition import All, Any, Condition, Is, Not
-from callability.policy.fact import NameFact
-from callability.policy.law import Law
-from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.space import Space, space_of
-from callability.policy.table import DecisionTable
-from callability.policy.tabulation import Engine, tabulate
+from callability.policy.deciding.space import Space, space_of
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.tabulation import Engine, tabulate
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import NameFact
+from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.policy.rules.law import Law
+from callability.policy.rules.rule_set import Rule, RuleSet
 
 NOWHERE = Place("drawn.yaml")
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from callability.command_line.checked import Checked, as_json, as_text
 from callability.command_line.sarif import as_sarif
 from callability.finding import Finding, Severity, has_errors, line
-from callability.policy.callability import CALLABILITY
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Check, ProvedRuleSet, check_written
-from callability.policy.meaning import MEANINGS
-from callability.policy.semantics import decide
-from callability.policy.tabulation import Engine
-from callability.policy.written import PolicyFile, Written
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reading.written import PolicyFile, Written
+from callability.policy.rules.semantics import decide
+from callability.policy.telling.meaning import MEANINGS
 from conftest import POLICY, SMALLEST
 
 DIRECTORY = "policy"

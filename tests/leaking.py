@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callability.command_line import main
-from callability.policy.written import Written
+from callability.policy.reading.written import Written
 from callability.service import edits
 
 _kept: list[object] = []

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import uvloop
 
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_written, written_in
 from callability.policy.packing import packed, unpacked
-from callability.policy.tabulation import Engine
 from callability.service.calls import Calls
 from callability.service.server import Server
 

@@ -19,6 +19,7 @@ SHARED = {
     "callability.vocabulary",
     "callability.watching",
 }
+POLICY_ROOMS = ("names", "questions", "rules", "reading", "deciding", "proving", "telling")
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -44,13 +45,26 @@ def _rooms(importers: set[str]) -> set[str]:
 
 def test_one_module_imports_durable_rules() -> None:
     """The engine, and it runs in a process of its own."""
-    assert _importers("durable") == {"policy/engine.py"}
+    assert _importers("durable") == {"policy/deciding/engine.py"}
 
 
 def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
     """What a policy means does not depend on how it is asked."""
     for library in ("grpc", "google", "mcp", "callability.v1", "callability.service"):
         assert "policy" not in _rooms(_importers(library))
+
+
+def test_the_rooms_of_the_policy_stand_in_the_order_of_the_work() -> None:
+    """Each knows those before it: what a question is, what rules say, how they are read, decided, proved and told."""
+    for number, room in enumerate(POLICY_ROOMS):
+        later = {f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading", "aside", "packing")}
+        if room == "telling":
+            later = {"callability.policy.aside", "callability.policy.packing"}
+        for path in (PACKAGE / "policy" / room).rglob("*.py"):
+            known = {".".join(name.split(".")[:3]) for name in _imports(path)}
+            assert not known & later, path
+    rooms = {path.name for path in (PACKAGE / "policy").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms == {*POLICY_ROOMS}
 
 
 def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
-from callability.policy.tabulation import Engine
 from callability.service.error_text import signals_of
 from callability.service.limits import ERROR_TEXT_BYTES
 from callability.service.signals import load_facts

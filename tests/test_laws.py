@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 
 from callability.finding import line
-from callability.policy.condition import Condition, Is
-from callability.policy.decided import Decided
-from callability.policy.law import Law
+from callability.policy.deciding.space import space_of
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
-from callability.policy.mask import Masks
-from callability.policy.proof import prove
-from callability.policy.rule_set import RuleSet
-from callability.policy.space import space_of
-from callability.policy.tabulation import Engine
+from callability.policy.proving.decided import Decided
+from callability.policy.proving.mask import Masks
+from callability.policy.proving.proof import prove
+from callability.policy.rules.condition import Condition, Is
+from callability.policy.rules.law import Law
+from callability.policy.rules.rule_set import RuleSet
 from conftest import POLICY, write_policy
 from drawn_policies import NOWHERE, conditions, laws, rule_set_of, rule_sets, tabled
 

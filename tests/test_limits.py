@@ -27,14 +27,14 @@ from callability.policy import (
     when,
     written,
 )
-from callability.policy.callability import CALLABILITY
-from callability.policy.engine_process import NotDecided
-from callability.policy.fact import BOOLEAN, Fact, axis_of
+from callability.policy.deciding.engine_process import NotDecided
+from callability.policy.deciding.space import space_of
+from callability.policy.deciding.tabulation import tabulate
 from callability.policy.loading import written_in
-from callability.policy.question import facts_by_name
-from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.space import space_of
-from callability.policy.tabulation import tabulate
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
+from callability.policy.questions.question import facts_by_name
+from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.served import RejectedEdit
 from conftest import POLICY, write_policy

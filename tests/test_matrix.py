@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from callability.policy.callability import CALLABILITY
 from callability.policy.loading import load
-from callability.policy.semantics import decide
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.rules.semantics import decide
 from callability.service.facts import FactReader
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2

@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.finding import line
-from callability.policy.callability import CALLABILITY
-from callability.policy.condition import All, Condition, Is, Not
-from callability.policy.difference import TooMuch, compared_space, differences
-from callability.policy.fact import LabelFact
-from callability.policy.form import Form
-from callability.policy.glob import holds
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files, policy_files
-from callability.policy.name_automaton import MAX_STATES, TooManyStates, shortest_names
-from callability.policy.name_classes import SinglesOutUnknown, name_classes, needless_patterns
-from callability.policy.name_form import with_names
-from callability.policy.rows import rows_of
-from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.semantics import decide
-from callability.policy.tabulation import Engine
+from callability.policy.names.automaton import MAX_STATES, TooManyStates, shortest_names
+from callability.policy.names.classes import SinglesOutUnknown, name_classes, needless_patterns
+from callability.policy.names.glob import holds
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import LabelFact
+from callability.policy.reading.form import Form
+from callability.policy.reading.name_form import with_names
+from callability.policy.rules.condition import All, Condition, Is, Not
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.semantics import decide
+from callability.policy.telling.difference import TooMuch, compared_space, differences
+from callability.policy.telling.rows import rows_of
 from callability.vocabulary import UNKNOWN
 from conftest import write_policy
 from drawn_policies import NOWHERE, tabled

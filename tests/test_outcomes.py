@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callability.finding import Severity, line
-from callability.policy.condition import All, Any, Condition, Is, Not
-from callability.policy.enable_outcome import ENABLE_OUTCOME
-from callability.policy.load_outcome import LOAD_OUTCOME
+from callability.policy.deciding.space import space_of
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.tabulation import Engine, tabulate
 from callability.policy.loading import Policy, check_files, load, policy_files
-from callability.policy.question import Question
-from callability.policy.rule_set import Rule, RuleSet
-from callability.policy.semantics import decide
-from callability.policy.space import space_of
-from callability.policy.table import DecisionTable
-from callability.policy.tabulation import Engine, tabulate
+from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
+from callability.policy.questions.load_outcome import LOAD_OUTCOME
+from callability.policy.questions.question import Question
+from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.semantics import decide
 from callability.service.in_process import InProcessStub
 from callability.service.signals import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 
 from callability import document
-from callability.policy.questions import QUESTIONS
-from callability.policy.schema import schema_of_rules, schema_of_tests
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 from conftest import POLICY
 from running import callability
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.policy.condition import Is
-from callability.policy.coverage import coverage
-from callability.policy.decided import Decided
-from callability.policy.rule_set import RuleSet
-from callability.policy.semantics import decide
+from callability.policy.proving.coverage import coverage
+from callability.policy.proving.decided import Decided
+from callability.policy.rules.condition import Is
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.semantics import decide
 from conftest import POLICY, write_policy
 from drawn_policies import rule_set_of, rule_sets, tabled
 from running import callability

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callability.policy.callability import CALLABILITY
-from callability.policy.condition import All, Any, Condition, Is, Not
-from callability.policy.engine_process import NotDecided, run
-from callability.policy.normal_form import TooLarge, conjunctions
-from callability.policy.path import PathEnd, path_to_callable
-from callability.policy.rule_file import MAX_RULES
-from callability.policy.rule_set import Rule
-from callability.policy.semantics import Decision, decide
-from callability.policy.space import space_of
-from callability.policy.table import DecisionTable
-from callability.policy.tabulation import Engine, tabulate, untold
+from callability.policy.deciding.engine_process import NotDecided, run
+from callability.policy.deciding.normal_form import TooLarge, conjunctions
+from callability.policy.deciding.space import space_of
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.tabulation import Engine, tabulate, untold
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reading.rule_file import MAX_RULES
+from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.policy.rules.rule_set import Rule
+from callability.policy.rules.semantics import Decision, decide
+from callability.policy.telling.path import PathEnd, path_to_callable
 from callability.vocabulary import UNKNOWN
 from drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
 
@@ -118,7 +118,8 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
     """`--engine both` is a comparison: a reference that means something else is noticed."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     monkeypatch.setattr(
-        "callability.policy.tabulation.decide", lambda rules, facts: Decision(len(rules) - 1, undetermined=False)
+        "callability.policy.deciding.tabulation.decide",
+        lambda rules, facts: Decision(len(rules) - 1, undetermined=False),
     )
     with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`") as caught:
         tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.BOTH)

@@ -22,8 +22,8 @@ from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
-from callability.policy.tabulation import Engine
 from callability.service.answers import MAX_KEPT, MAX_KEPT_SERVERS, Answers
 from callability.service.calls import MAX_REPLIES, Calls
 from callability.service.errors import InvalidName

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from callability.policy.plain import Plain
+from callability.policy.telling.plain import Plain
 from callability.studio.desk import MAX_DESKS, Desk
 from callability.studio.serving import names_of
 from callability.studio.trouble import NotChecked, TooSlow

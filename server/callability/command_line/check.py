@@ -13,10 +13,10 @@ from callability.command_line.options import JsonOption
 from callability.command_line.progress import progress
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
+from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_written, written_in
+from callability.policy.reading.written import Written
 from callability.policy.shipped import shipped_policy
-from callability.policy.tabulation import Engine
-from callability.policy.written import Written
 
 
 class Form(StrEnum):

@@ -12,9 +12,9 @@ from typing import Any
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
-from callability.policy.decided import Decided
-from callability.policy.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.loading import Check, ProvedRuleSet
+from callability.policy.proving.decided import Decided
+from callability.policy.telling.effect import Effect, Overlap, effects, notes, overlaps
 
 
 @dataclass(frozen=True, slots=True)

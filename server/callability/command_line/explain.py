@@ -11,19 +11,19 @@ import typer
 
 from callability.command_line.options import JsonOption, PolicyOption, leave, loaded
 from callability.finding import did_you_mean, shown
-from callability.policy.callability import CALLABILITY
-from callability.policy.explanation import Explanation
-from callability.policy.explanation import explain as explanation_of
-from callability.policy.fact import NameFact
 from callability.policy.loading import Policy
-from callability.policy.name_automaton import NAME_BYTES
-from callability.policy.path import Path, sentences
-from callability.policy.plain import of_path, of_trial, of_verdict
-from callability.policy.question import Question
-from callability.policy.questions import QUESTIONS
-from callability.policy.rule_set import RuleSet
-from callability.policy.table import Verdict
-from callability.policy.words import Spoken, spoken_of
+from callability.policy.names.automaton import NAME_BYTES
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import NameFact
+from callability.policy.questions.question import Question
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import Spoken, spoken_of
+from callability.policy.telling.explanation import Explanation
+from callability.policy.telling.explanation import explain as explanation_of
+from callability.policy.telling.path import Path, sentences
+from callability.policy.telling.plain import of_path, of_trial, of_verdict
 from callability.vocabulary import Status
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from callability.policy.engine_process import Tell
+from callability.policy.deciding.engine_process import Tell
 
 
 @contextmanager

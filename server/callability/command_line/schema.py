@@ -12,10 +12,10 @@ from callability.command_line.options import leave
 from callability.finding import did_you_mean, shown
 from callability.gateway.config.page import config_page
 from callability.gateway.config.schema import config_schema
-from callability.policy.callability import CALLABILITY
-from callability.policy.question import Question
-from callability.policy.questions import QUESTIONS
-from callability.policy.schema import schema_of_rules, schema_of_tests
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.question import Question
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 
 QuestionArgument = Annotated[
     str, typer.Argument(metavar="[QUESTION]", help=f"Whose: {', '.join(QUESTIONS)}. Left out: {CALLABILITY.name}.")

@@ -13,12 +13,12 @@ from callability.command_line.options import JsonOption, leave
 from callability.command_line.tested import Tested, TestedRuleSet, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
-from callability.policy.case_result import CaseResult
-from callability.policy.coverage import coverage
-from callability.policy.decided import Decided
 from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
+from callability.policy.proving.case_result import CaseResult
+from callability.policy.proving.coverage import coverage
+from callability.policy.proving.decided import Decided
+from callability.policy.reading.written import Written
 from callability.policy.shipped import shipped_policy
-from callability.policy.written import Written
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 """Codes of findings that are told with the test that they are of."""

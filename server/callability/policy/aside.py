@@ -9,10 +9,10 @@ import pickle
 import resource
 import sys
 
-from callability.policy.engine import MAX_CPU, MAX_MEMORY
+from callability.policy.deciding.engine import MAX_CPU, MAX_MEMORY
 from callability.policy.loading import check_written
 from callability.policy.packing import packed
-from callability.policy.written import Written
+from callability.policy.reading.written import Written
 
 
 def limit() -> None:

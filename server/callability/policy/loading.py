@@ -13,22 +13,22 @@ from types import MappingProxyType
 from callability import document
 from callability.document import Node
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.case_file import Case, read_cases
-from callability.policy.case_result import CaseResult, run_case
-from callability.policy.coverage import coverage
-from callability.policy.decided import Decided
-from callability.policy.engine_process import NotDecided, Tell
-from callability.policy.form import Form
-from callability.policy.label_form import read_labels
-from callability.policy.proof import prove
-from callability.policy.question import Question
-from callability.policy.questions import QUESTIONS
-from callability.policy.rule_file import read_rule_set
-from callability.policy.rule_set import RuleSet
-from callability.policy.space import Space, space_of
-from callability.policy.table import DecisionTable
-from callability.policy.tabulation import TIME_LIMIT, Engine, Tabulation, tabulate, untold
-from callability.policy.written import PolicyFile, Written, read_written
+from callability.policy.deciding.engine_process import NotDecided, Tell
+from callability.policy.deciding.space import Space, space_of
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.tabulation import TIME_LIMIT, Engine, Tabulation, tabulate, untold
+from callability.policy.proving.case_result import CaseResult, run_case
+from callability.policy.proving.coverage import coverage
+from callability.policy.proving.decided import Decided
+from callability.policy.proving.proof import prove
+from callability.policy.questions.question import Question
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.case_file import Case, read_cases
+from callability.policy.reading.form import Form
+from callability.policy.reading.label_form import read_labels
+from callability.policy.reading.rule_file import read_rule_set
+from callability.policy.reading.written import PolicyFile, Written, read_written
+from callability.policy.rules.rule_set import RuleSet
 
 Tabulate = Callable[[RuleSet, Space, str], Tabulation]
 """Decides every combination of a space by the rules of a file."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from callability.policy.fact import NameFact
 from callability.policy.loading import Policy
-from callability.policy.table import Verdict
-from callability.policy.words import Spoken, spoken, spoken_by_rule
+from callability.policy.questions.fact import NameFact
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import Spoken, spoken, spoken_by_rule
 from callability.service.errors import InvalidRequest, ServiceError
 from callability.service.facts import FactReader, Names
 from callability.service.messages import verdict_message, words_message

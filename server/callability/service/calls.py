@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from callability.policy.explanation import explain
 from callability.policy.loading import Policy
+from callability.policy.telling.explanation import explain
 from callability.service import limits, twin
 from callability.service.answers import Answer, Answers, AnswersOfServer, Results, WordsKey, error_answer
 from callability.service.errors import InvalidName, InvalidRequest

@@ -14,7 +14,7 @@ from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import aside
 from callability.policy.loading import Policy, followed_files, written_in
 from callability.policy.packing import unpacked
-from callability.policy.written import Written
+from callability.policy.reading.written import Written
 from callability.service.calls import Calls
 from callability.service.child import NoAnswer, answer_of
 from callability.service.metrics import PolicyMetrics

@@ -8,8 +8,8 @@ from typing import Literal
 
 from google.protobuf.message import DecodeError
 
-from callability.policy.fact import NO_LABEL, LabelFact, NameFact
-from callability.policy.space import Space
+from callability.policy.deciding.space import Space
+from callability.policy.questions.fact import NO_LABEL, LabelFact, NameFact
 from callability.service.errors import InvalidRequest
 from callability.service.limits import check_labels
 from callability.v1 import facts_pb2 as pb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from callability.finding import MAX_FINDINGS
-from callability.policy.written import MAX_FILES
+from callability.policy.reading.written import MAX_FILES
 from callability.service.errors import InvalidName, InvalidRequest
 
 TOOLS = 20_000

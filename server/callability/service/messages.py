@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
-from callability.policy.explanation import Explanation, Trial
 from callability.policy.loading import Policy, ProvedRuleSet
-from callability.policy.path import Path, Step
-from callability.policy.table import Verdict
-from callability.policy.words import Spoken, SpokenOf
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import Spoken, SpokenOf
+from callability.policy.telling.explanation import Explanation, Trial
+from callability.policy.telling.path import Path, Step
 from callability.service import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from google.protobuf.message import Message
 
 from callability.policy.loading import Policy
-from callability.policy.table import Verdict
-from callability.policy.words import SpokenOf, spoken_of
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import SpokenOf, spoken_of
 
 
 class Outcomes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from callability.policy.load_outcome import can_fail, http_facts
+from callability.policy.questions.load_outcome import can_fail, http_facts
 from callability.service.error_text import signals_of
 from callability.v1 import outcome_pb2 as pb
 from callability.vocabulary import (

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from callability.finding import Finding, Severity
 from callability.policy.aside import limit
 from callability.policy.loading import check_written
-from callability.policy.written import PolicyFile, Written
+from callability.policy.reading.written import PolicyFile, Written
 from callability.service import limits
 from callability.service.messages import finding_message, rule_set_message
 from callability.v1 import policy_service_pb2 as pb

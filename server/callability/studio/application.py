@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from callability import document
 from callability.editing.rewriting import ChangedMeanwhile
-from callability.policy.plain import Plain
-from callability.policy.questions import QUESTIONS
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.telling.plain import Plain
 from callability.studio.desk import Desk, Desks
 from callability.studio.files import NotEditable, SavedFile, read_saved, save, texts_of
 from callability.studio.pages import page_files

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from callability.policy.plain import Plain
+from callability.policy.telling.plain import Plain
 from callability.studio import study_process
 from callability.studio.trouble import Failed, NotChecked, Superseded, TooSlow
 

@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from callability import document
 from callability.finding import Finding, Place, has_errors, in_order
 from callability.policy.loading import ProvedRuleSet, check_written
-from callability.policy.questions import QUESTIONS
-from callability.policy.written import PolicyFile, Written
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.written import PolicyFile, Written
 from callability.studio.files import other_files
 
 SECONDS = 30.0

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, V
 from starlette.requests import Request
 
 from callability.document import MAX_BYTES
-from callability.policy.questions import QUESTIONS
+from callability.policy.questions.questions import QUESTIONS
 from callability.studio.files import NAMES
 from callability.studio.trouble import BadRequest, TooLarge
 

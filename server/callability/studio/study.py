@@ -9,17 +9,17 @@ from itertools import chain
 from pathlib import Path
 
 from callability.finding import Finding, Severity, in_order
-from callability.policy.difference import Change, TooMuch, changes_of
-from callability.policy.explanation import explain
-from callability.policy.fact import Point
 from callability.policy.loading import ProvedRuleSet
-from callability.policy.path import sentences
-from callability.policy.plain import Plain, of_change, of_path, of_row, of_trial, of_verdict
-from callability.policy.question import Question
-from callability.policy.questions import QUESTIONS
-from callability.policy.rows import Row, rows_of
-from callability.policy.words import spoken_of
-from callability.policy.written import Written
+from callability.policy.questions.fact import Point
+from callability.policy.questions.question import Question
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.written import Written
+from callability.policy.rules.words import spoken_of
+from callability.policy.telling.difference import Change, TooMuch, changes_of
+from callability.policy.telling.explanation import explain
+from callability.policy.telling.path import sentences
+from callability.policy.telling.plain import Plain, of_change, of_path, of_row, of_trial, of_verdict
+from callability.policy.telling.rows import Row, rows_of
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.vocabulary import question_told
 from callability.vocabulary import UNKNOWN

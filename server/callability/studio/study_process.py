@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from callability.policy.engine import MAX_MEMORY
+from callability.policy.deciding.engine import MAX_MEMORY
 from callability.studio.study import Study
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from callability.policy.fact import Fact
-from callability.policy.plain import Plain
-from callability.policy.question import Question
+from callability.policy.questions.fact import Fact
+from callability.policy.questions.question import Question
+from callability.policy.telling.plain import Plain
 from callability.studio.files import SavedFile
 
 

@@ -1,0 +1,177 @@
+"""Deciding every combination of facts: by the rules engine in a child process, or by the reference evaluator."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from callability.finding import Finding, Place
+from callability.policy.deciding.engine_process import Answer, NotDecided, Tell, run
+from callability.policy.deciding.normal_form import (
+    MAX_ALTOGETHER,
+    MAX_CONJUNCTIONS,
+    Conjunction,
+    Test,
+    TooLarge,
+    conjunctions,
+)
+from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.semantics import Decision, decide
+from callability.vocabulary import UNKNOWN
+
+TIME_LIMIT = 60.0
+"""Seconds that the rules engine may take for one rule set."""
+BLOCK = 60
+"""Conjunctions in a block, and different tests: the engine fails where more than 64 of them are true of one event."""
+ENOUGH = 10_000
+"""Combinations for which one more process of the engine is worth its start."""
+
+
+class Engine(StrEnum):
+    """What decides: durable-rules where it can be imported (`auto`), one of the two, or both, compared."""
+
+    AUTO = "auto"
+    DURABLE_RULES = "durable-rules"
+    REFERENCE = "reference"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Tabulation:
+    """The decision of each combination, and what decided."""
+
+    decisions: dict[Combination, Decision]
+    engine: str
+
+
+def untold(_decided: int, _of: int) -> None:
+    """Tell nobody of progress."""
+
+
+def tabulate(
+    rule_set: RuleSet,
+    space: Space,
+    file: str,
+    *,
+    by: Engine = Engine.AUTO,
+    seconds: float = TIME_LIMIT,
+    tell: Tell = untold,
+) -> Tabulation:
+    """Decide every combination of a space.
+
+    Raises:
+        NotDecided: there are too many, a condition is too large, the engine failed or took longer than `seconds`, or
+            two engines that were compared differ.
+    """
+    if space.size > MAX_COMBINATIONS:
+        raise NotDecided(_too_many(space, file))
+    distinct = tuple(dict.fromkeys(space.combinations()))
+    if by is Engine.REFERENCE:
+        return Tabulation(_by_reference(rule_set, space, distinct), "reference")
+    flat = _flat(rule_set, space)
+    tell(0, len(distinct))
+    try:
+        answer = _by_engine(flat, space, distinct, partial(run, place=Place(file), seconds=seconds, tell=tell))
+    except ModuleNotFoundError:
+        if by is not Engine.AUTO:
+            raise NotDecided(_unavailable(Place(file))) from None
+        return Tabulation(_by_reference(rule_set, space, distinct), "reference")
+    if by is Engine.BOTH:
+        _compare(answer, _by_reference(rule_set, space, distinct), rule_set, space)
+    return answer
+
+
+def _by_reference(rule_set: RuleSet, space: Space, distinct: Sequence[Combination]) -> dict[Combination, Decision]:
+    return {each: decide(rule_set.rules, dict(zip(space.facts, each, strict=True))) for each in distinct}
+
+
+def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
+    domains = {fact: (*space.question.facts[fact].values, UNKNOWN) for fact in space.facts}
+    found: list[Conjunction] = []
+    for number, rule in enumerate(rule_set.rules):
+        try:
+            found.extend(conjunctions(number, rule, domains))
+        except TooLarge:
+            sentence = f"the condition of rule `{rule.id}` is too large to decide"
+            hint = f"it comes to more than {MAX_CONJUNCTIONS:,} conjunctions: split the rule"
+            raise NotDecided(Finding(rule.place, "condition-too-large", sentence, hint)) from None
+        if len(found) > MAX_ALTOGETHER:
+            sentence = f"the rules as far as `{rule.id}` are too large to decide"
+            hint = f"they come to more than {MAX_ALTOGETHER:,} conjunctions, and values in lists multiply"
+            raise NotDecided(Finding(rule.place, "rules-too-large", sentence, hint))
+    return tuple(found)
+
+
+def _by_engine(
+    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], Answer]
+) -> Tabulation:
+    """Decide many combinations by several processes side by side, as many as there are processors for."""
+    blocks = _blocks(flat)
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(distinct) // ENOUGH))
+    parts = [distinct[number::processes] for number in range(processes)]
+    with ThreadPoolExecutor(max_workers=processes) as pool:
+        answers = [*pool.map(lambda part: ask(_task(blocks, space, part)), parts)]
+    decided = {
+        combination: blocks[block][conjunction].decision
+        for part, answer in zip(parts, answers, strict=True)
+        for combination, (block, conjunction) in zip(part, answer.decisions, strict=True)
+    }
+    return Tabulation({combination: decided[combination] for combination in distinct}, answers[0].engine)
+
+
+def _blocks(flat: Sequence[Conjunction]) -> list[list[Conjunction]]:
+    blocks: list[list[Conjunction]] = [[]]
+    tests: set[Test] = set()
+    for conjunction in flat:
+        tests |= set(conjunction.tests)
+        if len(blocks[-1]) == BLOCK or len(tests) > BLOCK:
+            blocks.append([])
+            tests = set(conjunction.tests)
+        blocks[-1].append(conjunction)
+    return blocks
+
+
+def _task(blocks: list[list[Conjunction]], space: Space, distinct: Sequence[Combination]) -> str:
+    """Write the task in codes: `f0`, `f1` for facts, and for each fact `v0`, `v1` for values."""
+    codes = {fact: f"f{number}" for number, fact in enumerate(space.facts)}
+    values = [
+        {value: f"v{number}" for number, value in enumerate((*space.question.facts[fact].values, UNKNOWN))}
+        for fact in space.facts
+    ]
+    by_fact = dict(zip(space.facts, values, strict=True))
+    task = {
+        "facts": list(codes.values()),
+        "blocks": [
+            [[[codes[test.fact], by_fact[test.fact][test.value], test.equal] for test in each.tests] for each in block]
+            for block in blocks
+        ],
+        "events": [[code[value] for code, value in zip(values, each, strict=True)] for each in distinct],
+    }
+    return json.dumps(task)
+
+
+def _too_many(space: Space, file: str) -> Finding:
+    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in space.axes)
+    sentence = f"the facts have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}"
+    return Finding(Place(file), "too-many-combinations", sentence, f"they multiply: {sizes}")
+
+
+def _unavailable(place: Place) -> Finding:
+    hint = "it needs Python 3.11 or 3.12 and a C compiler to build"
+    return Finding(place, "engine-unavailable", "durable-rules cannot be imported here", hint)
+
+
+def _compare(answer: Tabulation, reference: dict[Combination, Decision], rule_set: RuleSet, space: Space) -> None:
+    for combination, decision in answer.decisions.items():
+        other = reference[combination]
+        if decision != other:
+            facts = ", ".join(f"{fact} {value}" for fact, value in zip(space.facts, combination, strict=True))
+            rules = f"`{rule_set.rules[decision.rule].id}`, the reference reaches `{rule_set.rules[other.rule].id}`"
+            sentence = f"{answer.engine} reaches {rules}, for {facts}"
+            raise NotDecided(Finding(rule_set.rules[other.rule].place, "engines-differ", sentence))

@@ -1,0 +1,126 @@
+"""The classes of names that conditions can tell apart: a name is seen through patterns alone.
+
+Of each class one name stands for all, so that a combination of facts is always a concrete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from callability.policy.names.automaton import TooManyStates, Unit, shortest_names
+from callability.policy.names.glob import holds, is_glob
+from callability.vocabulary import UNKNOWN
+
+MAX_TOLD = 4
+"""Patterns that are told of those that stand in the same lists."""
+
+Class = frozenset[int]
+"""The numbers of the units that match the names of a class."""
+
+
+class SinglesOutUnknown(Exception):
+    """Patterns that tell the name `unknown`, which stands for one that could not be read, apart from every other."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameClasses:
+    """The patterns of some lists, in units that always stand together, and for each class a name that stands for it."""
+
+    units: tuple[Unit, ...] = ()
+    members: Mapping[Class, str] = field(default_factory=dict)
+
+    def standing_for(self, name: str) -> str:
+        """Return the name that stands for all names of the class of a name."""
+        return self.members[_class_of(name, self.units)]
+
+    def holding(self, pattern: str) -> tuple[str, ...]:
+        """Return the names that stand for the classes which a pattern, or another of its unit, matches."""
+        numbers = {number for number, unit in enumerate(self.units) if pattern in unit}
+        return tuple(name for each, name in self.members.items() if each & numbers)
+
+    def told(self, names: Collection[str]) -> tuple[str, ...]:
+        """Write a set of classes, by the names that stand for them: by patterns, or by those that it leaves out."""
+        wanted = frozenset(each for each, name in self.members.items() if name in names)
+        covering = self._covering(wanted)
+        if covering:
+            return tuple(_told((unit,)) for unit in covering)
+        others = self._covering(frozenset(self.members) - wanted)
+        if others:
+            return (f"other than {_told(others)}",)
+        return tuple(self._told_one(each) for each in self.members if each in wanted)
+
+    def _covering(self, wanted: frozenset[Class]) -> list[Unit]:
+        """Return units that match these classes and no other; none where there are no such."""
+        matched = [frozenset(each for each in self.members if number in each) for number in range(len(self.units))]
+        inside = [number for number, classes in enumerate(matched) if classes <= wanted]
+        left, chosen = wanted, []
+        for number in sorted(inside, key=lambda number: -len(matched[number])):
+            if matched[number] & left:
+                chosen.append(number)
+                left -= matched[number]
+        return [] if left else [self.units[number] for number in sorted(chosen)]
+
+    def _told_one(self, one: Class) -> str:
+        if not one:
+            return "any other"
+        told = ", and ".join(_told((self.units[number],)) for number in sorted(one))
+        narrower = {number for other in self.members if other > one for number in other - one}
+        return f"{told}, but not {_told(self.units[number] for number in sorted(narrower))}" if narrower else told
+
+
+def name_classes(lists: Iterable[frozenset[str]], open_name: str) -> NameClasses:
+    """Return the classes of names that lists of names and patterns can tell apart.
+
+    `open_name` stands for its own class, and for any other the shortest name. A name may be empty where `open_name` is.
+
+    Raises:
+        TooManyStates: the patterns are too many, or too tangled.
+        SinglesOutUnknown: a class is the name `unknown` and no other.
+    """
+    units = units_of(lists)
+    members = {_class_of(open_name, units): open_name}
+    unknown: Class | None = None
+    for found, name in shortest_names(units, empty=not open_name):
+        if name == UNKNOWN:
+            unknown = found
+        else:
+            members.setdefault(found, name)
+    if unknown is not None and unknown not in members:
+        raise SinglesOutUnknown
+    return NameClasses(units, members)
+
+
+def units_of(lists: Iterable[frozenset[str]]) -> tuple[Unit, ...]:
+    """Return the names and patterns of some lists; those that stand in the same lists are one unit."""
+    where: dict[str, list[int]] = {}
+    for number, patterns in enumerate(dict.fromkeys(lists)):
+        for pattern in sorted(patterns):
+            where.setdefault(pattern, []).append(number)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for pattern, numbers in where.items():
+        together.setdefault(tuple(numbers), []).append(pattern)
+    return tuple(map(frozenset, together.values()))
+
+
+def needless_patterns(patterns: frozenset[str]) -> frozenset[str]:
+    """Return those of some patterns that match no name which no other of them matches; none where they are too many."""
+    if not any(map(is_glob, patterns)):
+        return frozenset()
+    each = sorted(patterns)
+    try:
+        found = {units for units, _ in shortest_names([frozenset((one,)) for one in each], empty=True)}
+    except TooManyStates:
+        return frozenset()
+    return frozenset(pattern for number, pattern in enumerate(each) if frozenset((number,)) not in found)
+
+
+def _class_of(name: str, units: Sequence[Unit]) -> Class:
+    return frozenset(number for number, unit in enumerate(units) if holds(unit, name))
+
+
+def _told(units: Iterable[Unit]) -> str:
+    told = [pattern or '""' for unit in units for pattern in sorted(unit)]
+    if len(told) > MAX_TOLD:
+        told = [*told[:MAX_TOLD], f"{len(told) - MAX_TOLD} more"]
+    return " or ".join(told)

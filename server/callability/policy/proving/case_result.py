@@ -1,0 +1,80 @@
+"""What comes of the tests of a policy: whether each verdict is as expected, and where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from callability.finding import Finding, did_you_mean, shown
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.reading.case_file import Case
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import spoken_of
+
+MAX_TOLD = 10
+"""Differences that are told in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something about a verdict that is not as expected; `part`: what is expected must only stand in what is found."""
+
+    what: str
+    expected: str
+    found: str
+    part: bool = False
+
+    def __str__(self) -> str:
+        if self.part:
+            return f"{self.what} lacks {shown(self.expected)}"
+        return f"{self.what} `{self.found}` where `{self.expected}` is expected"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """A case with what came of it; no finding: it passed. Without a verdict it could not be run."""
+
+    case: Case
+    verdict: Verdict | None
+    differences: tuple[Difference, ...]
+    finding: Finding | None
+
+
+def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
+    """Run a case, and compare what it expects with what the policy does."""
+    ids = [rule.id for rule in rule_set.rules]
+    if case.rule is not None and case.rule not in ids:
+        sentence = f"test {shown(case.name)} expects unknown rule {shown(case.rule)}"
+        hint = did_you_mean(case.rule, ids)
+        return CaseResult(case, None, (), Finding(case.place, "unknown-rule", sentence, hint))
+    try:
+        verdict = table.verdict(case.facts)
+    except KeyError:
+        sentence = f"test {shown(case.name)} has facts that cannot occur together"
+        finding = Finding(case.place, "impossible-facts", sentence, rule_set.question.impossible)
+        return CaseResult(case, None, (), finding)
+    differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
+    if not differences:
+        return CaseResult(case, verdict, (), None)
+    more = f"; and {len(differences) - MAX_TOLD:,} more" if len(differences) > MAX_TOLD else ""
+    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences[:MAX_TOLD]))}{more}"
+    return CaseResult(case, verdict, differences, Finding(case.place, "test-failed", sentence))
+
+
+def _of_verdict(case: Case, verdict: Verdict) -> Iterator[Difference]:
+    for what in ("status", "rule", "undetermined", "withhold_text"):
+        expected, found = getattr(case, what), getattr(verdict, what)
+        if expected is not None and found != expected:
+            yield Difference(what, _written(expected), _written(found))
+
+
+def _of_words(case: Case, verdict: Verdict, rule_set: RuleSet) -> Iterator[Difference]:
+    said = spoken_of(rule_set, verdict)
+    for name, parts in case.words.items():
+        text = said.texts[name] if said else ""
+        yield from (Difference(name, part, text, part=True) for part in parts if part not in text)
+
+
+def _written(value: str | bool | None) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

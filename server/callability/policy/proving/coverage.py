@@ -1,0 +1,103 @@
+"""How much of a rule set its tests reach: each rule, and each part of a condition, once true and once false."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from callability.finding import Place, Witness
+from callability.policy.proving.decided import Decided
+from callability.policy.reading.when import written_part
+from callability.policy.rules.condition import Is, atoms
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.semantics import decide
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something to be reached by a test: that a rule decides or, of a part of its condition, that it is true, or false.
+
+    A part counts where its rule is tried. The witness is a set of facts by which a test would reach the goal.
+    """
+
+    rule: str
+    part: str | None
+    truth: bool
+    place: Place
+    witness: Witness
+
+    def __str__(self) -> str:
+        if self.part is None:
+            return f"rule `{self.rule}` decides"
+        return f"`{self.part}` is {'true' if self.truth else 'false'} in rule `{self.rule}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many goals of a kind there are, and those that no test reaches."""
+
+    goals: int
+    missed: tuple[Goal, ...]
+
+    @property
+    def percent(self) -> float:
+        """The share that is reached; all of nothing is 100."""
+        return 100.0 * (self.goals - len(self.missed)) / self.goals if self.goals else 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the tests of a rule set reach of its rules, and of the parts of their conditions."""
+
+    rules: Share
+    conditions: Share
+
+    @property
+    def percent(self) -> float:
+        """The lesser of both shares."""
+        return min(self.rules.percent, self.conditions.percent)
+
+
+_Key = tuple[int, int | None, bool]
+"""A rule and a part of its condition by their numbers, and a truth."""
+
+
+def coverage(rule_set: RuleSet, decided: Decided, tested: Iterable[Mapping[str, str]]) -> Coverage:
+    """Return what tests with these facts reach. What no combination of facts can reach is no goal."""
+    reached = {key for facts in tested for key in _reached(rule_set, facts)}
+    goals = {key: goal for number, rule in enumerate(rule_set.rules) for key, goal in _goals(number, rule, decided)}
+    return Coverage(*(_share(goals, reached, parts=parts) for parts in (False, True)))
+
+
+def _share(goals: Mapping[_Key, Goal], reached: set[_Key], *, parts: bool) -> Share:
+    mine = {key: goal for key, goal in goals.items() if (goal.part is not None) is parts}
+    return Share(len(mine), tuple(goal for key, goal in mine.items() if key not in reached))
+
+
+def _reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
+    decision = decide(rule_set.rules, facts)
+    for number, rule in enumerate(rule_set.rules[: decision.rule + 1]):
+        for part, atom in enumerate(atoms(rule.when)):
+            truth = atom.truth(facts)
+            if truth is not None:
+                yield number, part, truth
+    if not decision.undetermined:
+        yield decision.rule, None, True
+
+
+def _goals(number: int, rule: Rule, decided: Decided) -> Iterator[tuple[_Key, Goal]]:
+    masks, question = decided.masks, decided.masks.space.question
+    tried = decided.tried(rule.id)
+
+    def goal(atom: Is | None, truth: bool, where: int) -> Goal:
+        part = written_part(atom, question) if atom else None
+        place = atom.place if atom and atom.place else rule.place
+        return Goal(rule.id, part, truth, place, masks.witness(where))
+
+    if decides := decided.certain(rule.id):
+        yield (number, None, True), goal(None, True, decides)
+    for part, atom in enumerate(atoms(rule.when)):
+        truths = masks.truths(atom)
+        for truth, where in ((True, tried & truths.certain), (False, tried & ~truths.possible)):
+            if where:
+                yield (number, part, truth), goal(atom, truth, where)

@@ -1,0 +1,124 @@
+"""Parts of conditions that change nothing: the rules above, or the rest of the condition, have settled it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import and_, or_
+
+from callability.finding import Finding, Severity, Witness, shown
+from callability.policy.proving.decided import Decided
+from callability.policy.proving.mask import Mask, Masks, Truths
+from callability.policy.reading.when import written_part
+from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
+from callability.policy.rules.rule_set import Rule
+
+MAX_PARTS = 500
+"""Parts of one condition that are looked at; a larger one is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """A part with its truths, and where it matters: where the rule is tried and the rest of the condition leaves it
+    open; for what is certain, and for what is possible.
+    """
+
+    part: Is
+    truths: Truths
+    matters: Truths
+
+    def changed(self, certain: Mask, possible: Mask) -> Mask:
+        """Return where the rule would be another one with other truths of the part."""
+        of_certain = (self.truths.certain ^ certain) & self.matters.certain
+        return of_certain | ((self.truths.possible ^ possible) & self.matters.possible)
+
+
+def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
+    """Find parts, and values in lists, without which each answer would be the same, in rules that decide."""
+    for rule, weighed in _weighed(rules, decided):
+        if not weighed.changed(0, 0):
+            what = f"part `{_written(weighed.part, decided)}` of"
+            yield _never_matters(rule, weighed.part, what, weighed.truths.certain, decided)
+        elif len(weighed.part.values) > 1:
+            yield from _check_values(rule, weighed, decided)
+
+
+def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[Finding]:
+    part, fact = weighed.part, decided.masks.space.question.facts[weighed.part.fact]
+    needless = fact.needless(part.values)
+    for value in sorted(part.values):
+        what = f"value {shown(value)} of `{part.fact}` in"
+        having = decided.masks.where(part.fact, fact.held_with(value))
+        if not having & (weighed.matters.certain | weighed.matters.possible):
+            yield _never_matters(rule, part, what, having, decided)
+        elif value in needless:
+            sentence = f"{what} rule `{rule.id}` never matters: whatever it matches, others in the list match too"
+            yield Finding(part.place or rule.place, "part-never-matters", sentence, "", Severity.WARNING)
+
+
+def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
+    """Find parts that are true wherever they matter; to say so may be what makes a rule readable."""
+    every = decided.masks.all
+    for rule, weighed in _weighed(rules, decided):
+        matters = weighed.changed(0, 0)
+        if matters and not weighed.changed(every, every):
+            sentence = f"part `{_written(weighed.part, decided)}` of rule `{rule.id}` is true wherever it matters"
+            hint = "the rule decides the same without it"
+            witness = decided.masks.witness(matters)
+            place = weighed.part.place or rule.place
+            yield Finding(place, "part-always-true", sentence, hint, Severity.NOTE, witness)
+
+
+def _weighed(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Rule, _Weighed]]:
+    for rule in rules:
+        if rule.when and decided.certain(rule.id) and sum(1 for _ in atoms(rule.when)) <= MAX_PARTS:
+            tried = decided.tried(rule.id)
+            for weighed in _parts(rule.when, Truths(tried, tried), decided.masks):
+                yield rule, weighed
+
+
+def _parts(condition: Condition, matters: Truths, masks: Masks) -> Iterator[_Weighed]:
+    match condition:
+        case Is():
+            yield _Weighed(condition, masks.truths(condition), matters)
+        case Not(part=part):
+            # What is certain of the whole is what is not possible of the part.
+            yield from _parts(part, Truths(matters.possible, matters.certain), masks)
+        case All(parts=parts) | Any(parts=parts):
+            each = [masks.truths(part) for part in parts]
+            certain, possible = (
+                _open(condition, [getattr(truths, kind) for truths in each], masks) for kind in ("certain", "possible")
+            )
+            for part, one, other in zip(parts, certain, possible, strict=True):
+                yield from _parts(part, Truths(matters.certain & one, matters.possible & other), masks)
+
+
+def _open(condition: All | Any, parts: list[Mask], masks: Masks) -> list[Mask]:
+    """Return for each part where the others leave the answer to it: all are true, or none is."""
+    join, start = (and_, masks.all) if isinstance(condition, All) else (or_, 0)
+    before = [*accumulate(parts, join, initial=start)][:-1]
+    after = [*accumulate(reversed(parts), join, initial=start)][-2::-1]
+    others = [join(one, other) for one, other in zip(before, after, strict=True)]
+    return others if join is and_ else [masks.all & ~each for each in others]
+
+
+def _never_matters(rule: Rule, part: Is, what: str, holds: Mask, decided: Decided) -> Finding:
+    witness, there = _elsewhere(rule, holds, decided)
+    sentence = f"{what} rule `{rule.id}` never matters: without it each answer is the same"
+    place = part.place or rule.place
+    return Finding(place, "part-never-matters", sentence, there, Severity.WARNING, witness)
+
+
+def _elsewhere(rule: Rule, holds: Mask, decided: Decided) -> tuple[Witness | None, str]:
+    """Return facts of those for which a part is true, and what decides there."""
+    if not holds:
+        return None, "no combination of facts has it"
+    untried = holds & ~decided.tried(rule.id)
+    one = decided.masks.simplest(untried or holds)
+    verdict = decided.at(one)
+    return decided.masks.witness(one), f"rule `{verdict.rule}` decides without it"
+
+
+def _written(part: Is, decided: Decided) -> str:
+    return written_part(part, decided.masks.space.question)

@@ -1,0 +1,117 @@
+"""What is proved of a rule set by looking at its whole decision table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_, or_
+
+from callability.finding import Finding, Severity, listed, shown
+from callability.policy.proving.decided import Decided
+from callability.policy.proving.idle_part import check_parts
+from callability.policy.proving.mask import Mask
+from callability.policy.rules.law import Law
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.words import facts_opened, spoken, spoken_by_rule
+
+
+def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
+    """Return what is wrong: rules that never decide, parts of conditions that never matter, words that send somebody
+    to what is open already, combinations that are callable although text is withheld, and laws that do not hold.
+    """
+    return (
+        *_check_dead(rule_set, decided),
+        *check_parts(rule_set.rules, decided),
+        *_check_actions(rule_set, decided),
+        *_check_withheld(rule_set, decided),
+        *_check_laws(rule_set, decided),
+    )
+
+
+def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find rules that never decide; one that is only ever reached undetermined is dead too."""
+    for rule in rule_set.rules:
+        if rule.when is None or decided.certain(rule.id):
+            continue
+        holds = decided.masks.truths(rule.when).certain
+        if not holds:
+            yield Finding(rule.place, "never-decides", f"rule `{rule.id}` never decides: its condition never holds")
+            continue
+        sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
+        hint = f"covered by {listed(_covers(holds, rule_set, decided))}"
+        witness = decided.masks.witness(holds)
+        yield Finding(rule.place, "never-decides", sentence, hint, witness=witness)
+
+
+def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
+    """Return the rules that are reached in a mask, the most frequent first."""
+    counts = {rule.id: (holds & decided.reached(rule.id)).bit_count() for rule in rule_set.rules}
+    return sorted((rule for rule, count in counts.items() if count), key=lambda rule: -counts[rule])
+
+
+def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find rules that decide where nothing that their words name an action for is in the way (SC-003)."""
+    masks, facts = decided.masks, rule_set.question.facts
+    for rule in rule_set.rules:
+        opened = _opened(rule, rule_set)
+        needless = [reduce(and_, (masks.where(fact, (facts[fact].open_value,)) for fact in named)) for named in opened]
+        wrong = decided.certain(rule.id) & reduce(or_, needless, 0)
+        if wrong:
+            told = listed(sorted({fact for named in opened for fact in named}))
+            sentence = f"the words of rule `{rule.id}` would have somebody open {told}, which is open where it decides"
+            hint = "give the rule an `action` of its own, or another status"
+            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=masks.witness(wrong))
+
+
+def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
+    """Return, for each text that a rule has said, the facts that its actions open, where there are any."""
+    if rule.status not in rule_set.words:
+        return ()
+    said = spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)
+    return tuple(filter(None, map(facts_opened, said.values())))
+
+
+def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
+    for verdict, mask in decided.verdicts.items():
+        if verdict.status == rule_set.question.open_status and verdict.withhold_text:
+            sentence = (
+                f"rule `{verdict.rule}` makes tools callable whose text is withheld, in"
+                f" {mask.bit_count():,} combinations"
+            )
+            place = rule_set.rule(verdict.rule).place
+            yield Finding(place, "callable-withheld", sentence, witness=decided.masks.witness(mask))
+
+
+def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find laws that some combination breaks, and such as are about none."""
+    for law in rule_set.laws:
+        about = mask_of_law(law, decided)
+        broken = about & ~_kept(law, decided)
+        if not about:
+            sentence = f"law {shown(law.name)} is about no combination of facts"
+            hint = "its condition never holds"
+            yield Finding(law.place, "law-of-nothing", sentence, hint, Severity.WARNING)
+        elif broken:
+            yield _broken(law, broken, decided)
+
+
+def mask_of_law(law: Law, decided: Decided) -> Mask:
+    """Return the combinations that a law is about."""
+    truths = decided.masks.truths(law.when)
+    return truths.certain if law.always else truths.possible
+
+
+def _kept(law: Law, decided: Decided) -> Mask:
+    named = reduce(or_, (decided.status(status) for status in law.statuses))
+    return named if law.always else decided.masks.all & ~named
+
+
+def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
+    verdict = decided.at(decided.masks.simplest(broken))
+    count = broken.bit_count()
+    how = "is reached undetermined and" if verdict.undetermined else ""
+    gives = " ".join(filter(None, (f"rule `{verdict.rule}`", how, f"gives `{verdict.status}`")))
+    sentence = f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}: there {gives}"
+    wanted = f"it wants {'' if law.always else 'anything but '}{' or '.join(f'`{status}`' for status in law.statuses)}"
+    return Finding(law.place, "law-broken", sentence, wanted, witness=decided.masks.witness(broken))

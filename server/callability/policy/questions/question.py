@@ -1,0 +1,93 @@
+"""A question that a rule set answers: what is fixed about it, whatever the rules say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from callability.policy.questions.fact import Axis, Fact, axis_of
+from callability.vocabulary import Action, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """What the caller fills in a text; `statuses` where it has something to fill in for some alone."""
+
+    name: str
+    statuses: frozenset[str] | None = None
+
+    def fits(self, status: str) -> bool:
+        """Say whether it may stand in the words of a status."""
+        return self.statuses is None or status in self.statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Facts, statuses and texts of a question, and the status for what could not be determined.
+
+    `wordless` are the statuses about which nothing has to be said, `texts` the texts that the words of any other have,
+    with their placeholders, and `impossible` is a hint for facts that cannot occur together. With an `open_status`
+    there is a path from any other status to it. `labels` are what a file may declare labels of, with the beginning of
+    the names of their facts. `withholds` says for a combination of facts whether text from the upstream must be kept
+    back (spec A.3), where the question is about such text.
+    """
+
+    name: str
+    facts: Mapping[str, Fact]
+    axes: tuple[Axis, ...]
+    statuses: tuple[Status, ...]
+    undetermined: Status
+    wordless: frozenset[str]
+    texts: Mapping[str, tuple[Placeholder, ...]]
+    actions: tuple[Action, ...]
+    impossible: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    open_status: str | None = None
+    withholds: Callable[[Mapping[str, str]], bool] | None = None
+
+    @property
+    def open_facts(self) -> dict[str, str]:
+        """Every fact at its open value."""
+        return {fact.name: fact.open_value for fact in self.facts.values()}
+
+    @property
+    def shared_placeholders(self) -> tuple[Placeholder, ...]:
+        """The placeholders of every text: those that the words of a rule, which join each of them, may hold."""
+        first, *others = self.texts.values()
+        return tuple(each for each in first if all(each in other for other in others))
+
+    def having(self, facts: Iterable[Fact]) -> Question:
+        """Return the question with some facts of which each varies by itself, in place of those of the same names."""
+        having = facts_by_name(facts)
+        axes = (axis for axis in self.axes if not having.keys() & axis.facts)
+        return replace(self, facts={**self.facts, **having}, axes=(*axes, *map(axis_of, having.values())))
+
+    def told(self, box: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
+        """Write where facts have some of their readings, for people; a fact that may have any is left out."""
+        return {
+            name: self.facts[name].told(readings)
+            for name, readings in box.items()
+            if len(readings) < len(self.facts[name].readings)
+        }
+
+    def status(self, name: str) -> Status:
+        """Return a status by its name."""
+        return next(status for status in self.statuses if status == name)
+
+
+def joined(one: Question, other: Question) -> Question:
+    """Return the question of two rule files, by what either of them can tell apart.
+
+    Raises:
+        TooManyStates: the patterns of both are too many together.
+    """
+    return one.having(
+        one.facts[name].joined(fact) if name in one.facts else fact
+        for name, fact in other.facts.items()
+        if fact != one.facts.get(name)
+    )
+
+
+def facts_by_name(facts: Iterable[Fact]) -> dict[str, Fact]:
+    """Return facts by name, in their order."""
+    return {fact.name: fact for fact in facts}

@@ -1,0 +1,68 @@
+"""Reading names and patterns, and finding the classes of names that a rule file can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from callability.document import Node, Scalar
+from callability.policy.names.automaton import NAME_BYTES, TooManyStates
+from callability.policy.names.classes import SinglesOutUnknown, name_classes
+from callability.policy.names.glob import is_glob
+from callability.policy.questions.fact import NameFact
+from callability.policy.questions.question import Question
+from callability.policy.reading.form import Form
+from callability.policy.rules.condition import Is, atoms
+from callability.policy.rules.law import Law
+from callability.policy.rules.rule_set import Rule
+
+MAX_PATTERNS = 1_000
+"""Different names and patterns that a rule file may have for one fact."""
+
+
+def read_name(node: Node, fact: NameFact, where: str, form: Form, *, pattern: bool) -> str | None:
+    """Return a name, or a `pattern` where there may be one, or None after a finding."""
+    what = f"a value of `{fact.name}` in {where}"
+    if fact.open_value == "" and isinstance(node, Scalar) and node.value == "":
+        return ""
+    text = form.text(node, what)
+    if text is None:
+        return None
+    if len(text.encode(errors="surrogatepass")) > NAME_BYTES:
+        form.find(node.place, "name-too-long", f"{what} has more than {NAME_BYTES} bytes, as no name has")
+        return None
+    if is_glob(text) and not pattern:
+        form.find(
+            node.place, "pattern-in-test", f"{what} is a pattern, and must be a name", "write a name that it matches"
+        )
+        return None
+    return text
+
+
+def with_names(question: Question, readers: Iterable[Rule | Law], form: Form) -> Question:
+    """Return a question whose names have the classes that rules and laws can tell apart."""
+    parts = [part for reader in readers for part in atoms(reader.when)]
+    facts: list[NameFact] = []
+    for fact in question.facts.values():
+        mine = [part for part in parts if part.fact == fact.name]
+        if isinstance(fact, NameFact) and mine:
+            facts += _classed(fact, mine, form)
+    return question.having(facts)
+
+
+def _classed(fact: NameFact, parts: list[Is], form: Form) -> Iterator[NameFact]:
+    lists = [part.values for part in parts]
+    place = parts[0].place
+    assert place is not None
+    patterns = len(frozenset[str]().union(*lists))
+    if patterns > MAX_PATTERNS:
+        sentence = f"`{fact.name}` is read by {patterns:,} names and patterns, and may be by {MAX_PATTERNS:,}"
+        form.find(place, "too-many-patterns", sentence, "join some by a pattern, or give what they name a label")
+        return
+    try:
+        yield fact.of(name_classes(lists, fact.open_value))
+    except TooManyStates as error:
+        sentence = f"the patterns of `{fact.name}` are too tangled to be told apart: they have more than {error} states"
+        form.find(place, "patterns-too-tangled", sentence, "have fewer with `*` before other characters, and fewer `?`")
+    except SinglesOutUnknown:
+        sentence = f"the patterns of `{fact.name}` tell the name `unknown` apart from every other, which cannot be"
+        form.find(place, "names-unknown", sentence, "it stands for a name that could not be read")

@@ -1,0 +1,183 @@
+"""Rule files and their tests as JSON Schemas (2020-12), with which an editor completes and checks them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from callability.policy.names.automaton import NAME_BYTES
+from callability.policy.questions.fact import NO_LABEL, Fact, NameFact
+from callability.policy.questions.question import Question
+from callability.policy.reading.form import MAX_TEXT
+from callability.policy.reading.label_form import KEY, MAX_LABELS
+from callability.policy.reading.law_form import MAX_LAWS
+from callability.policy.reading.rule_file import ID, MAX_RULES
+from callability.vocabulary import UNKNOWN
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+Schema = dict[str, Any]
+
+
+def schema_of_rules(question: Question) -> Schema:
+    """Return the schema of a question's rule file.
+
+    What a schema cannot say, `check` finds: whether a rule ever decides, laws, ids that stand twice, and whether an
+    action is the status's to name.
+    """
+    rule = _object(
+        {
+            "id": {"type": "string", "pattern": f"^{ID.pattern}$", "description": "By which verdicts name the rule."},
+            "when": {"$ref": "#/$defs/condition"},
+            "status": _status(question),
+            "because": _text(
+                question, (each.name for each in question.shared_placeholders), "Said before the words of the status."
+            ),
+            "action": _text(
+                question, (each.name for each in question.shared_placeholders), "Said in place of what to do."
+            ),
+        },
+        required=("id", "status"),
+    )
+    properties = {
+        **({"labels": _labels(question)} if question.labels else {}),
+        "rules": _list(rule, most=MAX_RULES) | {"description": "Tried in order: the first that holds is the answer."},
+        "laws": _list(_law(question), most=MAX_LAWS) | {"description": "What must hold of every combination of facts."},
+        "words": _object({status: _words(question, status) for status in map(str, question.statuses)}),
+    }
+    return {
+        "$schema": DIALECT,
+        "title": f"The rules of {question.name}",
+        **_object(properties, required=("rules", "words")),
+        "$defs": {"condition": _condition(question)},
+    }
+
+
+def schema_of_tests(question: Question) -> Schema:
+    """Return the schema of the tests beside a question's rule file."""
+    facts = {fact.name: _value(fact, test=True) for fact in question.facts.values()}
+    expected: Schema = {
+        "status": _status(question),
+        "rule": {"type": "string", "description": "The rule that decides, or is reached."},
+        "undetermined": {"type": "boolean", "description": "Whether the rule that is reached cannot be read."},
+        "words": _object({name: _parts() for name in question.texts}),
+    }
+    said: Schema = {"type": "string", "minLength": 1}
+    texts: Schema = {"anyOf": [said, _list(said)]}
+    expected["words"] = _object(dict.fromkeys(question.texts, texts)) | {"description": "What stands in each text."}
+    if question.withholds:
+        expected["withhold_text"] = {"type": "boolean", "description": "Whether the upstream's text is kept back."}
+    test = _object(
+        {
+            "name": {"type": "string", "minLength": 1, "description": "A sentence: what holds."},
+            "facts": _facts(facts, question, _text_value())
+            | {"description": "One that is left out has its open value."},
+            "expect": _object(expected, required=("status",)),
+        },
+        required=("name", "expect"),
+    )
+    return {
+        "$schema": DIALECT,
+        "title": f"Tests of {question.name}",
+        **_object({"tests": _list(test)}, required=("tests",)),
+    }
+
+
+def _parts() -> Schema:
+    text = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
+    return {"anyOf": [text, _list(text)], "description": "What must stand in it, with its placeholders."}
+
+
+def _law(question: Question) -> Schema:
+    statuses = {"anyOf": [_status(question), _list(_status(question))]}
+    properties = {
+        "name": {"type": "string", "minLength": 1, "description": "A sentence: what must hold."},
+        "when": {"$ref": "#/$defs/condition"},
+        "always": statuses | {"description": "Where the condition certainly holds, the status is one of these."},
+        "never": statuses | {"description": "Where the condition may hold, the status is none of these."},
+    }
+    one_kind = [{"required": ["always"]}, {"required": ["never"]}]
+    return _object(properties, required=("name",)) | {"oneOf": one_kind}
+
+
+def _condition(question: Question) -> Schema:
+    nested = {"$ref": "#/$defs/condition"}
+    facts = {fact.name: _one_or_more(_value(fact)) | _about(fact) for fact in question.facts.values()}
+    connectives = {
+        "any": _list(nested) | {"description": "At least one of them holds."},
+        "all": _list(nested) | {"description": "Every one of them holds."},
+        "not": nested | {"description": "It does not hold."},
+    }
+    condition = _facts(facts | connectives, question, _one_or_more(_text_value()))
+    return condition | {"minProperties": 1, "description": "Its keys are joined by *and*."}
+
+
+def _facts(properties: Schema, question: Question, label: Schema) -> Schema:
+    """Add the labels, of which a rule file says itself what they are."""
+    labels = {f"^{re.escape(prefix)}": label for prefix in question.labels.values()}
+    return _object(properties) | ({"patternProperties": labels} if labels else {})
+
+
+def _one_or_more(value: Schema) -> Schema:
+    return {"anyOf": [value, _list(value) | {"uniqueItems": True}]}
+
+
+def _labels(question: Question) -> Schema:
+    value = {"type": "string", "minLength": 1, "not": {"enum": [NO_LABEL, UNKNOWN]}, "pattern": "^[^*?]*$"}
+    values = _list(value, most=MAX_LABELS) | {"uniqueItems": True}
+    keys = _object({}) | {"patternProperties": {f"^{KEY.pattern}$": values}}
+    told = {"description": "The labels that rules read, each with its values."}
+    return _object(dict.fromkeys(question.labels, keys)) | told
+
+
+def _about(fact: Fact) -> Schema:
+    if isinstance(fact, NameFact):
+        return {"description": "A name, or a pattern: `*` stands for any characters, and `?` for any one."}
+    opened = f" The {fact.opened_by} can change it to `{fact.open_value}`." if fact.action else ""
+    return {"description": f"One of {', '.join(f'`{value}`' for value in fact.values)}.{opened}"}
+
+
+def _text_value() -> Schema:
+    return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer"}]}
+
+
+def _value(fact: Fact, *, test: bool = False) -> Schema:
+    if isinstance(fact, NameFact):
+        name: Schema = {"type": "string", "minLength": min(1, len(fact.open_value)), "maxLength": NAME_BYTES}
+        return name | ({"pattern": "^[^*?]*$"} if test else {"not": {"const": UNKNOWN}})
+    values: list[object] = [True, False] if fact.boolean else [str(value) for value in fact.values]
+    if not fact.boolean:
+        values += [int(value) for value in fact.values if re.fullmatch("[1-9][0-9]*", value)]
+    return {"enum": [*values, *([UNKNOWN] if test and not fact.asserted else [])]}
+
+
+def _status(question: Question) -> Schema:
+    return {"enum": [str(status) for status in question.statuses]}
+
+
+def _words(question: Question, status: str) -> Schema:
+    texts = {
+        name: _text(question, (each.name for each in placeholders if each.fits(status)))
+        for name, placeholders in question.texts.items()
+    }
+    return _object(texts, required=tuple(texts))
+
+
+def _text(question: Question, placeholders: Iterable[str], description: str = "") -> Schema:
+    names = "|".join((*placeholders, *(action.name for action in question.actions)))
+    part = rf"([^{{}}]|\{{({names})\}})*"
+    schema = {"type": "string", "maxLength": MAX_TEXT, "pattern": rf"^{part}[^\s{{}}]{part}$"}
+    return schema | ({"description": description} if description else {})
+
+
+def _list(items: Schema, *, most: int | None = None) -> Schema:
+    return {"type": "array", "minItems": 1, "items": items, **({"maxItems": most} if most else {})}
+
+
+def _object(properties: Schema, *, required: Iterable[str] = ()) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }

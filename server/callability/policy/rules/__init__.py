@@ -1,0 +1,1 @@
+"""What a rule file says: rules, laws and words, and what they mean."""

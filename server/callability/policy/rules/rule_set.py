@@ -1,0 +1,63 @@
+"""A rule set: the ordered rules and the words that answer one question, and the laws that they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from callability.finding import Place
+from callability.policy.questions.question import Question
+from callability.policy.rules.condition import Condition, facts_read
+from callability.policy.rules.law import Law
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A template of the author's, and where it stands."""
+
+    template: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition and the status that it gives; without a condition it always holds."""
+
+    id: str
+    when: Condition | None
+    status: str
+    place: Place
+    because: Text | None = None
+    action: Text | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The facts that its condition reads, in the order of the text."""
+        return facts_read(self.when) if self.when else ()
+
+
+Words = Mapping[str, Text]
+"""What to say about a status: each of the question's texts, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules in order, the words of each status, and the laws that the rules must keep."""
+
+    question: Question
+    rules: tuple[Rule, ...]
+    words: Mapping[str, Words]
+    laws: tuple[Law, ...] = ()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Every fact that some rule or law reads: a law is about each value of its facts, whether a rule reads it or
+        not.
+        """
+        by_rules = chain.from_iterable(rule.reads for rule in self.rules)
+        return frozenset(by_rules).union(*(law.reads for law in self.laws))
+
+    def rule(self, rule_id: str) -> Rule:
+        """Return the rule of an id."""
+        return next(rule for rule in self.rules if rule.id == rule_id)

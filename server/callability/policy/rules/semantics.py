@@ -1,0 +1,30 @@
+"""What a rule set means. This is the specification; the rules engine and the table are held equal to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from callability.policy.rules.condition import Facts
+from callability.policy.rules.rule_set import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which rule was reached, counted from 0, and whether it was undetermined."""
+
+    rule: int
+    undetermined: bool
+
+
+def decide(rules: tuple[Rule, ...], facts: Facts) -> Decision:
+    """Return the decision of the first rule that is not false: true, it gives its status; undetermined, it gives the
+    undetermined status of the question.
+
+    Raises:
+        LookupError: every rule is false, which a rule set whose last rule has no condition cannot be.
+    """
+    for number, rule in enumerate(rules):
+        truth = rule.when.truth(facts) if rule.when else True
+        if truth is not False:
+            return Decision(number, undetermined=truth is None)
+    raise LookupError("no rule decides")

@@ -1,0 +1,162 @@
+"""The words of a policy: which placeholders they may hold, and how those of a rule join those of its status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.policy.questions.question import Placeholder, Question
+from callability.policy.rules.rule_set import Rule, RuleSet, Text
+from callability.policy.rules.verdict import Verdict
+from callability.vocabulary import ACTIONS, LiftedBy, Status
+
+_ACTIONS = {action.name: action for action in ACTIONS}
+_BRACES = re.compile(r"\{([^{}]*)\}|[{}]")
+_TOGGLES = re.compile(
+    r"\b(toggle|switch|turn)(s|ed)?( it| the \w+)? (back )?on\b|\btoggle\b|\b(re-?)?enable\b|\bun-?quarantine\b"
+    r"|\bapprove\b|\brelease\b|\bsettings\b|\bin the (UI|dashboard)\b",
+    re.IGNORECASE,
+)
+
+Spoken = Mapping[str, str]
+"""What to say: for each text of the question a template whose actions and names the caller fills."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenOf:
+    """Words, and the rule that they are of; empty: those of the status."""
+
+    rule: str
+    texts: Spoken
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Words of an author's, with what they may name."""
+
+    where: str
+    status: Status
+    reads: Collection[str]
+    placeholders: Collection[Placeholder]
+    question: Question
+
+
+def spoken(rule_set: RuleSet, status: str) -> Spoken:
+    """Return the words of a status."""
+    return {name: text.template for name, text in rule_set.words[status].items()}
+
+
+def spoken_by_rule(rule_set: RuleSet, rule: Rule) -> Spoken | None:
+    """Return the words of a rule that has its own: `because` before those of its status, `action` in place of them."""
+    if rule.status in rule_set.question.wordless or not (rule.because or rule.action):
+        return None
+    because = [rule.because.template] if rule.because else []
+    action = rule.action.template if rule.action else None
+    return {name: " ".join([*because, action or text]) for name, text in spoken(rule_set, rule.status).items()}
+
+
+def spoken_of(rule_set: RuleSet, verdict: Verdict) -> SpokenOf | None:
+    """Return the words for a verdict; None where nothing has to be said about its status."""
+    if verdict.status in rule_set.question.wordless:
+        return None
+    rule = rule_set.rule(verdict.rule)
+    own = None if verdict.undetermined else spoken_by_rule(rule_set, rule)
+    return SpokenOf(rule.id, own) if own else SpokenOf("", spoken(rule_set, verdict.status))
+
+
+def facts_opened(template: str) -> frozenset[str]:
+    """Return the facts that the actions which a template names would open."""
+    named = (_ACTIONS[match[1]] for match in _BRACES.finditer(template) if match[1] in _ACTIONS)
+    return frozenset(action.fact for action in named if action.fact)
+
+
+def check_words(rule_set: RuleSet) -> Iterator[Finding]:
+    """Find placeholders that are unknown or not the status's to name (SC-003), and literal text that may be wrong."""
+    question = rule_set.question
+    for name, words in rule_set.words.items():
+        reads = {fact for rule in rule_set.rules if rule.status == name for fact in rule.reads}
+        for text_name, text in words.items():
+            placeholders = question.texts[text_name]
+            yield from _check(
+                text, _Words(f"the words of `{name}`", question.status(name), reads, placeholders, question)
+            )
+    for rule in rule_set.rules:
+        status = question.status(rule.status)
+        words_of_rule = _Words(f"rule `{rule.id}`", status, rule.reads, question.shared_placeholders, question)
+        for own in filter(None, (rule.because, rule.action)):
+            yield from _check(own, words_of_rule)
+
+
+def _check(text: Text, words: _Words) -> Iterator[Finding]:
+    for match in _BRACES.finditer(text.template):
+        yield from _check_placeholder(match[1], text, words)
+    literal = _TOGGLES.search(_BRACES.sub(" ", text.template))
+    if literal and words.status.lifted_by is not LiftedBy.USER:
+        sentence = (
+            f"`{literal[0]}` in {words.where} reads like a switch of the user's, and `{words.status}` is not the"
+            " user's to lift"
+        )
+        yield Finding(text.place, "toggle-phrase", sentence, "name what to do by a placeholder", Severity.WARNING)
+
+
+def _check_placeholder(name: str | None, text: Text, words: _Words) -> Iterator[Finding]:
+    if name is None:
+        sentence = f"a brace in {words.where} belongs to no placeholder"
+        yield Finding(text.place, "stray-brace", sentence, "a placeholder is `{name}`; braces have no other use")
+    elif any(action.name == name for action in words.question.actions):
+        yield from _check_action(name, text, words)
+    elif not any(each.name == name and each.fits(words.status) for each in words.placeholders):
+        sentence = f"unknown placeholder {shown('{' + name + '}')} in {words.where}"
+        yield Finding(text.place, "unknown-placeholder", sentence, _elsewhere(name, words) or _near(name, words))
+
+
+def _elsewhere(name: str, words: _Words) -> str:
+    """Say where a placeholder may stand that may not stand here."""
+    for text, placeholders in words.question.texts.items():
+        for each in placeholders:
+            if each.name == name and not each.fits(words.status):
+                return f"it stands in the words of {listed(sorted(each.statuses or ()))} only"
+            if each.name == name:
+                return f"it stands in a `{text}` of a status only"
+    return ""
+
+
+def _near(name: str, words: _Words) -> str:
+    fitting = [each.name for each in words.placeholders if each.fits(words.status)]
+    return did_you_mean(name, (*fitting, *(action.name for action in words.question.actions)))
+
+
+def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
+    action, status = _ACTIONS[name], words.status
+    mine = [
+        other.name
+        for other in words.question.actions
+        if other.owner is status.lifted_by and (not other.fact or other.fact in words.reads)
+    ]
+    hint = f"it may name {listed(mine)}" if mine else ""
+    if action.owner is not status.lifted_by:
+        sentence = (
+            f"action `{{{name}}}` in {words.where} is the {action.owner}'s, and `{status}` is lifted by"
+            f" {_article(status.lifted_by)}"
+        )
+        yield Finding(text.place, "action-not-owned", sentence, hint)
+    elif action.fact and action.fact not in words.reads:
+        sentence = (
+            f"action `{{{name}}}` in {words.where} opens `{action.fact}`, which no rule that gives `{status}` reads"
+        )
+        yield Finding(text.place, "action-opens-nothing", sentence, hint)
+
+
+def _article(owner: LiftedBy) -> str:
+    return {LiftedBy.USER: "the user", LiftedBy.OPERATOR: "the operator", LiftedBy.NONE: "nobody"}.get(
+        owner, "nobody known"
+    )
+
+
+def statuses_spoken(rule_set: RuleSet) -> tuple[str, ...]:
+    """Return the statuses that need words: those that rules give and the undetermined one, but for the wordless."""
+    question = rule_set.question
+    given = dict.fromkeys([*(rule.status for rule in rule_set.rules), question.undetermined])
+    return tuple(status for status in given if status not in question.wordless)

@@ -1,0 +1,131 @@
+"""What a change of a policy changes: every combination whose answer is another one, in a few conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
+from callability.policy.loading import Policy, ProvedRuleSet
+from callability.policy.names.automaton import TooManyStates
+from callability.policy.questions.question import joined
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import Spoken, spoken_of
+from callability.policy.telling.region import Region, described
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a caller is told: the status, and what is said about it, which the rule may change."""
+
+    status: str
+    words: Spoken | None
+
+    def __hash__(self) -> int:
+        return hash((self.status, tuple((self.words or {}).items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Combinations that were answered in one way and are answered in another; `where` are conditions for them.
+
+    Each condition says of some facts which values they have; a combination is in one of them at least. `rules` are
+    those that decide before and after, and `example` is one combination, by all its facts.
+    """
+
+    question: str
+    before: Answer
+    after: Answer
+    combinations: int
+    where: tuple[Mapping[str, tuple[str, ...]], ...]
+    rules: tuple[tuple[str, ...], tuple[str, ...]]
+    example: Mapping[str, str]
+
+    @property
+    def words_only(self) -> bool:
+        """Whether the status is the same, and only what is said about it is not."""
+        return self.before.status == self.after.status
+
+
+class TooMuch(Exception):
+    """Two policies that are more than can be compared. Its text says what is too much, and how much there may be."""
+
+
+def differences(old: Policy, new: Policy) -> tuple[Change, ...]:
+    """Return every change between two policies, those of a status before those of words, the largest first.
+
+    Raises:
+        TooMuch: they are more than can be compared.
+    """
+    found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
+    order = tuple(QUESTIONS)
+    return tuple(sorted(found, key=lambda each: (order.index(each.question), each.words_only, -each.combinations)))
+
+
+def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
+    """Return the space of the facts that either of two rule sets reads, by what either can tell apart.
+
+    Raises:
+        TooMuch: that is too much together.
+    """
+    facts = {*old.table.space.facts, *new.table.space.facts}
+    try:
+        question = joined(old.rule_set.question, new.rule_set.question)
+    except TooManyStates as error:
+        raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
+    space = Space(question, tuple(axis for axis in question.axes if facts & set(axis.facts)))
+    if space.size > MAX_COMBINATIONS:
+        raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
+    return space
+
+
+def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+    """Yield every change of the answers to one question.
+
+    Raises:
+        TooMuch: they are more than can be compared.
+    """
+    space = compared_space(old, new)
+    answers = _Answers(old), _Answers(new)
+    changed: dict[tuple[Answer, Answer], list[tuple[Combination, Verdict, Verdict]]] = {}
+    for combination in space.combinations():
+        facts = space.named(combination)
+        before, after = old.table.verdict(facts), new.table.verdict(facts)
+        pair = answers[0].of(before), answers[1].of(after)
+        if pair[0] != pair[1]:
+            changed.setdefault(pair, []).append((combination, before, after))
+    possible = Region.of(space.combinations()) if changed else Region()
+    domains = {fact: tuple(map(str, space.question.facts[fact].readings)) for fact in space.facts}
+    for (told, now), found in changed.items():
+        combinations, before_each, after_each = zip(*found, strict=True)
+        wanted = Region.of(combinations)
+        boxes = described(wanted, wanted, possible, tuple(domains.values()))
+        yield Change(
+            question=name,
+            before=told,
+            after=now,
+            combinations=len(found),
+            where=tuple(space.question.told(dict(zip(space.facts, box, strict=True))) for box in boxes),
+            rules=(_rules(old, before_each), _rules(new, after_each)),
+            example=space.named(combinations[0]),
+        )
+
+
+def _rules(proved: ProvedRuleSet, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    deciding = {verdict.rule for verdict in verdicts}
+    return tuple(rule.id for rule in proved.rule_set.rules if rule.id in deciding)
+
+
+class _Answers:
+    """The answers of a rule set, each made once."""
+
+    def __init__(self, proved: ProvedRuleSet) -> None:
+        self._rule_set = proved.rule_set
+        self._made: dict[Verdict, Answer] = {}
+
+    def of(self, verdict: Verdict) -> Answer:
+        if verdict not in self._made:
+            said = spoken_of(self._rule_set, verdict)
+            self._made[verdict] = Answer(verdict.status, said.texts if said else None)
+        return self._made[verdict]

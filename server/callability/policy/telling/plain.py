@@ -1,0 +1,88 @@
+"""What is told of a policy, as plain data that JSON can write: the same for commands and pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.verdict import Verdict
+from callability.policy.telling.difference import Change
+from callability.policy.telling.explanation import Trial
+from callability.policy.telling.path import Change as Opening
+from callability.policy.telling.path import Path
+from callability.policy.telling.rows import Row
+from callability.vocabulary import LiftedBy
+
+Plain = dict[str, Any]
+"""A JSON object."""
+
+
+def of_verdict(verdict: Verdict, rule_set: RuleSet) -> Plain:
+    """Return a verdict with what is fixed about its status."""
+    status = rule_set.question.status(verdict.status)
+    told: Plain = {
+        "status": status,
+        "rule": verdict.rule,
+        "undetermined": verdict.undetermined,
+        "lifted_by": status.lifted_by,
+        "retry": status.retry,
+    }
+    if verdict.withhold_text is not None:
+        told["withhold_text"] = verdict.withhold_text
+    return told
+
+
+def of_trial(trial: Trial) -> Plain:
+    """Return a rule that was tried."""
+    return {
+        "rule": trial.rule.id,
+        "status": trial.rule.status,
+        "truth": {True: "true", False: "false", None: "undetermined"}[trial.truth],
+        "reads": dict(trial.reads),
+        "why": trial.why,
+    }
+
+
+def of_path(path: Path) -> Plain:
+    """Return a path to callable."""
+    return {
+        "steps": [
+            {"rule": step.rule.id, "status": step.rule.status, "changes": list(map(_of_opening, step.changes))}
+            for step in path.steps
+        ],
+        "end": path.end,
+        "find_out": path.find_out,
+    }
+
+
+def of_row(row: Row) -> Plain:
+    """Return a row of a decision table."""
+    return {
+        "facts": {fact: list(values) for fact, values in row.facts.items()},
+        "status": row.status,
+        "rule": row.rule,
+        "undetermined": row.undetermined,
+        "combinations": row.combinations,
+    }
+
+
+def of_change(change: Change) -> Plain:
+    """Return what a change of a policy changes."""
+    return {
+        "question": change.question,
+        "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},
+        "after": {"status": change.after.status, "words": change.after.words, "rules": change.rules[1]},
+        "combinations": change.combinations,
+        "where": change.where,
+        "example": change.example,
+    }
+
+
+def _of_opening(change: Opening) -> dict[str, str]:
+    return {
+        "fact": change.fact.name,
+        "current": change.value,
+        "wanted": change.fact.open_value,
+        "changed_by": change.fact.opened_by or LiftedBy.NONE,
+        "action": change.fact.action,
+    }
