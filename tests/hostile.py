@@ -17,10 +17,12 @@ from callability.finding import Finding, Severity, has_errors, line
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Check, ProvedRuleSet, check_written
 from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import LabelFact, NameFact
 from callability.policy.reading.written import PolicyFile, Written
 from callability.policy.rules.semantics import decide
 from callability.policy.telling.meaning import MEANINGS
 from conftest import POLICY, SMALLEST
+from drawn_policies import CORE
 
 DIRECTORY = "policy"
 LONGEST = 3_000
@@ -151,31 +153,47 @@ _ENCODINGS = (
     lambda text: text.encode("latin-1", errors="replace"),
 )
 
-_fact = st.sampled_from(sorted(CALLABILITY.facts))
+LABELS = {"server": {"tier": ["gold", "other"]}}
+LABELLED = CALLABILITY.having([LabelFact("server.label.tier", ("none", "gold", "other"), "none")])
+OTHERS = ("annotations.destructive", "tool.name", "agent.name", "server.label.tier")
+"""Facts that a rule file reads in the stead of most that the shipped one reads: together they are too many."""
 _status = st.sampled_from(CALLABILITY.statuses)
 
 
 def _values(fact: str) -> st.SearchStrategy[Any]:
-    known = CALLABILITY.facts[fact]
-    one = st.booleans() if known.boolean else st.sampled_from(known.values)
+    known = LABELLED.facts[fact]
+    one: st.SearchStrategy[Any] = st.booleans() if known.boolean else st.sampled_from(known.values or ("",))
+    if isinstance(known, NameFact):
+        one = st.text("ab[*?", min_size=1, max_size=4) | st.sampled_from(
+            ["unknown", "*", "u*n", "?nknown", "other", ""]
+        )
     return one | st.lists(one, min_size=1, max_size=3, unique=True)
 
 
-_is = _fact.flatmap(lambda fact: st.fixed_dictionaries({fact: _values(fact)}))
-_conditions: st.SearchStrategy[Any] = st.recursive(
-    _is,
-    lambda inner: st.one_of(
-        st.fixed_dictionaries({"not": inner}),
-        st.fixed_dictionaries({"any": st.lists(inner, min_size=1, max_size=3)}),
-        st.fixed_dictionaries({"all": st.lists(inner, min_size=1, max_size=3)}),
-        st.tuples(inner, inner).map(lambda both: both[0] | both[1]),
-    ),
-    max_leaves=6,
-)
+def _conditions(facts: Sequence[str]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        st.sampled_from(facts).flatmap(lambda fact: st.fixed_dictionaries({fact: _values(fact)})),
+        lambda inner: st.one_of(
+            st.fixed_dictionaries({"not": inner}),
+            st.fixed_dictionaries({"any": st.lists(inner, min_size=1, max_size=3)}),
+            st.fixed_dictionaries({"all": st.lists(inner, min_size=1, max_size=3)}),
+            st.tuples(inner, inner).map(lambda both: both[0] | both[1]),
+        ),
+        max_leaves=6,
+    )
+
+
+def _rule(condition: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"when": condition, "status": _status}, optional={"because": _text, "action": _text})
+
+
+def _law(condition: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"when": condition}) | st.just({})
+
+
+_CONDITIONS = tuple(map(_conditions, (tuple(fact.name for fact in CORE), OTHERS)))
 _text = st.sampled_from(["Wait.", "{check_logs}", "Ask to {enable_server}.", "{tool} of {server}", "Enable it."])
 _words = st.fixed_dictionaries({"remediation": _text, "rejection": _text})
-_rule = st.fixed_dictionaries({"when": _conditions, "status": _status}, optional={"because": _text, "action": _text})
-_law: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"when": _conditions}) | st.just({})
 GATE = {
     "id": "gate",
     "when": {"not": {"server.quarantined": False, "approval.status": ["none", "approved"]}},
@@ -187,18 +205,19 @@ GATE = {
 @st.composite
 def drawn(draw: st.DrawFn) -> dict[str, Any]:
     """Return a rule file of the form of one, about tools."""
-    rules = [{"id": f"r{number}", **rule} for number, rule in enumerate(draw(st.lists(_rule, max_size=6)))]
+    condition = draw(st.sampled_from(_CONDITIONS))
+    rules = [{"id": f"r{number}", **rule} for number, rule in enumerate(draw(st.lists(_rule(condition), max_size=6)))]
     laws = [
         {
             "name": f"law {number}",
             **law,
             draw(st.sampled_from(["always", "never"])): draw(st.lists(_status, min_size=1)),
         }
-        for number, law in enumerate(draw(st.lists(_law, max_size=3)))
+        for number, law in enumerate(draw(st.lists(_law(condition), max_size=3)))
     ]
     given = {rule["status"] for rule in rules} | {"server_quarantined", "disabled_unknown"}
     words = {status: draw(_words) for status in sorted(given) if status != "callable"}
-    file = {"rules": [*rules, GATE, {"id": "open", "status": "callable"}], "words": words}
+    file = {"labels": LABELS, "rules": [*rules, GATE, {"id": "open", "status": "callable"}], "words": words}
     return file | ({"laws": laws} if laws else {})
 
 
@@ -230,4 +249,4 @@ def mended(file: dict[str, Any], check: Check) -> dict[str, Any]:
         kept = kept[:-1]
     given = {rule["status"] for rule in (*kept, gate)} | {"disabled_unknown"}
     words = {status: {"remediation": "Wait.", "rejection": "Wait."} for status in sorted(given - {"callable"})}
-    return {"rules": [*kept, gate, last], "words": words} | ({"laws": laws} if laws else {})
+    return {"labels": LABELS, "rules": [*kept, gate, last], "words": words} | ({"laws": laws} if laws else {})

@@ -15,18 +15,7 @@ import pytest
 
 from callability import bounded_yaml, document, finding
 from callability.finding import Place, did_you_mean, line, listed
-from callability.policy import (
-    case_file,
-    engine,
-    form,
-    law_form,
-    normal_form,
-    rule_file,
-    space,
-    tabulation,
-    when,
-    written,
-)
+from callability.policy.deciding import engine, normal_form, space, tabulation
 from callability.policy.deciding.engine_process import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.deciding.tabulation import tabulate
@@ -34,6 +23,7 @@ from callability.policy.loading import written_in
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
+from callability.policy.reading import case_file, form, law_form, rule_file, when, written
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.served import RejectedEdit
