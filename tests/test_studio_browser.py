@@ -281,6 +281,27 @@ def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
     assert (policy / "callability.yaml").read_text() == RULES.replace("The user switched this tool off.", "It is off.")
 
 
+AGAIN = """async () => {
+    document.getElementById("saving-cancel").click();
+    for (let turn = 0; turn < 100; turn++) await null;
+    dispatchEvent(new KeyboardEvent("keydown", { key: "s", ctrlKey: true }));
+}"""
+"""In one task of the browser: the question is cancelled, and asked again before its end is told."""
+
+
+def test_a_question_that_is_asked_again_at_once_stays(page: Page, policy: Path) -> None:
+    """The end of the first is not taken for its own."""
+    _type_in(page, "The user switched this tool off.", "It is off.")
+    _at_rest(page)
+    page.keyboard.press("Control+s")
+    write = page.get_by_role("dialog").get_by_role("button", name="Write", exact=True)
+    expect(write).to_be_visible()
+    page.evaluate(AGAIN)
+    write.click()
+    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    assert "It is off." in (policy / "callability.yaml").read_text()
+
+
 def test_what_is_refused_is_saved_after_a_second_question_only(page: Page, policy: Path) -> None:
     """And the second is another one."""
     _type_in(page, RULE, "when: {aproval.disabled: true}, ")

@@ -75,10 +75,9 @@ def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
     for verdict, mask in decided.verdicts.items():
         if verdict.status == rule_set.question.open_status and verdict.withhold_text:
-            sentence = (
-                f"rule `{verdict.rule}` makes tools callable whose text is withheld, in"
-                f" {mask.bit_count():,} combinations"
-            )
+            count = mask.bit_count()
+            where = f"in {count:,} combination{'s' if count > 1 else ''}"
+            sentence = f"rule `{verdict.rule}` makes tools callable whose text is withheld, {where}"
             place = rule_set.rule(verdict.rule).place
             yield Finding(place, "callable-withheld", sentence, witness=decided.masks.witness(mask))
 

@@ -37,7 +37,8 @@ function question(title, said, lines, act) {
     };
     agree.onclick = () => done(true);
     byId("saving-cancel").onclick = () => done(false);
-    dialog.onclose = () => done(false);
+    // The end of a question before is told when this one may be open already.
+    dialog.onclose = () => dialog.open || done(false);
     dialog.showModal();
     byId("saving-cancel").focus();
   });
