@@ -7,9 +7,6 @@ import sys
 from collections.abc import Sequence
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 # What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
 _UNSEEN = re.compile(
@@ -31,6 +28,11 @@ def _seen(character: str) -> str:
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Write rows to standard output: as a table on a terminal, otherwise in plain columns."""
     if sys.stdout.isatty():
+        # Where nobody looks at it, it need not be imported.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         table = Table(*columns)
         for row in rows:
             table.add_row(*map(Text, row))

@@ -160,40 +160,48 @@ def _check_question(
     files: tuple[PolicyFile, ...], by: Tabulate, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
-    rules, root, found = _parsed(next((file for file in mine if not file.tests), None))
+    rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
+    root, findings = _parsed(rules)
+    rule_set, found = read_rule_set(root, question) if root else (None, ())
     # The tests may name what the rule file declares; what is wrong with them is told even where its rules are refused.
     declared = read_labels(root, question, Form()) if root else question
-    _, tests, malformed = _parsed(next((file for file in mine if file.tests), None))
-    cases, misread = read_cases(tests, declared) if tests else ((), ())
-    proved, unproved = _prove(rules, root, cases, question, by) if rules and root else (None, [])
-    return proved, [*malformed, *misread, *found, *unproved]
-
-
-def _parsed(file: PolicyFile | None) -> tuple[PolicyFile | None, Node | None, tuple[Finding, ...]]:
-    if file is None:
-        return None, None, ()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # The engine decides in a process of its own while the tests are read.
+        table = pool.submit(_table, rule_set, by, rules.shown) if rule_set and rules else None
+        node, malformed = _parsed(tests)
+        cases, misread = read_cases(node, declared) if node else ((), ())
+    findings += (*malformed, *misread, *found)
+    if rule_set is None or table is None:
+        return None, [*findings]
     try:
-        return file, document.parse(file.data, file.shown), ()
-    except document.Refused as error:
-        return file, None, error.findings
-
-
-def _prove(
-    file: PolicyFile, root: Node, cases: tuple[Case, ...], question: Question, by: Tabulate
-) -> tuple[ProvedRuleSet | None, list[Finding]]:
-    rule_set, found = read_rule_set(root, question)
-    if rule_set is None:
-        return None, [*found]
-    try:
-        space = space_of(rule_set)
-        table = DecisionTable(rule_set, space, by(rule_set, space, file.shown))
+        proved, unproved = _proved(rule_set, table.result(), cases)
     except NotDecided as error:
-        return None, [*found, error.finding]
+        return None, [*findings, error.finding]
+    return proved, [*findings, *unproved]
+
+
+def _parsed(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
+    if file is None:
+        return None, ()
+    try:
+        return document.parse(file.data, file.shown), ()
+    except document.Refused as error:
+        return None, error.findings
+
+
+def _table(rule_set: RuleSet, by: Tabulate, file: str) -> DecisionTable:
+    space = space_of(rule_set)
+    return DecisionTable(rule_set, space, by(rule_set, space, file))
+
+
+def _proved(
+    rule_set: RuleSet, table: DecisionTable, cases: tuple[Case, ...]
+) -> tuple[ProvedRuleSet, tuple[Finding, ...]]:
     results = tuple(run_case(case, rule_set, table) for case in cases)
     failed = [result.finding for result in results if result.finding]
     proved = ProvedRuleSet(rule_set, table, len(cases) - len(failed), results)
     decided = Decided(rule_set, table)
-    return proved, [*found, *prove(rule_set, decided), *failed, *_untested(rule_set, decided, results)]
+    return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
 
 
 def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from tempfile import TemporaryFile
 from threading import Event, Timer
 from typing import IO
@@ -55,6 +54,9 @@ def run(task: str, place: Place, seconds: float, tell: Tell) -> Answer:
             raise NotDecided(Finding(place, "engine-failed", sentence)) from error
         timer = Timer(seconds, _end, (process, over))
         timer.start()
+        # What this imports takes a while, in which the process starts.
+        from importlib.metadata import version  # noqa: PLC0415
+
         try:
             with process:
                 written = _exchange(process, task, tell)
