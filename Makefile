@@ -38,7 +38,7 @@ demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, st
 	$(BIN)/python -m demo
 
 test: $(VENV)/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed ## Check the style of code and contract.
 	$(BIN)/ruff check

@@ -22,6 +22,19 @@ SMALLEST = {
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
+LONG = (
+    *("hostile_edits", "hostile_files", "limits", "bench", "tutorial", "remedies", "policy_edits", "catalog_laws"),
+    *("real_upstreams", "agents", "command_line", "studio_browser", "requirements", "table_and_diff", "semantics"),
+    *("conformance", "no_secret_told", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
+)
+"""Files with tests that take long: begun first, they do not stand alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long files first; tests of a file stay together, in their order."""
+    order = {f"test_{name}": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
 
 def write_policy(directory: Path, text: str) -> Path:
     """Write a policy whose rule set of tools is the text, and return its directory."""

@@ -26,7 +26,7 @@ def bounded(examples: int) -> settings:
     )
 
 
-@bounded(60)
+@bounded(40)
 @given(files=mutated())
 def test_a_file_with_anything_changed_is_refused_with_findings_or_proved(
     files: dict[str, bytes], capfd: pytest.CaptureFixture[str]
@@ -48,7 +48,7 @@ def test_whatever_is_accepted_is_proved(file: dict[str, Any]) -> None:
     pytest.fail("it is never sound")
 
 
-@bounded(60)
+@bounded(40)
 @given(file=drawn(), data=st.data())
 def test_an_odd_scalar_anywhere_in_a_sound_form_does_no_harm(file: dict[str, Any], data: st.DataObject) -> None:
     """As a value and as a key, in quotes or without."""

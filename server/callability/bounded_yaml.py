@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from threading import Lock
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -15,6 +16,7 @@ MAX_VALUES = 50_000
 """Values of a file, keys and what holds others among them."""
 
 TooDeep = MaxDepthExceededError
+_ONE_AT_A_TIME = Lock()
 
 
 class TooMany(MarkedYAMLError):
@@ -48,7 +50,8 @@ def compose(text: str) -> Node | None:
     # The root counts as one level here.
     yaml.max_depth = MAX_DEPTH + 1
     # The library's warnings hold lines of the file, which may be secrets; what they warn of is refused anyhow.
-    with warnings.catch_warnings():
+    # They are caught for all threads at once, so that one file is read after the other.
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         node: Node | None = yaml.compose(text)
     return node
