@@ -28,6 +28,7 @@ from callability.policy.telling.rows import rows_of
 from callability.vocabulary import UNKNOWN
 from conftest import write_policy
 from drawn_policies import NOWHERE, tabled
+from running import callability
 
 NAMES = st.text("ab[-", min_size=1, max_size=6)
 PATTERNS = st.text("ab[-*?", min_size=1, max_size=5)
@@ -245,6 +246,16 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path) -> None:
     )
     with pytest.raises(TooMuch, match="468,846 combinations, and may have 250,000"):
         differences(one, other)
+
+
+def test_patterns_that_tell_unknown_apart_together_are_not_compared(tmp_path: Path) -> None:
+    """Those of each policy do not, and the command says so in a line."""
+    one, other = _policy(tmp_path / "one", "tool.name: unknow?"), _policy(tmp_path / "other", "tool.name: '*n'")
+    with pytest.raises(TooMuch, match="tell the name `unknown` apart"):
+        differences(one, other)
+    done = callability("diff", str(tmp_path / "one"), str(tmp_path / "other"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the two policies cannot be compared: the patterns of both policies tell" in done.stderr
 
 
 def test_a_label_that_no_rule_reads_is_told(tmp_path: Path) -> None:

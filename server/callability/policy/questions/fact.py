@@ -112,6 +112,7 @@ class NameFact(Fact):
 
         Raises:
             TooManyStates: the patterns of both are too many together.
+            SinglesOutUnknown: they tell the name `unknown` apart from every other.
         """
         units = other.classes.units if isinstance(other, NameFact) else ()
         return self.of(name_classes((*self.classes.units, *units), self.open_value))

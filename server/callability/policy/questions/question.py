@@ -80,6 +80,7 @@ def joined(one: Question, other: Question) -> Question:
 
     Raises:
         TooManyStates: the patterns of both are too many together.
+        SinglesOutUnknown: they tell the name `unknown` apart from every other.
     """
     return one.having(
         one.facts[name].joined(fact) if name in one.facts else fact

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.names.automaton import TooManyStates
+from callability.policy.names.classes import SinglesOutUnknown
 from callability.policy.questions.question import joined
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.verdict import Verdict
@@ -74,6 +75,8 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
         question = joined(old.rule_set.question, new.rule_set.question)
     except TooManyStates as error:
         raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
+    except SinglesOutUnknown:
+        raise TooMuch("the patterns of both policies tell the name `unknown` apart from every other") from None
     space = Space(question, tuple(axis for axis in question.axes if facts & set(axis.facts)))
     if space.size > MAX_COMBINATIONS:
         raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
