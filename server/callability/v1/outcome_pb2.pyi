@@ -482,6 +482,8 @@ class EnableFacts(_message.Message):
     AUTHORIZATION_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     CALLABLE_TOOLS_FIELD_NUMBER: _builtins.int
+    LOAD_STATUS_FIELD_NUMBER: _builtins.int
+    DIALOG_EXPIRED_FIELD_NUMBER: _builtins.int
     known: _builtins.bool
     """Fact `enable.known`: whether the catalog has the server and the agent may see it. Absent: unknown."""
     was_connected: _builtins.bool
@@ -494,6 +496,14 @@ class EnableFacts(_message.Message):
     """Fact `enable.ended`. Absent: unknown."""
     callable_tools: _builtins.bool
     """Fact `enable.callable_tools`: whether at least one tool of the server can be called. Absent: unknown."""
+    load_status: Global___LoadStatus.ValueType
+    """Fact `enable.load_status`: how the load of the server's tools was classified, if the connection failed. Absent,
+    unspecified or a number that this version does not know: unknown.
+    """
+    dialog_expired: _builtins.bool
+    """Fact `enable.dialog_expired`: whether a dialog was shown and its time ran out before the user answered. Absent:
+    unknown.
+    """
     def __init__(
         self,
         *,
@@ -503,10 +513,12 @@ class EnableFacts(_message.Message):
         authorization: Global___EnableAuthorization.ValueType | None = ...,
         ended: Global___EnableEnd.ValueType | None = ...,
         callable_tools: _builtins.bool | None = ...,
+        load_status: Global___LoadStatus.ValueType | None = ...,
+        dialog_expired: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorization", b"_authorization", "_callable_tools", b"_callable_tools", "_credentials", b"_credentials", "_ended", b"_ended", "_known", b"_known", "_was_connected", b"_was_connected", "authorization", b"authorization", "callable_tools", b"callable_tools", "credentials", b"credentials", "ended", b"ended", "known", b"known", "was_connected", b"was_connected"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_authorization", b"_authorization", "_callable_tools", b"_callable_tools", "_credentials", b"_credentials", "_dialog_expired", b"_dialog_expired", "_ended", b"_ended", "_known", b"_known", "_load_status", b"_load_status", "_was_connected", b"_was_connected", "authorization", b"authorization", "callable_tools", b"callable_tools", "credentials", b"credentials", "dialog_expired", b"dialog_expired", "ended", b"ended", "known", b"known", "load_status", b"load_status", "was_connected", b"was_connected"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorization", b"_authorization", "_callable_tools", b"_callable_tools", "_credentials", b"_credentials", "_ended", b"_ended", "_known", b"_known", "_was_connected", b"_was_connected", "authorization", b"authorization", "callable_tools", b"callable_tools", "credentials", b"credentials", "ended", b"ended", "known", b"known", "was_connected", b"was_connected"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_authorization", b"_authorization", "_callable_tools", b"_callable_tools", "_credentials", b"_credentials", "_dialog_expired", b"_dialog_expired", "_ended", b"_ended", "_known", b"_known", "_load_status", b"_load_status", "_was_connected", b"_was_connected", "authorization", b"authorization", "callable_tools", b"callable_tools", "credentials", b"credentials", "dialog_expired", b"dialog_expired", "ended", b"ended", "known", b"known", "load_status", b"load_status", "was_connected", b"was_connected"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__authorization: _TypeAlias = _typing.Literal["authorization"]  # noqa: Y015
     _WhichOneofArgType__authorization: _TypeAlias = _typing.Literal["_authorization", b"_authorization"]  # noqa: Y015
@@ -514,10 +526,14 @@ class EnableFacts(_message.Message):
     _WhichOneofArgType__callable_tools: _TypeAlias = _typing.Literal["_callable_tools", b"_callable_tools"]  # noqa: Y015
     _WhichOneofReturnType__credentials: _TypeAlias = _typing.Literal["credentials"]  # noqa: Y015
     _WhichOneofArgType__credentials: _TypeAlias = _typing.Literal["_credentials", b"_credentials"]  # noqa: Y015
+    _WhichOneofReturnType__dialog_expired: _TypeAlias = _typing.Literal["dialog_expired"]  # noqa: Y015
+    _WhichOneofArgType__dialog_expired: _TypeAlias = _typing.Literal["_dialog_expired", b"_dialog_expired"]  # noqa: Y015
     _WhichOneofReturnType__ended: _TypeAlias = _typing.Literal["ended"]  # noqa: Y015
     _WhichOneofArgType__ended: _TypeAlias = _typing.Literal["_ended", b"_ended"]  # noqa: Y015
     _WhichOneofReturnType__known: _TypeAlias = _typing.Literal["known"]  # noqa: Y015
     _WhichOneofArgType__known: _TypeAlias = _typing.Literal["_known", b"_known"]  # noqa: Y015
+    _WhichOneofReturnType__load_status: _TypeAlias = _typing.Literal["load_status"]  # noqa: Y015
+    _WhichOneofArgType__load_status: _TypeAlias = _typing.Literal["_load_status", b"_load_status"]  # noqa: Y015
     _WhichOneofReturnType__was_connected: _TypeAlias = _typing.Literal["was_connected"]  # noqa: Y015
     _WhichOneofArgType__was_connected: _TypeAlias = _typing.Literal["_was_connected", b"_was_connected"]  # noqa: Y015
     @_typing.overload
@@ -527,9 +543,13 @@ class EnableFacts(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__credentials) -> _WhichOneofReturnType__credentials | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dialog_expired) -> _WhichOneofReturnType__dialog_expired | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ended) -> _WhichOneofReturnType__ended | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__known) -> _WhichOneofReturnType__known | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__load_status) -> _WhichOneofReturnType__load_status | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__was_connected) -> _WhichOneofReturnType__was_connected | None: ...
 

@@ -79,12 +79,17 @@ class GetPolicyResponse(_message.Message):
     LOAD_STATUSES_FIELD_NUMBER: _builtins.int
     ENABLE_STATUSES_FIELD_NUMBER: _builtins.int
     REJECTED_EDIT_FIELD_NUMBER: _builtins.int
+    SEMANTICS_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters."""
     engine: _builtins.str
     """What filled the decision tables: `durable-rules VERSION`, or `reference` where durable-rules cannot be imported."""
     version: _builtins.str
     """The version of the service's software."""
+    semantics: _builtins.int
+    """The version of the semantics that decides. It grows when a release gives other answers under the same rule files;
+    the revision covers the files alone. 0: a service from before versions were counted.
+    """
     @_builtins.property
     def rule_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleSet]:
         """The rule sets, by name."""
@@ -131,10 +136,11 @@ class GetPolicyResponse(_message.Message):
         load_statuses: _abc.Iterable[Global___LoadStatusInfo] | None = ...,
         enable_statuses: _abc.Iterable[Global___EnableStatusInfo] | None = ...,
         rejected_edit: Global___RejectedEdit | None = ...,
+        semantics: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "rejected_edit", b"rejected_edit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "rejected_edit", b"rejected_edit", "revision", b"revision", "rule_sets", b"rule_sets", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "rejected_edit", b"rejected_edit", "revision", b"revision", "rule_sets", b"rule_sets", "semantics", b"semantics", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -325,6 +331,8 @@ class RuleSet(_message.Message):
     FACTS_FIELD_NUMBER: _builtins.int
     COMBINATIONS_FIELD_NUMBER: _builtins.int
     TESTS_PASSED_FIELD_NUMBER: _builtins.int
+    READS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The question, which is the name of its file without its ending, such as `callability`."""
     combinations: _builtins.int
@@ -339,6 +347,16 @@ class RuleSet(_message.Message):
     def facts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The facts whose combinations were decided, in order."""
 
+    @_builtins.property
+    def reads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The facts that its rules read, in the order of the facts. A caller that leaves one of them out gets an undetermined
+        verdict for every request that reaches a rule that reads it.
+        """
+
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredLabel]:
+        """The labels that its file declares, in the order of the facts."""
+
     def __init__(
         self,
         *,
@@ -347,14 +365,44 @@ class RuleSet(_message.Message):
         facts: _abc.Iterable[_builtins.str] | None = ...,
         combinations: _builtins.int = ...,
         tests_passed: _builtins.int = ...,
+        reads: _abc.Iterable[_builtins.str] | None = ...,
+        labels: _abc.Iterable[Global___DeclaredLabel] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "facts", b"facts", "name", b"name", "rules", b"rules", "tests_passed", b"tests_passed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "facts", b"facts", "labels", b"labels", "name", b"name", "reads", b"reads", "rules", b"rules", "tests_passed", b"tests_passed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RuleSet: _TypeAlias = RuleSet  # noqa: Y015
+
+@_typing.final
+class DeclaredLabel(_message.Message):
+    """A label that a rule file declares. A value that is not declared is unknown."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    fact: _builtins.str
+    """The name of the fact, such as `server.label.environment`."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The declared values, in the order of the declaration, without `none`, which stands for a label that is not there."""
+
+    def __init__(
+        self,
+        *,
+        fact: _builtins.str = ...,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclaredLabel: _TypeAlias = DeclaredLabel  # noqa: Y015
 
 @_typing.final
 class StatusInfo(_message.Message):
@@ -523,6 +571,8 @@ class Limits(_message.Message):
     POLICY_FINDINGS_FIELD_NUMBER: _builtins.int
     VALIDATIONS_FIELD_NUMBER: _builtins.int
     VALIDATION_SECONDS_FIELD_NUMBER: _builtins.int
+    CONCURRENT_CALLS_FIELD_NUMBER: _builtins.int
+    METHODS_FIELD_NUMBER: _builtins.int
     tools: _builtins.int
     """Tools in a request."""
     servers: _builtins.int
@@ -549,6 +599,12 @@ class Limits(_message.Message):
     """Policies that are checked at a time."""
     validation_seconds: _builtins.int
     """Seconds that the check of a policy may take."""
+    concurrent_calls: _builtins.int
+    """Calls in progress at a time, over all connections. A call beyond them ends at once with RESOURCE_EXHAUSTED."""
+    @_builtins.property
+    def methods(self) -> _containers.RepeatedCompositeFieldContainer[Global___MethodLimits]:
+        """What a request of each method may hold, by method. A method that is not listed takes `message_bytes`."""
+
     def __init__(
         self,
         *,
@@ -565,11 +621,39 @@ class Limits(_message.Message):
         policy_findings: _builtins.int = ...,
         validations: _builtins.int = ...,
         validation_seconds: _builtins.int = ...,
+        concurrent_calls: _builtins.int = ...,
+        methods: _abc.Iterable[Global___MethodLimits] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "name_bytes", b"name_bytes", "policy_bytes", b"policy_bytes", "policy_files", b"policy_files", "policy_findings", b"policy_findings", "servers", b"servers", "tools", b"tools", "validation_seconds", b"validation_seconds", "validations", b"validations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrent_calls", b"concurrent_calls", "error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "methods", b"methods", "name_bytes", b"name_bytes", "policy_bytes", b"policy_bytes", "policy_files", b"policy_files", "policy_findings", b"policy_findings", "servers", b"servers", "tools", b"tools", "validation_seconds", b"validation_seconds", "validations", b"validations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Limits: _TypeAlias = Limits  # noqa: Y015
+
+@_typing.final
+class MethodLimits(_message.Message):
+    """What a request of one method may hold. A request over either number is refused before it is parsed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    REQUEST_BYTES_FIELD_NUMBER: _builtins.int
+    method: _builtins.str
+    """The full name of the method, such as `callability.v1.CallabilityService/CheckTools`."""
+    request_bytes: _builtins.int
+    """Bytes in a request."""
+    def __init__(
+        self,
+        *,
+        method: _builtins.str = ...,
+        request_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["method", b"method", "request_bytes", b"request_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MethodLimits: _TypeAlias = MethodLimits  # noqa: Y015

@@ -3,8 +3,10 @@
 isort:skip_file
 The answer to one question, and what to say about it."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -135,6 +137,7 @@ class ToolVerdict(_message.Message):
     LIFTED_BY_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
     WITHHOLD_TEXT_FIELD_NUMBER: _builtins.int
+    UNREAD_FIELD_NUMBER: _builtins.int
     status: Global___ToolStatus.ValueType
     """The answer."""
     rule: _builtins.str
@@ -151,6 +154,13 @@ class ToolVerdict(_message.Message):
     """Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
     searched: it is not known that the tool was reviewed. Without a verdict a client takes it for true.
     """
+    @_builtins.property
+    def unread(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """If `undetermined`: the unknown facts that keep the rule's condition from being decided, in the order of the facts.
+        A fact is listed if some value of it, given the facts that are known, can still change whether the rule matches.
+        Otherwise empty.
+        """
+
     def __init__(
         self,
         *,
@@ -160,10 +170,11 @@ class ToolVerdict(_message.Message):
         lifted_by: Global___LiftedBy.ValueType = ...,
         retry: Global___Retry.ValueType = ...,
         withhold_text: _builtins.bool = ...,
+        unread: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifted_by", b"lifted_by", "retry", b"retry", "rule", b"rule", "status", b"status", "undetermined", b"undetermined", "withhold_text", b"withhold_text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifted_by", b"lifted_by", "retry", b"retry", "rule", b"rule", "status", b"status", "undetermined", b"undetermined", "unread", b"unread", "withhold_text", b"withhold_text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
