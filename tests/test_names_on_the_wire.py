@@ -13,8 +13,9 @@ import pytest
 from callability.policy.loading import load
 from callability.policy.rules.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, verdict_pb2
+from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
 from conftest import write_policy
 from running import serving
@@ -178,3 +179,31 @@ def test_an_explanation_tells_what_was_read(
         )
         assert _decided(explained.verdict) == expected[case]
         assert explained.trials[-1].rule == expected[case][0]
+
+
+def test_the_service_publishes_the_facts_that_rules_read_and_the_labels_that_are_declared(tmp_path: Path) -> None:
+    """A declared label that no rule reads is published as well; a fact that only a law reads is not read by a rule."""
+    text = RULES.replace('"yes"]', '"yes", "no"], unused: [a]').replace(
+        "words:", "laws: [{name: the caller decides, when: {caller.refuses: true}, never: disabled_by_user}]\nwords:"
+    )
+    with serving("--policy", str(write_policy(tmp_path, text))) as address, grpc.insecure_channel(address) as channel:
+        reply = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest())
+    tools = next(each for each in reply.rule_sets if each.name == "callability")
+    assert list(tools.reads) == [
+        "server.quarantined",
+        "approval.status",
+        "annotations.destructive",
+        "server.name",
+        "tool.name",
+        "agent.name",
+        "server.label.environment",
+        "tool.label.reviewed",
+    ]
+    assert "caller.refuses" in tools.facts
+    assert [(label.fact, list(label.values)) for label in tools.labels] == [
+        ("server.label.environment", ["production", "staging"]),
+        ("tool.label.reviewed", ["yes", "no"]),
+        ("tool.label.unused", ["a"]),
+    ]
+    others = [each for each in reply.rule_sets if each.name != "callability"]
+    assert [(list(each.reads), list(each.labels)) for each in others] == [([], []), ([], [])]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
 from callability.policy.loading import Policy, ProvedRuleSet
+from callability.policy.questions.fact import NO_LABEL, LabelFact
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, SpokenOf
 from callability.policy.telling.explanation import Explanation, Trial
@@ -163,7 +164,14 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
         facts=proved.table.space.facts,
         combinations=proved.table.space.size,
         tests_passed=proved.tests,
+        reads=proved.rule_set.read_by_rules,
+        labels=map(_declared_label, proved.rule_set.declared_labels),
     )
+
+
+def _declared_label(label: LabelFact) -> policy_service_pb2.DeclaredLabel:
+    values = (value for value in label.values if value != NO_LABEL)
+    return policy_service_pb2.DeclaredLabel(fact=label.name, values=values)
 
 
 def finding_message(finding: Finding) -> policy_service_pb2.PolicyFinding:

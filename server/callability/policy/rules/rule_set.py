@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from callability.finding import Place
+from callability.policy.questions.fact import LabelFact
 from callability.policy.questions.question import Question
 from callability.policy.rules.condition import Condition, facts_read
 from callability.policy.rules.law import Law
@@ -57,6 +58,17 @@ class RuleSet:
         """
         by_rules = chain.from_iterable(rule.reads for rule in self.rules)
         return frozenset(by_rules).union(*(law.reads for law in self.laws))
+
+    @property
+    def read_by_rules(self) -> tuple[str, ...]:
+        """Every fact that some rule reads, in the order of the facts."""
+        read = frozenset(chain.from_iterable(rule.reads for rule in self.rules))
+        return tuple(name for name in self.question.facts if name in read)
+
+    @property
+    def declared_labels(self) -> tuple[LabelFact, ...]:
+        """The labels that the file declares, whether a rule reads them or not, in the order of the facts."""
+        return tuple(fact for fact in self.question.facts.values() if isinstance(fact, LabelFact))
 
     def rule(self, rule_id: str) -> Rule:
         """Return the rule of an id."""
