@@ -24,7 +24,7 @@ from bench.report import Row, as_json, table
 from bench.rounds import Rounds
 
 _ENOUGH = 15
-_QUICK = 3
+_QUICK = 1
 _WIDTH = 160
 
 
@@ -43,7 +43,9 @@ class Part(StrEnum):
 
 def bench(
     rounds: Annotated[int | None, typer.Option(help=f"How many rounds, {_ENOUGH} or more.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help=f"{_QUICK} rounds, to see that it runs: no result.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run one small round, to see that it works: no result.")
+    ] = False,
     only: Annotated[list[Part] | None, typer.Option(help="A part to measure; may be given again.")] = None,
     to: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write every value as JSON too.")] = None,
 ) -> None:
@@ -57,7 +59,7 @@ def bench(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     begun, load_before = time.monotonic(), os.getloadavg()[0]
     count = _QUICK if quick else rounds or _ENOUGH
-    measured, failed = _measure(only or list(Part), Rounds(count, _tell))
+    measured, failed = _measure(only or list(Part), Rounds(count, _tell, quick))
     machine = _machine() | {
         "rounds": count,
         "result": not quick,
@@ -105,10 +107,13 @@ def _said_below(machine: Mapping[str, Any]) -> str:
         else "Without h2load (Debian's nghttp2-client) the load comes from a Python client, which takes as much CPU as"
         " the server: throughput is held back by it, and the aim is about server CPU."
     )
+    how = "{rounds} interleaved rounds after one for warming up".format(**machine)
+    if not machine["result"]:
+        how = "One small round"
     return (
-        "{rounds} interleaved rounds after one for warming up, in {seconds} s; ratios are taken within a round."
+        "{how}, in {seconds} s; ratios are taken within a round."
         " {cores} cores, load average {load_average[0]:.1f} before and {load_average[1]:.1f} after;"
-        " Python {python}, grpcio {grpcio}. ".format(**machine)
+        " Python {python}, grpcio {grpcio}. ".format(**machine, how=how)
         + by
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import mean, median
 
 import grpc
@@ -35,6 +36,14 @@ class _Question:
     reply: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """How often the servers take turns in a round, and how many calls a turn has."""
+
+    turns: int
+    calls: int
+
+
 def rows(rounds: Rounds) -> list[Row]:
     """Measure one call at a time, and 16 in flight."""
     with (
@@ -48,47 +57,48 @@ def rows(rounds: Rounds) -> list[Row]:
             EMPTY: python_client.as_bytes(empty_channel, _PATH),
             SERVICE: python_client.as_bytes(service_channel, _PATH),
         }
-        question = _question(calls[SERVICE])
+        question = _question(calls[SERVICE], rounds.repetitions(_ONE_AT_A_TIME))
+        scale = _Scale(rounds.repetitions(_TURNS), rounds.repetitions(_CALLS))
         # The first request that the empty handler gets is the one that it answers for ever.
         calls[EMPTY](question.request)
         subjects: dict[str, Callable[[], Figures]] = {
             "python": lambda: python_client.round_trips(calls, question.requests)
         }
         if h2load.installed():
-            subjects["h2load"] = lambda: _by_h2load(servers, question)
-        subjects["in flight"] = lambda: _in_flight(servers, question)
+            subjects["h2load"] = lambda: _by_h2load(servers, question, scale)
+        subjects["in flight"] = lambda: _in_flight(servers, question, scale)
         measured = rounds.interleaved(PART, subjects)
     return list(_rows(measured))
 
 
-def _question(call: grpc.UnaryUnaryMultiCallable[bytes, bytes]) -> _Question:
+def _question(call: grpc.UnaryUnaryMultiCallable[bytes, bytes], count: int) -> _Question:
     """Return the requests; the one for h2load is one whose reply is nearest to the mean size."""
-    requests = [request.SerializeToString() for request in about_one_each(_ONE_AT_A_TIME)]
+    requests = [request.SerializeToString() for request in islice(about_one_each(_ONE_AT_A_TIME), count)]
     replies = [call(request) for request in requests]
     usual = mean(map(len, replies))
     request, reply = min(zip(requests, replies, strict=True), key=lambda pair: abs(len(pair[1]) - usual))
     return _Question(requests, request, reply)
 
 
-def _by_h2load(servers: Mapping[str, Served], question: _Question) -> Figures:
+def _by_h2load(servers: Mapping[str, Served], question: _Question, scale: _Scale) -> Figures:
     taken: dict[str, list[float]] = {name: [] for name in servers}
-    for _ in range(_TURNS):
+    for _ in range(scale.turns):
         for name, server in servers.items():
             asked = (server.address, _PATH, question.request, question.reply)
-            taken[name] += h2load.round_trips(*asked, calls=_ONE_AT_A_TIME // _TURNS)
+            taken[name] += h2load.round_trips(*asked, calls=max(1, len(question.requests) // scale.turns))
     return {name: median(found) for name, found in taken.items()}
 
 
-def _in_flight(servers: Mapping[str, Served], question: _Question) -> Figures:
+def _in_flight(servers: Mapping[str, Served], question: _Question, scale: _Scale) -> Figures:
     seconds, cpu = dict.fromkeys(servers, 0.0), dict.fromkeys(servers, 0.0)
-    for _ in range(_TURNS):
+    for _ in range(scale.turns):
         for name, server in servers.items():
             asked = (server.address, _PATH, question.request, question.reply)
             before = server.cpu_seconds()
-            rate = _GENERATOR.calls_per_second(*asked, calls=_CALLS, connections=_CONNECTIONS, streams=_STREAMS)
+            rate = _GENERATOR.calls_per_second(*asked, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
             cpu[name] += server.cpu_seconds() - before
-            seconds[name] += _CALLS / rate
-    calls = _TURNS * _CALLS
+            seconds[name] += scale.calls / rate
+    calls = scale.turns * scale.calls
     return {f"{name} rate": calls / seconds[name] for name in servers} | {
         f"{name} cpu": cpu[name] / calls for name in servers
     }

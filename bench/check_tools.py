@@ -43,6 +43,8 @@ class _Question:
     request: bytes
     reply: bytes
     others: Iterator[bytes]
+    calls: int
+    """Calls in a round."""
 
 
 def rows(rounds: Rounds) -> list[Row]:
@@ -51,22 +53,23 @@ def rows(rounds: Rounds) -> list[Row]:
     with served(EMPTY) as empty, served(SERVICE) as service, grpc.insecure_channel(service.address) as channel:
         subjects: dict[str, Callable[[], Figures]] = {}
         for tools in _CALLS:
-            question = _question(tools, calls)
+            question = _question(tools, calls, rounds)
             subjects[f"{tools} empty"] = partial(_served, empty, question)
             subjects[f"{tools} service"] = partial(_served, service, question)
-            subjects[f"{tools} handler"] = partial(_handler, calls, repeat(question.request), tools)
-            subjects[f"{tools} others"] = partial(_handler, calls, question.others, tools)
+            subjects[f"{tools} handler"] = partial(_handler, calls, repeat(question.request), question)
+            subjects[f"{tools} others"] = partial(_handler, calls, question.others, question)
             subjects[f"{tools} client"] = partial(_client, channel, question)
         measured = rounds.interleaved(PART, subjects)
     return [row for tools in _CALLS for row in _rows(tools, measured)]
 
 
-def _question(tools: int, calls: Calls) -> _Question:
+def _question(tools: int, calls: Calls, rounds: Rounds) -> _Question:
     message = about_many(tools)
     request = message.SerializeToString()
     reply = asyncio.run(_awaited(calls.check_tools(request)))
-    others = [about_many(tools, variant=variant).SerializeToString() for variant in range(1, 1 + _VARIANTS // tools)]
-    return _Question(tools, message, request, reply, cycle(others))
+    variants = rounds.repetitions(_VARIANTS // tools)
+    others = [about_many(tools, variant=variant).SerializeToString() for variant in range(1, 1 + variants)]
+    return _Question(tools, message, request, reply, cycle(others), rounds.repetitions(_CALLS[tools]))
 
 
 async def _awaited(reply: Awaitable[bytes]) -> bytes:
@@ -75,24 +78,23 @@ async def _awaited(reply: Awaitable[bytes]) -> bytes:
 
 def _served(server: Served, question: _Question) -> Figures:
     """Load a server and return its throughput and what it spent."""
-    calls = _CALLS[question.tools]
     before = server.cpu_seconds()
     rate = _GENERATOR.calls_per_second(
         server.address,
         _PATH,
         question.request,
         question.reply,
-        calls=calls,
+        calls=question.calls,
         connections=_CONNECTIONS,
         streams=_STREAMS,
     )
     spent = server.cpu_seconds() - before
-    return {"rate": rate * question.tools, "cpu": calls * question.tools / spent}
+    return {"rate": rate * question.tools, "cpu": question.calls * question.tools / spent}
 
 
-def _handler(calls: Calls, requests: Iterator[bytes], tools: int) -> Figures:
+def _handler(calls: Calls, requests: Iterator[bytes], question: _Question) -> Figures:
     """Await the handler without a server."""
-    asked = list(islice(requests, max(4, _CALLS[tools] // 4)))
+    asked = list(islice(requests, max(4, question.calls // 4)))
 
     async def answer() -> float:
         begun = perf_counter()
@@ -100,7 +102,7 @@ def _handler(calls: Calls, requests: Iterator[bytes], tools: int) -> Figures:
             await calls.check_tools(request)
         return perf_counter() - begun
 
-    return {"rate": len(asked) * tools / uvloop.run(answer())}
+    return {"rate": len(asked) * question.tools / uvloop.run(answer())}
 
 
 def _client(channel: grpc.Channel, question: _Question) -> Figures:
@@ -111,7 +113,7 @@ def _client(channel: grpc.Channel, question: _Question) -> Figures:
         response_deserializer=CheckToolsResponse.FromString,
     )
     taken = []
-    for _ in range(max(5, _CALLS[question.tools] // 20)):
+    for _ in range(max(5, question.calls // 20)):
         begun = perf_counter()
         call(question.message, timeout=30)
         taken.append(perf_counter() - begun)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import cast
 
 from mcp_types import Tool
 
+from bench.connected import connected
 from bench.questions import OBJECTS, VERBS, about_many
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
@@ -26,7 +26,6 @@ from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.search import SearchDocument, ToolIndex
 from callability.gateway.standing import Standing
-from callability.gateway.upstream import Upstream, UpstreamTool
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import Policy, load
 from callability.policy.shipped import shipped_policy
@@ -44,25 +43,18 @@ _SUBJECTS = {"search": "ToolIndex.search", "open": "retrieve_tools", "all": "ret
 _AIM, _AIMED_AT = Aim(10, Aimed.VALUE), (1_000, "open", "p50")
 
 
-@dataclass(frozen=True, slots=True)
-class _Connected:
-    """An upstream that has listed its tools: as much of `Upstream` as discovery looks at, without a process."""
-
-    tools: tuple[UpstreamTool, ...]
-    state: str = "connected"
-    settled: bool = True
-
-
 def rows(rounds: Rounds) -> list[Row]:
     """Measure discovery, the gateway with the policy in the same process, as it runs by default."""
     policy = load(shipped_policy())
+    sizes = _TOOLS[:1] if rounds.quick else _TOOLS
+    queries = rounds.repetitions(_QUERIES)
     with asyncio.Runner() as runner:
         subjects: dict[str, Callable[[], Figures]] = {}
-        for tools in _TOOLS:
+        for tools in sizes:
             asked = _subjects(policy, tools)
-            subjects |= {f"{tools} {name}": partial(_timed, runner, ask) for name, ask in asked.items()}
+            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, queries) for name, ask in asked.items()}
         measured = rounds.interleaved(PART, subjects)
-    return [row for tools in _TOOLS for row in _rows(tools, measured)]
+    return [row for tools in sizes for row in _rows(tools, measured)]
 
 
 def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]]]:
@@ -75,7 +67,7 @@ def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaita
         for server, found in listed.items()
         for tool in found
     )
-    upstreams = {name: cast(Upstream, _Connected(tuple(map(upstream_tool, found)))) for name, found in listed.items()}
+    upstreams = {name: connected(name, map(upstream_tool, found)) for name, found in listed.items()}
     inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
     decisions = Decisions(InProcessStub(policy))
     gateway = Gateway(inventory, decisions, phrases(Path("mcp_config.json"), None), Standing(), Metrics())
@@ -132,10 +124,10 @@ def _listed(tool: AskedTool) -> Tool:
     )
 
 
-def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]]) -> Figures:
+def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], queries: int) -> Figures:
     async def asked() -> list[float]:
         taken = []
-        for verb, noun in islice(product(VERBS, OBJECTS), _QUERIES):
+        for verb, noun in islice(product(VERBS, OBJECTS), queries):
             begun = perf_counter()
             await ask(f"{verb} the {noun}")
             taken.append(1e3 * (perf_counter() - begun))

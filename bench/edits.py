@@ -33,7 +33,8 @@ _PAUSE = 0.02
 """Seconds between the calls of a caller: without a pause they take both cores, and the check has to wait for them."""
 _EDITS = 4
 """Edits in a round."""
-_QUIET_SECONDS = 2.0
+_QUIET_PAUSES = 100
+"""Pauses of a caller in a round without an edit."""
 _PATIENCE = 60.0
 _AIM = Aim(2.0, of=Aimed.VALUE)
 _PATH = "/callability.v1.CallabilityService/CheckTool"
@@ -54,8 +55,11 @@ def rows(rounds: Rounds) -> list[Row]:
     with TemporaryDirectory() as temporary, asyncio.Runner() as runner:
         directory = shutil.copytree(shipped_policy(), Path(temporary) / "policy")
         with served(SERVICE, "--policy", str(directory)) as service:
-            edited = _Edited(directory / "callability.yaml", service)
-            subjects = {"quiet": _quiet, "edits": edited.edits}
+            edited = _Edited(directory / "callability.yaml", service, rounds.repetitions(_EDITS))
+            subjects: dict[str, Work] = {
+                "quiet": partial(_quiet, rounds.repetitions(_QUIET_PAUSES)),
+                "edits": edited.edits,
+            }
             series = rounds.interleaved(
                 PART, {name: partial(_measured, runner, service, work) for name, work in subjects.items()}
             )
@@ -72,14 +76,14 @@ def rows(rounds: Rounds) -> list[Row]:
 class _Edited:
     """A rule file that has one of two texts by turns, and the memory of its service."""
 
-    def __init__(self, path: Path, service: Served) -> None:
+    def __init__(self, path: Path, service: Served, count: int) -> None:
         text = path.read_text()
         own = text.replace("status: disabled_by_user}", 'status: disabled_by_user, because: "It was noisy."}')
-        self._path, self._service, self._texts = path, service, cycle((own, text))
+        self._path, self._service, self._texts, self._count = path, service, cycle((own, text)), count
         self._at_first: int | None = None
 
     async def edits(self, channel: grpc.aio.Channel) -> Figures:
-        taken = [await self._edit(channel) for _ in range(_EDITS)]
+        taken = [await self._edit(channel) for _ in range(self._count)]
         resident = _resident(self._service.process)
         self._at_first = self._at_first or resident
         return {"ms": 1e3 * median(taken), "grown": (resident - self._at_first) / 1e6}
@@ -103,8 +107,8 @@ def _resident(process: int) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-async def _quiet(channel: grpc.aio.Channel) -> Figures:
-    await asyncio.sleep(_QUIET_SECONDS)
+async def _quiet(pauses: int, _: grpc.aio.Channel) -> Figures:
+    await asyncio.sleep(pauses * _PAUSE)
     return {}
 
 

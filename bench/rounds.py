@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Figures = Mapping[str, float]
 """What one measurement came to, by name."""
 Series = Mapping[str, tuple[float, ...]]
 """A value a round, by the name of the figure."""
+
+_SHRINK = 50
+"""What the repetitions of a full round are divided by in a quick one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,10 @@ class Spread:
     upper: float
 
 
-def spread(values: Iterable[float]) -> Spread:
-    """Return the spread of at least two values."""
+def spread(values: Sequence[float]) -> Spread:
+    """Return the spread of at least one value."""
+    if len(values) == 1:
+        return Spread(*values, *values, *values)
     lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
     return Spread(median, lower, upper)
 
@@ -34,16 +39,26 @@ def ratios(values: Iterable[float], others: Iterable[float]) -> tuple[float, ...
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many rounds there are, and who is told how far they are."""
+    """How many rounds there are, and who is told how far they are.
+
+    With `quick`, every subject runs on a small scale and without warming up: it shows that the measurement works, and
+    its figures mean nothing.
+    """
 
     count: int
     tell: Callable[[str], None]
+    quick: bool = False
+
+    def repetitions(self, usual: int) -> int:
+        """Return how often to repeat something that is repeated so often in a full round; at least twice."""
+        return max(2, usual // _SHRINK) if self.quick else usual
 
     def interleaved(self, what: str, subjects: Mapping[str, Callable[[], Figures]]) -> Mapping[str, Series]:
         """Measure each subject once for warming up, which does not count, and then once a round."""
-        self.tell(f"{what}: warming up")
-        for measure in subjects.values():
-            measure()
+        if not self.quick:
+            self.tell(f"{what}: warming up")
+            for measure in subjects.values():
+                measure()
         measured: dict[str, list[Figures]] = {name: [] for name in subjects}
         for number in range(self.count):
             self.tell(f"{what}: round {number + 1} of {self.count}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
@@ -13,6 +12,7 @@ from typing import Any, cast
 
 from mcp_types import Tool
 
+from bench.connected import connected
 from bench.report import Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
@@ -23,7 +23,7 @@ from callability.gateway.inventory import Inventory
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.standing import Standing
-from callability.gateway.upstream import Upstream, UpstreamTool
+from callability.gateway.upstream import UpstreamTool
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
@@ -42,22 +42,13 @@ _ASKED: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 _OUT, _NOWHERE = "out of scope", "does not exist"
 
 
-@dataclass(frozen=True, slots=True)
-class _Connected:
-    """An upstream that has listed its tools: as much of `Upstream` as is looked at here, without a process."""
-
-    tools: tuple[UpstreamTool, ...]
-    state: str = "connected"
-    settled: bool = True
-    failure: str | None = None
-
-
 def rows(rounds: Rounds) -> list[Row]:
     """Measure the same questions about servers that are out of scope and about servers that do not exist."""
     gateway = _gateway()
+    questions = rounds.repetitions(_QUESTIONS)
     with asyncio.Runner() as runner:
         measured = rounds.interleaved(
-            PART, {name: partial(_timed, runner, gateway, *asked) for name, asked in _ASKED.items()}
+            PART, {name: partial(_timed, runner, gateway, questions, *asked) for name, asked in _ASKED.items()}
         )
     found = []
     for name in _ASKED:
@@ -75,7 +66,7 @@ def _gateway() -> Gateway:
     servers = {name: ServerConfig(command="true") for name in (*names, *hidden)}
     agents = {"agent": AgentConfig(servers=tuple(names))}
     config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
-    upstreams = {name: cast(Upstream, _Connected(_tools(name))) for name in servers}
+    upstreams = {name: connected(name, _tools(name)) for name in servers}
     inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
     decisions = Decisions(InProcessStub(load(shipped_policy())), agent="agent")
     return Gateway(inventory, decisions, phrases(config.path, None), Standing(), Metrics())
@@ -93,12 +84,18 @@ def _tools(server: str) -> tuple[UpstreamTool, ...]:
     )
 
 
-def _timed(runner: asyncio.Runner, gateway: Gateway, tool: str, arguments: Callable[[str], dict[str, Any]]) -> Figures:
+def _timed(
+    runner: asyncio.Runner,
+    gateway: Gateway,
+    questions: int,
+    tool: str,
+    arguments: Callable[[str], dict[str, Any]],
+) -> Figures:
     """Ask about the two in turn: what disturbs one disturbs the other."""
 
     async def asked() -> dict[str, list[float]]:
         taken: dict[str, list[float]] = {_OUT: [], _NOWHERE: []}
-        for number in range(_QUESTIONS):
+        for number in range(questions):
             words = ((_OUT, "real"), (_NOWHERE, "none"))
             for which, word in words if number % 2 else reversed(words):
                 question = arguments(_name(word, number % _OUT_OF_SCOPE))

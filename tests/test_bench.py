@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from bench.__main__ import Part
+
 ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
 
 
-def _bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _bench(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    environment = os.environ | ({} if path is None else {"PATH": path})
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_look_up_is_measured_against_an_if_chain(tmp_path: Path) -> None:
-    """A table on standard output, every value of every round as JSON."""
-    done = _bench("--quick", "--only", "look-up", "--json", str(tmp_path / "bench.json"))
+@pytest.mark.parametrize("part", list(Part))
+def test_every_part_of_the_benchmark_runs_for_one_quick_round(part: Part, tmp_path: Path) -> None:
+    """Without h2load, since not every machine has it: a table on standard output, and every value as JSON."""
+    report = tmp_path / "bench.json"
+    done = _bench("--quick", "--only", part, "--json", str(report), path=str(BIN))
     assert done.returncode == 0, done.stderr
     assert "No result" in done.stdout
-    assert "DecisionTable.verdict" in done.stdout
-    chain, table = json.loads((tmp_path / "bench.json").read_text())["rows"]
-    assert len(chain["values"]) == len(table["values"]) == 3
-    assert table["met"] in {True, False}
+    written = json.loads(report.read_text())
+    assert written["failed"] == []
+    assert written["rows"]
+    assert all(len(row["values"]) == 1 for row in written["rows"])
 
 
 def test_a_few_rounds_are_not_taken_for_a_result() -> None:
@@ -31,14 +40,6 @@ def test_a_few_rounds_are_not_taken_for_a_result() -> None:
     done = _bench("--rounds", "5", "--only", "look-up")
     assert done.returncode == 2
     assert "--quick" in done.stderr
-
-
-def test_what_servers_that_fail_cost_the_others_is_measured(tmp_path: Path) -> None:
-    """Ten servers, alone, beside ten that are well and beside ten that fail."""
-    done = _bench("--quick", "--only", "isolation", "--json", str(tmp_path / "bench.json"))
-    assert done.returncode == 0, done.stderr
-    alone, well, failing = json.loads((tmp_path / "bench.json").read_text())["rows"]
-    assert (alone["ratio"], bool(well["ratio"]), bool(failing["ratio"])) == (None, True, True)
 
 
 def test_a_policy_of_more_than_100_000_combinations_is_proved(tmp_path: Path) -> None:

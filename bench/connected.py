@@ -1,0 +1,24 @@
+"""Upstreams that have listed their tools, without a process behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from callability.gateway.upstream import State, StdioTarget, Upstream, UpstreamTool
+
+
+class _Connected(Upstream):
+    """An upstream that counts as connected, and is never opened.
+
+    It is the gateway's own class with another state, so that it has whatever a gateway reads of an upstream.
+    """
+
+    @property
+    def state(self) -> State:
+        """Always connected."""
+        return "connected"
+
+
+def connected(name: str, tools: Iterable[UpstreamTool]) -> Upstream:
+    """Return an upstream that has listed these tools."""
+    return _Connected(name, StdioTarget("true"), tools=tuple(tools))
