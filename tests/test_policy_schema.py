@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 
 from callability import document
 from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.form import MAX_TEXT
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
-from conftest import POLICY
+from conftest import POLICY, write_policy
 from running import callability
 
 FILES = [f"{name}{suffix}" for name in QUESTIONS for suffix in ("", "_test")]
@@ -90,6 +91,21 @@ def test_a_test_may_write_unknown_and_a_rule_may_not() -> None:
     test = "tests: [{name: x, facts: {%s: unknown}, expect: {status: callable}}]"
     assert validator.is_valid(_content(test % "server.enabled"))
     assert not validator.is_valid(_content(test % "caller.refuses"))
+
+
+@pytest.mark.parametrize("words", ["{remediation: %s}", "{rejection: [Ask, %s]}"])
+def test_the_schema_of_tests_limits_words_as_check_does(words: str, tmp_path: Path) -> None:
+    """A text has at most 2,000 characters, in a list or by itself: the schema and `check` refuse one more."""
+    validator = Draft202012Validator(schema_of_tests(QUESTIONS["callability"]))
+    for count, fits in ((MAX_TEXT, True), (MAX_TEXT + 1, False)):
+        expected = f"{{status: server_disabled, words: {words % ('x' * count)}}}"
+        tests = f"tests: [{{name: x, facts: {{server.enabled: false}}, expect: {expected}}}]\n"
+        assert validator.is_valid(_content(tests)) is fits
+        policy = tmp_path / str(count)
+        policy.mkdir()
+        write_policy(policy, RULES)
+        (policy / "callability_test.yaml").write_text(tests)
+        assert ("[text-too-long]" not in callability("check", str(policy)).stdout) is fits
 
 
 def test_the_schemas_are_printed_and_written(tmp_path: Path) -> None:
