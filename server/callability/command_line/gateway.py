@@ -33,6 +33,7 @@ from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.decisions import CallabilityStub
 from callability.gateway.live import Setup
+from callability.gateway.metrics import Metrics
 from callability.gateway.serving import run
 from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
@@ -100,10 +101,12 @@ def gateway(
     of_policy = loaded_to_serve(policy) if policy_address is None else None
 
     async def serve() -> None:
-        async with _stub(of_policy, policy_address) as stub:
-            setup = Setup(read, approvals, stub)
-            with exposed(setup.metrics.registry, metrics_address), status_line(setup.metrics):
-                async with followed(_edits(setup, of_policy, policy)):
+        metrics = Metrics()
+        about_policy = PolicyMetrics(metrics.registry) if of_policy else None
+        async with _stub(of_policy, policy_address, about_policy) as stub:
+            setup = Setup(read, approvals, stub, metrics)
+            with exposed(metrics.registry, metrics_address), status_line(metrics):
+                async with followed(_edits(setup, of_policy, policy, about_policy)):
                     await run(setup, transport.value, address, agent, _started)
 
     if transport is Transport.STDIO:
@@ -151,11 +154,12 @@ def _config(path: Path) -> Config:
         leave("the config is refused", 2)
 
 
-def _edits(setup: Setup, of_policy: Loaded | None, directory: Path | None) -> Edits | None:
+def _edits(
+    setup: Setup, of_policy: Loaded | None, directory: Path | None, metrics: PolicyMetrics | None
+) -> Edits | None:
     """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
-    if of_policy is None or not isinstance(setup.stub, InProcessStub):
+    if of_policy is None or metrics is None or not isinstance(setup.stub, InProcessStub):
         return None
-    metrics = PolicyMetrics(setup.metrics.registry)
     metrics.decides(of_policy.policy)
     if directory is None:
         return None
@@ -165,11 +169,13 @@ def _edits(setup: Setup, of_policy: Loaded | None, directory: Path | None) -> Ed
 
 
 @asynccontextmanager
-async def _stub(of_policy: Loaded | None, address: str | None) -> AsyncIterator[CallabilityStub]:
+async def _stub(
+    of_policy: Loaded | None, address: str | None, metrics: PolicyMetrics | None
+) -> AsyncIterator[CallabilityStub]:
     """Yield the policy in this process, or a channel to the service."""
     if address is None:
         assert of_policy is not None
-        yield InProcessStub(of_policy.policy)
+        yield InProcessStub(of_policy.policy, metrics)
         return
     async with grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)]) as channel:
         yield CallabilityServiceStub(channel)

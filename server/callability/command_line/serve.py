@@ -62,7 +62,7 @@ async def _serve(loaded: Loaded, directory: Path | None, address: str, metrics_a
     registry = CollectorRegistry()
     metrics = PolicyMetrics(registry)
     metrics.decides(loaded.policy)
-    server = Server(loaded.policy, address)
+    server = Server(loaded.policy, address, metrics)
     edits = Edits(server.served, directory, loaded.digest, metrics) if directory else None
     with exposed(registry, metrics_address):
         await server.start()

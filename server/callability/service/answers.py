@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 
+from callability.policy.deciding.space import Combination
 from callability.policy.loading import Policy
 from callability.policy.questions.fact import NameFact
+from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, spoken, spoken_by_rule
 from callability.service.errors import InvalidRequest, ServiceError
 from callability.service.facts import FactReader, Names
+from callability.service.gaps import Gap, gaps_of
 from callability.service.messages import verdict_message, words_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
@@ -21,6 +27,8 @@ MAX_KEPT_SERVERS = 64
 """Facts of servers for which answers are kept."""
 MAX_KEY = 256
 """Bytes of facts that are kept at the most; longer ones are decided anew each time."""
+MAX_UNDETERMINED = 4_096
+"""Different answers that are kept which name facts that could not be read."""
 
 _PLACES = {status: place for place, status in enumerate(ToolStatus)}
 
@@ -38,21 +46,35 @@ WordsKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The answer to one item: its status by its place in their order, its bytes in a `ServerResults`, its words."""
+    """The answer to one item: its status by its place in their order, its bytes in a `ServerResults`, its words.
+
+    `reply` are its bytes as a `CheckToolResponse`, and `gaps` the facts that keep it undetermined.
+    """
 
     place: int
     result: bytes
     words: WordsKey | None = None
     verdict: verdict_pb2.ToolVerdict | None = None
+    reply: bytes = b""
+    gaps: tuple[Gap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The answer about the tools of one server: how many there are, a `ServerResults` encoded, and its words."""
+    """The answer about the tools of one server: how many there are, a `ServerResults` encoded, and its words.
+
+    `gaps` are the facts that keep some of them undetermined, each with the number of tools.
+    """
 
     tools: int
     encoded: bytes
     words: frozenset[WordsKey]
+    gaps: Mapping[Gap, int]
+
+
+def gaps_among(answers: Iterable[Answer]) -> Mapping[Gap, int]:
+    """Return the gaps of some answers, each with the number of answers that have it."""
+    return Counter(chain.from_iterable(answer.gaps for answer in answers))
 
 
 def error_answer(error: ServiceError) -> Answer:
@@ -68,15 +90,14 @@ class Answers:
     def __init__(self, policy: Policy) -> None:
         self.revision = policy.revision
         proved = policy.rule_sets["callability"]
+        self._rule_set = proved.rule_set
         self._table = proved.table
         self._reader = FactReader(proved.table.space)
         facts = map(proved.rule_set.question.facts.__getitem__, proved.table.space.facts)
         self._names = {fact.name: fact for fact in facts if isinstance(fact, NameFact)}
         self._words = self._encode_words(policy)
-        self._answers = {verdict: self._answer(verdict) for verdict in self._table.verdicts}
-        self._replies: dict[Answer, bytes] = {
-            answer: self.reply(answer).SerializeToString() for answer in self._answers.values()
-        }
+        self._answers = {verdict: self._answer(verdict) for verdict in self._table.verdicts if not verdict.undetermined}
+        self._undetermined: dict[tuple[Combination, frozenset[str]], Answer] = {}
         self._kept: dict[tuple[bytes, str, str | None], AnswersOfServer] = {}
         self._results: dict[tuple[bytes, str | None], Results] = {}
 
@@ -131,11 +152,19 @@ class Answers:
         Raises:
             InvalidRequest: they are malformed.
         """
-        return self._answers[self._table.verdict(self.facts(server_facts, tool_facts, names))]
-
-    def encoded_reply(self, answer: Answer) -> bytes:
-        """Return the `CheckToolResponse` for an answer that `decide` gave, encoded."""
-        return self._replies[answer]
+        facts = self.facts(server_facts, tool_facts, names)
+        verdict = self._table.verdict(facts)
+        if not verdict.undetermined:
+            return self._answers[verdict]
+        key = self._table.combination(facts), self._reader.not_understood(server_facts, tool_facts)
+        answer = self._undetermined.get(key)
+        if answer is None:
+            if len(self._undetermined) >= MAX_UNDETERMINED:
+                self._undetermined.clear()
+            unread = unread_of(self._rule_set, verdict, facts)
+            answer = self._answer(verdict, unread, gaps_of("callability", unread, key[1]))
+            self._undetermined[key] = answer
+        return answer
 
     def reply(self, answer: Answer) -> pb.CheckToolResponse:
         """Return the reply about one tool for an answer that `decide` gave."""
@@ -151,14 +180,15 @@ class Answers:
             for key in sorted(wanted, key=lambda key: (order.index(ToolStatus(key[0])), key))
         ]
 
-    def _answer(self, verdict: Verdict) -> Answer:
-        message = verdict_message(verdict)
+    def _answer(self, verdict: Verdict, unread: tuple[str, ...] = (), gaps: tuple[Gap, ...] = ()) -> Answer:
+        message = verdict_message(verdict, retry_of(self._rule_set.question, verdict.status, unread), unread)
         result = pb.ServerResults(results=[pb.ToolResult(verdict=message)]).SerializeToString()
         words = None
         if verdict.status != ToolStatus.CALLABLE:
             own = (verdict.status, verdict.rule)
             words = own if own in self._words and not verdict.undetermined else (verdict.status, "")
-        return Answer(_PLACES[ToolStatus(verdict.status)], result, words, message)
+        answer = Answer(_PLACES[ToolStatus(verdict.status)], result, words, message, gaps=gaps)
+        return replace(answer, reply=self.reply(answer).SerializeToString())
 
     @staticmethod
     def _encode_words(policy: Policy) -> dict[WordsKey, verdict_pb2.ToolWords]:

@@ -11,10 +11,20 @@ from google.protobuf.message import DecodeError, Message
 from callability.policy.loading import Policy
 from callability.policy.telling.explanation import explain
 from callability.service import limits, twin
-from callability.service.answers import Answer, Answers, AnswersOfServer, Results, WordsKey, error_answer
+from callability.service.answers import (
+    Answer,
+    Answers,
+    AnswersOfServer,
+    Results,
+    WordsKey,
+    error_answer,
+    gaps_among,
+)
 from callability.service.errors import InvalidName, InvalidRequest
 from callability.service.facts import Names
+from callability.service.gaps import Gaps
 from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
+from callability.service.metrics import PolicyMetrics
 from callability.service.outcomes import Outcomes
 from callability.service.signals import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
@@ -28,18 +38,23 @@ MAX_REQUEST_KEPT = 512
 AT_ONCE = 2_000
 """Tools that are decided before other callers get a turn."""
 
+_UNDETERMINED: WordsKey = (ToolStatus.DISABLED_UNKNOWN, "")
+"""The words of whatever is undetermined."""
+
 Request = TypeVar("Request", bound=Message)
 
 
 class Calls:
     """Answers requests by one policy."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
         self._policy = policy
         self._answers = Answers(policy)
-        self._loads = Outcomes(policy, "load_outcome", partial(load_reply, policy.revision))
-        self._enables = Outcomes(policy, "enable_outcome", partial(enable_reply, policy.revision))
+        self._gaps = Gaps(policy.revision, metrics)
+        self._loads = Outcomes(policy, "load_outcome", partial(load_reply, policy.revision), self._gaps)
+        self._enables = Outcomes(policy, "enable_outcome", partial(enable_reply, policy.revision), self._gaps)
         self._replies: dict[bytes, bytes] = {}
+        self._undetermined: dict[bytes, Answer] = {}
         self.policy_reply = policy_message(policy).SerializeToString()
         """What is told about the policy, as a `GetPolicyResponse` encoded."""
 
@@ -51,7 +66,7 @@ class Calls:
     @property
     def kept_replies(self) -> int:
         """How many requests about one tool are kept with their reply."""
-        return len(self._replies)
+        return len(self._replies) + len(self._undetermined)
 
     async def check_tool(self, data: bytes) -> bytes:
         """Answer a `CheckToolRequest` with a `CheckToolResponse`.
@@ -59,14 +74,24 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        reply = self._replies.get(data)
-        if reply is None:
-            reply = self._answers.encoded_reply(self._decide_tool(twin.read(pb.CheckToolRequest, data)))
+        return self._replies.get(data) or self._answer(data).reply
+
+    def _answer(self, data: bytes) -> Answer:
+        """Answer a request whose reply is not kept: it is new, or its answer has gaps, which are counted each time."""
+        answer = self._undetermined.get(data)
+        if answer is None:
+            answer = self._decide_tool(twin.read(pb.CheckToolRequest, data))
             if len(data) <= MAX_REQUEST_KEPT:
-                if len(self._replies) >= MAX_REPLIES:
+                if self.kept_replies >= MAX_REPLIES:
                     self._replies.clear()
-                self._replies[data] = reply
-        return reply
+                    self._undetermined.clear()
+                if answer.gaps:
+                    self._undetermined[data] = answer
+                else:
+                    self._replies[data] = answer.reply
+        if answer.gaps:
+            self._gaps.met(gaps_among([answer]))
+        return answer
 
     def _decide_tool(self, request: Any) -> Answer:
         limits.check_name(request.server, "server")
@@ -109,6 +134,8 @@ class Calls:
             tools += results.tools
             limits.check_sizes(tools, len(servers))
             words |= results.words
+            if results.gaps:
+                self._gaps.met(results.gaps)
             reply.servers.append(results.encoded)
         reply.words.extend(self._answers.encoded_words(words))
         encoded: bytes = reply.SerializeToString()
@@ -129,7 +156,8 @@ class Calls:
         except InvalidName as error:
             found = [error_answer(error)] * len(tools)
         words = frozenset(answer.words for answer in found if answer.words)
-        results = Results(len(found), b"".join([answer.result for answer in found]) + _counts(found), words)
+        gaps = gaps_among(found) if _UNDETERMINED in words else {}
+        results = Results(len(found), b"".join([answer.result for answer in found]) + _counts(found), words, gaps)
         self._answers.keep(data, agent, results)
         return results
 

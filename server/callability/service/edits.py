@@ -48,7 +48,7 @@ class Edits:
     async def _look(self) -> None:
         """Check what was edited since the last time, until nothing is edited while it is checked."""
         while (written := await asyncio.to_thread(written_in, self._directory)).digest != self._seen:
-            loaded = await _checked(written)
+            loaded = await _checked(written, self._metrics)
             if (await asyncio.to_thread(written_in, self._directory)).digest != written.digest:
                 continue
             self._seen = written.digest
@@ -91,18 +91,20 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _checked(written: Written) -> tuple[Policy, Calls] | RejectedEdit:
+async def _checked(written: Written, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
     """Return the policy, ready to answer, or why there is none."""
     try:
         answer = await answer_of(aside.__name__, pickle.dumps(written), CHECK_SECONDS)
     except NoAnswer as error:
         finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {error}")
         return RejectedEdit(written.revision, (finding,))
-    return await asyncio.to_thread(_loaded, answer, written)
+    return await asyncio.to_thread(_loaded, answer, written, metrics)
 
 
-def _loaded(answer: bytes, written: Written) -> tuple[Policy, Calls] | RejectedEdit:
+def _loaded(
+    answer: bytes, written: Written, metrics: PolicyMetrics | None = None
+) -> tuple[Policy, Calls] | RejectedEdit:
     check = unpacked(answer)
     if check.policy is None:
         return RejectedEdit(written.revision, check.findings[:MAX_FINDINGS])
-    return check.policy, Calls(check.policy)
+    return check.policy, Calls(check.policy, metrics)

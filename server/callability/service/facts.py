@@ -77,6 +77,24 @@ class FactReader:
             facts[fact.name] = _label(fact, key, server if kind == "server" else tool)
         return facts
 
+    def not_understood(self, server_facts: bytes, tool_facts: bytes) -> frozenset[str]:
+        """Return the facts that are unknown although the caller sent them: its values are not known here.
+
+        Raises:
+            InvalidRequest: as `read`.
+        """
+        server, tool = _parsed(server_facts, tool_facts)
+        found = {
+            fact.name
+            for fact, kind, key in self._labels
+            if (labels := (server if kind == "server" else tool).labels.values)
+            and key in labels
+            and fact.of_value(labels[key]) == UNKNOWN
+        }
+        # A number that is not 0 is a status of a newer version.
+        status = tool.approval.record.status
+        return frozenset(found | ({"approval.status"} if status and status not in _STATUS else set()))
+
     def _named(self, names: Names) -> dict[str, str]:
         given = {"server.name": names.server, "tool.name": names.tool, "agent.name": names.agent}
         read = {name: (fact, given[name]) for name, fact in self._names.items()}

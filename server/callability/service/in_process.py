@@ -10,6 +10,7 @@ from grpc.aio import AioRpcError, Metadata
 
 from callability.policy.loading import Policy
 from callability.service.errors import ServiceError
+from callability.service.metrics import PolicyMetrics
 from callability.service.served import Served
 from callability.v1 import callability_service_pb2 as pb
 
@@ -19,8 +20,8 @@ Response = TypeVar("Response", bound=Message)
 class InProcessStub:
     """Has the calls of `CallabilityServiceStub` on an aio channel, and fails as they do."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.served = Served(policy)
+    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
+        self.served = Served(policy, metrics)
         answers = self.served.answers
         self.CheckTool = _call(answers["CheckTool"], pb.CheckToolResponse)
         self.CheckTools = _call(answers["CheckTools"], pb.CheckToolsResponse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
@@ -23,16 +23,17 @@ def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
     return verdict_pb2.ToolStatus.Value(f"TOOL_STATUS_{status.upper()}")
 
 
-def verdict_message(verdict: Verdict) -> verdict_pb2.ToolVerdict:
-    """Return a verdict as the contract has it."""
+def verdict_message(verdict: Verdict, retry: Retry, unread: Sequence[str] = ()) -> verdict_pb2.ToolVerdict:
+    """Return a verdict as the contract has it, with whether trying again can help and the facts that are unread."""
     status = ToolStatus(verdict.status)
     return verdict_pb2.ToolVerdict(
         status=status_number(status),
         rule=verdict.rule,
         undetermined=verdict.undetermined,
         lifted_by=_lifted_by(status.lifted_by),
-        retry=_retry(status.retry),
+        retry=_retry(retry),
         withhold_text=bool(verdict.withhold_text),
+        unread=unread,
     )
 
 

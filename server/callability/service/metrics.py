@@ -22,14 +22,38 @@ class PolicyMetrics:
         self._broken = Gauge(
             "callability_policy_broken", "1 while the policy is not sound as it is written.", registry=registry
         )
+        self._undetermined = Counter(
+            "callability_undetermined_decisions",
+            "Decisions that were undetermined because a fact was unknown, by question, fact and cause: the caller left"
+            " it out, or sent a value that is not understood.",
+            ("question", "fact", "cause"),
+            registry=registry,
+        )
+        self._series: set[tuple[str, str, str]] = set()
         self._info = Gauge(
             "callability_policy_info", "1 for the policy that decides.", ("revision", "engine"), registry=registry
         )
 
     def decides(self, policy: Policy) -> None:
-        """Note which policy decides."""
+        """Note which policy decides; facts that its rules do not read are counted no longer."""
         self._info.clear()
         self._info.labels(policy.revision, policy.engine).set(1)
+        read = {
+            (name, fact)
+            for name, proved in policy.rule_sets.items()
+            for fact in proved.rule_set.read_by_rules
+            if not proved.rule_set.question.facts[fact].asserted
+        }
+        for series in [each for each in self._series if each[:2] not in read]:
+            self._series.discard(series)
+            self._undetermined.remove(*series)
+        for question, fact in read:
+            self.undetermined(question, fact, "left_out", 0)
+
+    def undetermined(self, question: str, fact: str, cause: str, decisions: int) -> None:
+        """Count decisions that an unknown fact kept undetermined."""
+        self._series.add((question, fact, cause))
+        self._undetermined.labels(question, fact, cause).inc(decisions)
 
     def edited(self, *, taken_over: bool) -> None:
         """Count an edit."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from callability.finding import Finding
 from callability.policy.loading import Policy
 from callability.service.calls import Calls
+from callability.service.metrics import PolicyMetrics
 
 _METHODS = {
     "CheckTool": "check_tool",
@@ -29,8 +30,8 @@ class RejectedEdit:
 class Served:
     """Answers by one policy until it is replaced; a request ends by the policy by which it began."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.calls = Calls(policy)
+    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
+        self.calls = Calls(policy, metrics)
         self.rejected: RejectedEdit | None = None
 
     def replace(self, calls: Calls) -> None:

@@ -20,6 +20,7 @@ from callability.address import AddressRefused, check_loopback
 from callability.policy.loading import Policy
 from callability.service.errors import InternalError, ServiceError
 from callability.service.limits import MESSAGE_BYTES
+from callability.service.metrics import PolicyMetrics
 from callability.service.policy_calls import PolicyCalls
 from callability.service.served import Served
 from callability.v1 import callability_service_pb2, policy_service_pb2
@@ -42,10 +43,10 @@ _log = logging.getLogger(__name__)
 class Server:
     """A server on one address: of a policy until `served` is given another."""
 
-    def __init__(self, policy: Policy, address: str) -> None:
+    def __init__(self, policy: Policy, address: str, metrics: PolicyMetrics | None = None) -> None:
         _check_address(address)
         self._server = grpc.aio.server(options=_OPTIONS)
-        self.served = Served(policy)
+        self.served = Served(policy, metrics)
         about_policy = PolicyCalls(self.served)
         self._add(CALLABILITY, self.served.answers)
         self._add(POLICY, {"GetPolicy": about_policy.get_policy, "ValidatePolicy": about_policy.validate_policy})

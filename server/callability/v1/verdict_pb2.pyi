@@ -113,7 +113,9 @@ class _RetryEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Retry.ValueType
     """Call it."""
 
 class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
-    """Whether asking or calling again can help. It belongs to the status and is not a policy author's to change."""
+    """Whether asking or calling again can help. It belongs to the status and is not a policy author's to change. There is
+    one exception, for `TOOL_STATUS_DISABLED_UNKNOWN`: see `ToolVerdict.retry`.
+    """
 
 RETRY_UNSPECIFIED: Retry.ValueType  # 0
 """Never sent."""
@@ -149,7 +151,12 @@ class ToolVerdict(_message.Message):
     lifted_by: Global___LiftedBy.ValueType
     """Who can lift the status."""
     retry: Global___Retry.ValueType
-    """Whether trying again can help."""
+    """Whether trying again can help. It follows from the status, except that an undetermined verdict has `RETRY_NEVER` in
+    place of `RETRY_LATER` if a fact in `unread` cannot become known by itself. Such a fact is a label, an annotation or
+    the name of the agent: a caller sends their groups (`labels`, `annotations`, `agent`) always or never, and a label
+    with a value that the rule file does not declare stays unknown until a person changes the value or the file. Any other
+    fact that is absent is one that the caller could not read this time.
+    """
     withhold_text: _builtins.bool
     """Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
     searched: it is not known that the tool was reviewed. Without a verdict a client takes it for true.
@@ -158,7 +165,8 @@ class ToolVerdict(_message.Message):
     def unread(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """If `undetermined`: the unknown facts that keep the rule's condition from being decided, in the order of the facts.
         A fact is listed if some value of it, given the facts that are known, can still change whether the rule matches.
-        Otherwise empty.
+        Some conditions are undetermined although no value changes them, such as `any: [{f: true}, {f: false}]`. The list then
+        holds every unknown fact that the condition reads. It is empty only if the verdict is not undetermined.
         """
 
     def __init__(

@@ -45,6 +45,14 @@ class DecisionTable:
         """
         return self._answers[self._key(facts)]
 
+    def combination(self, facts: Mapping[str, str]) -> Combination:
+        """Return the combination of facts by which a verdict is found: of names and labels, their classes.
+
+        Raises:
+            KeyError: a fact that some rule reads is missing.
+        """
+        return self._key(facts)
+
     def __iter__(self) -> Iterator[tuple[Combination, Verdict]]:
         """Iterate over all combinations with their verdicts, those that look the same to the rules each on its own."""
         return ((combination, self._answers[combination]) for combination in self.space.combinations())

@@ -42,6 +42,15 @@ class Fact:
         """Its values, and `unknown` where it can be."""
         return self.values if self.asserted else (*self.values, UNKNOWN)
 
+    @property
+    def stays_unknown(self) -> bool:
+        """Whether the fact, once unknown, stays unknown until a person changes something: no later try can read it.
+
+        The annotations of a tool are sent always or never by a caller, and so are labels and the name of the agent. A
+        label whose value is not declared is unknown as long as it has that value. Other facts are read anew each time.
+        """
+        return self.hint
+
     def reading(self, given: str) -> str:
         """Return the reading for what is given for the fact."""
         return given
@@ -79,6 +88,11 @@ class Fact:
 class LabelFact(Fact):
     """A label with its declared values, and `none` where it is not there. Any other value is unknown."""
 
+    @property
+    def stays_unknown(self) -> bool:
+        """A caller that sends no labels never sends any, and a value that is not declared stays so."""
+        return True
+
     def reading(self, given: str) -> str:
         """Return the value, or unknown where it is not declared."""
         return given if given in self.values else UNKNOWN
@@ -97,6 +111,11 @@ class NameFact(Fact):
     """A name, seen only through patterns. Its values are names that stand for the classes of all, one for each."""
 
     classes: NameClasses = field(default_factory=NameClasses)
+
+    @property
+    def stays_unknown(self) -> bool:
+        """A caller that does not say for which agent it asks never does."""
+        return True
 
     def of(self, classes: NameClasses) -> NameFact:
         """Return the fact as rules see it that can tell these classes apart."""

@@ -1,0 +1,59 @@
+"""Facts that decisions lack: counted for each decision, and logged once for each policy."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from callability.service.metrics import PolicyMetrics
+
+_logger = logging.getLogger(__name__)
+
+
+class Cause(StrEnum):
+    """Why a fact is unknown."""
+
+    LEFT_OUT = "left_out"
+    NOT_UNDERSTOOD = "not_understood"
+
+
+_SAID: Mapping[Cause, str] = {
+    Cause.LEFT_OUT: "a caller leaves out `{1}`, which a rule of `{0}` reads",
+    Cause.NOT_UNDERSTOOD: "a caller sends a value of `{1}` that `{0}` does not declare",
+}
+
+
+class Gap(NamedTuple):
+    """A fact that keeps a decision undetermined, of which question, and why it is unknown."""
+
+    question: str
+    fact: str
+    cause: Cause
+
+
+def gaps_of(question: str, unread: Iterable[str], not_understood: frozenset[str] = frozenset()) -> tuple[Gap, ...]:
+    """Return the gaps of a decision with some unread facts, some of which were sent and not understood."""
+    return tuple(
+        Gap(question, fact, Cause.NOT_UNDERSTOOD if fact in not_understood else Cause.LEFT_OUT) for fact in unread
+    )
+
+
+class Gaps:
+    """The gaps of the decisions by one policy. Values of facts are neither counted nor logged."""
+
+    def __init__(self, revision: str, metrics: PolicyMetrics | None) -> None:
+        self._revision = revision
+        self._metrics = metrics
+        self._logged: set[Gap] = set()
+
+    def met(self, found: Mapping[Gap, int]) -> None:
+        """Count how many decisions had each gap, and log each that this policy had not had before."""
+        for gap, decisions in found.items():
+            if self._metrics is not None:
+                self._metrics.undetermined(*gap, decisions)
+            if gap not in self._logged:
+                self._logged.add(gap)
+                said = _SAID[gap.cause].format(*gap)
+                _logger.warning("%s, so that the answer is undetermined (policy %s)", said, self._revision)

@@ -1,0 +1,190 @@
+"""Which unknown facts keep a rule from being decided, against every way to complete the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.questions.fact import BOOLEAN, Axis, Fact, LabelFact, Point, axis_of
+from callability.policy.questions.load_outcome import LOAD_OUTCOME
+from callability.policy.questions.question import Question, facts_by_name
+from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
+from callability.policy.rules.unread import retry_of, unread
+from callability.vocabulary import UNKNOWN, Retry
+from drawn_policies import CORE, CORE_SPACE, conditions
+
+_JOINT = ("j", "k", "l")
+_POINTS = (
+    *("0 0 0", "0 1 0", "1 0 0", "1 1 1", "1 2 1"),
+    *("? 0 0", "0 ? 0", "1 ? 1", "? ? 0", "? ? ?"),
+)
+_FACTS = (
+    *(Fact(name, BOOLEAN, "true") for name in "ab"),
+    Fact("c", ("x", "y", "z"), "x"),
+    Fact("j", ("0", "1"), "0"),
+    Fact("k", ("0", "1", "2"), "0"),
+    Fact("l", ("0", "1"), "0"),
+)
+JOINED = replace(
+    CALLABILITY,
+    facts=facts_by_name(_FACTS),
+    axes=(
+        *map(axis_of, _FACTS[:3]),
+        Axis(_JOINT, tuple(Point(each, tuple(each.replace("?", UNKNOWN).split())) for each in _POINTS)),
+    ),
+)
+"""A question with an axis on which facts depend on one another: `k` and `l` of what `j` is."""
+
+
+def _conditions(facts: tuple[Fact, ...]) -> st.SearchStrategy[Condition]:
+    leaf = st.sampled_from(facts).flatmap(
+        lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
+    )
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.builds(Not, inner),
+            st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        ),
+        max_leaves=7,
+    )
+
+
+def _points(question: Question) -> st.SearchStrategy[dict[str, str]]:
+    states = [[dict(zip(axis.facts, point.values, strict=True)) for point in axis.points] for axis in question.axes]
+    drawn = st.tuples(*map(st.sampled_from, states))
+    return drawn.map(lambda each: dict(chain.from_iterable(state.items() for state in each)))
+
+
+def _completions(question: Question, facts: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    for points in product(*(axis.points for axis in question.axes)):
+        found = {
+            name: value
+            for axis, point in zip(question.axes, points, strict=True)
+            for name, value in zip(axis.facts, point.values, strict=True)
+        }
+        if UNKNOWN not in found.values() and all(facts[name] in {UNKNOWN, found[name]} for name in found):
+            yield found
+
+
+def _by_brute_force(question: Question, condition: Condition, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the facts of the smallest differences between any two completions of different truths."""
+    if condition.truth(facts) is not None:
+        return ()
+    read = facts_read(condition)
+    truths = {tuple(found[name] for name in read): condition.truth(found) for found in _completions(question, facts)}
+    differences = {
+        frozenset(name for name, left, right in zip(read, one, other, strict=True) if left != right)
+        for one, other in product(truths, truths)
+        if truths[one] != truths[other]
+    }
+    smallest = [one for one in differences if not any(other < one for other in differences)]
+    found = frozenset().union(*smallest) or {name for name in read if facts[name] == UNKNOWN}
+    return tuple(name for name in question.facts if name in found)
+
+
+CORE_QUESTION = replace(CALLABILITY, facts=facts_by_name(CORE), axes=CORE_SPACE.axes)
+
+
+@given(condition=conditions, facts=_points(CORE_QUESTION))
+def test_unread_facts_of_a_tool_are_those_that_brute_force_finds(condition: Condition, facts: dict[str, str]) -> None:
+    """Over all completions of the facts that the shipped policy reads."""
+    assert unread(CORE_QUESTION, condition, facts) == _by_brute_force(CORE_QUESTION, condition, facts)
+
+
+@given(condition=_conditions(_FACTS), facts=_points(JOINED))
+def test_unread_facts_that_depend_on_one_another_are_those_that_brute_force_finds(
+    condition: Condition, facts: dict[str, str]
+) -> None:
+    """Also where no value of a fact alone can change the truth, but only together with that of another."""
+    assert unread(JOINED, condition, facts) == _by_brute_force(JOINED, condition, facts)
+
+
+@given(condition=_conditions(_FACTS), facts=_points(JOINED))
+def test_whoever_knows_the_unread_facts_knows_whether_the_rule_matches(
+    condition: Condition, facts: dict[str, str]
+) -> None:
+    """An undetermined condition has unread facts, all of them are unknown and read, and no others are needed."""
+    found = unread(JOINED, condition, facts)
+    assert bool(found) is (condition.truth(facts) is None)
+    assert {facts[name] for name in found} <= {UNKNOWN}
+    assert set(found) <= set(facts_read(condition))
+    truths: dict[tuple[str, ...], set[bool | None]] = {}
+    for completion in _completions(JOINED, facts):
+        truths.setdefault(tuple(completion[name] for name in found), set()).add(condition.truth(completion))
+    assert all(len(each) == 1 for each in truths.values())
+
+
+A, B = Is("a", frozenset({"true"})), Is("b", frozenset({"true"}))
+UNKNOWN_ALL = {fact.name: UNKNOWN for fact in _FACTS}
+
+
+@pytest.mark.parametrize(
+    ("condition", "known", "expected"),
+    [
+        (All((A, B)), {}, ("a", "b")),
+        (All((B, A)), {}, ("a", "b")),
+        (All((A, B)), {"a": "true"}, ("b",)),
+        (Any((A, B)), {"a": "false"}, ("b",)),
+        (All((A, B)), {"a": "false"}, ()),
+        (Any((All((A, B)), All((A, Not(B))))), {}, ("a",)),
+        (Any((A, Not(A))), {}, ("a",)),
+        (All((Any((A, Not(A))), B)), {}, ("b",)),
+        (All((Any((A, Not(A))), B)), {"b": "true"}, ("a",)),
+        (All((Is("j", frozenset("0")), Is("l", frozenset("1")))), {}, ("j", "l")),
+        (Is("k", frozenset("2")), {"j": "0"}, ("k",)),
+        (All((Is("j", frozenset("1")), Is("k", frozenset("2")))), {}, ("k",)),
+    ],
+    ids=[
+        "both of two",
+        "in the order of the facts and not of the text",
+        "not one that is known",
+        "the other of two",
+        "nothing if the condition is decided",
+        "not one that makes no difference whatever the others are",
+        "one that Kleene's logic does not see to make no difference",
+        "not that one beside another that does",
+        "that one again if the other is known",
+        "all that are read if the parts can never hold together",
+        "one that can have no value that would do",
+        "not one that another implies",
+    ],
+)
+def test_the_unread_facts_of_a_condition(
+    condition: Condition, known: Mapping[str, str], expected: tuple[str, ...]
+) -> None:
+    """By example; those that are given are known, and all others are not."""
+    assert unread(JOINED, condition, {**UNKNOWN_ALL, **known}) == expected
+
+
+def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another() -> None:
+    """Only a failure that is an HTTP status has one, so that the number says all about a rule that reads both."""
+    condition = All((Is("load.failure", frozenset({"http_status"})), Is("load.http_status", frozenset({"404"}))))
+    facts = dict.fromkeys(LOAD_OUTCOME.facts, UNKNOWN)
+    assert unread(LOAD_OUTCOME, condition, facts) == ("load.http_status",)
+    assert unread(LOAD_OUTCOME, condition.parts[0], facts) == ("load.failure",)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (("server.enabled",), Retry.LATER),
+        (("server.quarantined", "approval.status"), Retry.LATER),
+        (("server.label.environment",), Retry.NEVER),
+        (("annotations.destructive",), Retry.NEVER),
+        (("agent.name",), Retry.NEVER),
+        (("approval.status", "server.label.environment"), Retry.NEVER),
+        ((), Retry.LATER),
+    ],
+)
+def test_trying_again_cannot_help_if_a_fact_stays_unknown(facts: tuple[str, ...], expected: Retry) -> None:
+    """What a caller sends always or never, and a value of a label that is not declared."""
+    question = CALLABILITY.having((LabelFact("server.label.environment", ("none", "production"), "none"),))
+    assert retry_of(question, "disabled_unknown", facts) is expected
