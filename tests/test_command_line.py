@@ -105,10 +105,23 @@ def test_explain_writes_json() -> None:
         "undetermined": True,
         "lifted_by": "undetermined",
         "retry": "later",
+        "unread": ["server.quarantined"],
         "withhold_text": True,
     }
     assert told["path"] == {"steps": [], "end": "find_out", "find_out": ["server.quarantined"]}
     assert [trial["truth"] for trial in told["trials"]] == ["false", "false", "undetermined"]
+
+
+def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
+    """And says that trying again cannot help if one of them stays unknown, as the service would."""
+    assert callability("policy", "export", "--example", "change-freeze", str(tmp_path)).returncode == 0
+    arguments = ("server.label.environment=unknown", "annotations.destructive=unknown", "--policy", str(tmp_path))
+    done = callability("explain", *arguments)
+    assert done.stdout.startswith("disabled_unknown, undetermined at rule"), done
+    assert "\n  retry          never\n" in done.stdout
+    assert "\n  unread         annotations.destructive, server.label.environment\n" in done.stdout
+    told = json.loads(callability("explain", *arguments, "--json").stdout)["verdict"]
+    assert (told["retry"], told["unread"]) == ("never", ["annotations.destructive", "server.label.environment"])
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,7 @@ def test_an_unknown_fact_decides_nothing_below_it(page: Page) -> None:
     """And the path says what to find out."""
     told = page.ask("decide", question="callability", facts={"server.enabled": "unknown", "tool.config_denied": "true"})
     assert (told["verdict"]["status"], told["verdict"]["undetermined"]) == ("disabled_unknown", True)
+    assert told["verdict"]["unread"] == ["server.enabled"]
     assert told["path"]["sentences"] == ["find out `server.enabled` first"]
 
 

@@ -18,6 +18,7 @@ from callability.policy.questions.fact import NameFact
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, spoken_of
 from callability.policy.telling.explanation import Explanation
@@ -58,7 +59,7 @@ def explain(
     except KeyError:
         leave(f"these facts cannot occur together: {asked.impossible}", 2)
     told = {fact: given[fact] for fact in proved.table.space.facts}
-    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), told)
+    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given, told)
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -70,6 +71,7 @@ class Answer:
     rule_set: RuleSet
     verdict: Verdict
     explanation: Explanation
+    given: Mapping[str, str]
     facts: Mapping[str, str]
 
     @property
@@ -107,10 +109,13 @@ def _unknown(sentence: str, found: str, wanted: Iterable[str]) -> str:
 
 def _text(answer: Answer) -> str:
     verdict, explanation, status = answer.verdict, answer.explanation, answer.status
+    unread = unread_of(answer.rule_set, verdict, answer.given)
     how = "undetermined at" if verdict.undetermined else "by"
     lines = [f"{status}, {how} rule `{verdict.rule}`"]
     lines.append(f"  lifted by      {status.lifted_by}")
-    lines.append(f"  retry          {status.retry}")
+    lines.append(f"  retry          {retry_of(answer.rule_set.question, status, unread)}")
+    if unread:
+        lines.append(f"  unread         {', '.join(unread)}")
     if verdict.withhold_text is not None:
         lines.append(f"  upstream text  {'withheld' if verdict.withhold_text else 'may be shown'}")
     lines += [f"  {name:<13}  {text}" for name, text in (answer.words or {}).items()]
@@ -134,7 +139,7 @@ def _json(answer: Answer) -> str:
             "revision": answer.policy.revision,
             "engine": answer.policy.engine,
             "facts": answer.facts,
-            "verdict": of_verdict(answer.verdict, answer.rule_set),
+            "verdict": of_verdict(answer.verdict, answer.rule_set, answer.given),
             "words": answer.words,
             "trials": list(map(of_trial, answer.explanation.trials)),
             **({"path": of_path(path)} if path else {}),

@@ -93,7 +93,7 @@ class Study:
         explained = explain(proved.rule_set, given)
         path = explained.path
         return told | {
-            "verdict": of_verdict(verdict, proved.rule_set),
+            "verdict": of_verdict(verdict, proved.rule_set, given),
             "words": said.texts if said else None,
             "trials": list(map(of_trial, explained.trials)),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.telling.difference import Change
 from callability.policy.telling.explanation import Trial
@@ -17,16 +19,19 @@ Plain = dict[str, Any]
 """A JSON object."""
 
 
-def of_verdict(verdict: Verdict, rule_set: RuleSet) -> Plain:
-    """Return a verdict with what is fixed about its status."""
+def of_verdict(verdict: Verdict, rule_set: RuleSet, facts: Mapping[str, str]) -> Plain:
+    """Return a verdict about facts, with what is fixed about its status, and the facts that could not be read."""
     status = rule_set.question.status(verdict.status)
+    unread = unread_of(rule_set, verdict, facts)
     told: Plain = {
         "status": status,
         "rule": verdict.rule,
         "undetermined": verdict.undetermined,
         "lifted_by": status.lifted_by,
-        "retry": status.retry,
+        "retry": retry_of(rule_set.question, status, unread),
     }
+    if verdict.undetermined:
+        told["unread"] = list(unread)
     if verdict.withhold_text is not None:
         told["withhold_text"] = verdict.withhold_text
     return told

@@ -33,6 +33,7 @@ function fixed(verdict) {
     ["lifted by", OWNERS[verdict.lifted_by]],
     ["try again", verdict.retry],
   ];
+  if (verdict.unread) told.push(["could not be read", verdict.unread.join(", ")]);
   if ("withhold_text" in verdict) told.push(["upstream text", verdict.withhold_text ? "withheld" : "may be shown"]);
   return make("dl", { class: "fixed" }, ...told.map(([name, value]) => pair(name, value)));
 }
