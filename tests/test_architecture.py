@@ -15,6 +15,7 @@ SHARED = {
     "callability.document",
     "callability.exposition",
     "callability.finding",
+    "callability.jsonc",
     "callability.timeout_signature",
     "callability.vocabulary",
     "callability.watching",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.document import MAX_BYTES, Refused, parse, plain
+from callability.document import MAX_BYTES, Mapping, Refused, parse, plain
 
 _values = st.recursive(
     st.none()
@@ -94,9 +94,60 @@ def test_json_that_is_none_is_refused_at_its_place() -> None:
         assert str(caught.value).startswith(finding)
 
 
-@pytest.mark.parametrize("text", ["[1,]", "[1 , ]", '{"a": 1,\n}', "[[1,],2]"])
+@pytest.mark.parametrize("text", ["[,]", "[1,,]", '{"a": 1,,\n}', "{,}", '{"a": ,}', "[1,, /* x */ ]"])
 def test_json_with_a_comma_too_many_says_so(text: str) -> None:
-    """The slip of those who edit by hand."""
-    with pytest.raises(Refused, match=r"is not JSON from here on \(a comma before") as caught:
+    """One comma may follow the last value, and no more than one."""
+    with pytest.raises(Refused, match=r"is not JSON from here on") as caught:
         parse(text.encode(), "a.json")
     assert caught.value.findings[0].code == "not-json"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1,]", [1]),
+        ("[1 , // one\n]", [1]),
+        ("// before\n[1 /* one */, /*\n * two\n */ 2] // after", [1, 2]),
+        ('{"a": [[1,],2],\n}', {"a": [[1], 2]}),
+        (
+            '{"url": "https://host/*x*/", /**/ "b": "\\"// no comment",}',
+            {"url": "https://host/*x*/", "b": '"// no comment'},
+        ),
+        ("[1] //", [1]),
+    ],
+)
+@pytest.mark.parametrize("file", ["a.json", "a.jsonc"])
+def test_json_may_have_comments_and_trailing_commas(text: str, value: object, file: str) -> None:
+    """As the config files of editors and MCP clients do; what looks like a comment within a text is text."""
+    assert plain(parse(text.encode(), file)) == value
+
+
+def test_comments_do_not_move_the_places_of_values() -> None:
+    """A finding behind a comment of several lines, with characters that YAML does not take, names the right place."""
+    node = parse('/* caf\u00e9 \u2028 \t\n\n */ {"a": /* \x7f */ 1,\n  // x\n\t"b": 2,}'.encode(), "a.json")
+    assert isinstance(node, Mapping)
+    assert [(key.place.line, key.place.column) for key, _ in node.entries] == [(3, 6), (5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("[1] /* x", "a.json:1:5: a comment begins here and does not end (close it with `*/`)"),
+        ("[1]\n/*/", "a.json:2:1: a comment begins here and does not end (close it with `*/`)"),
+        ("[1] / 2", "a.json:1:5: is not JSON from here on"),
+        ("[1] # x", "a.json:1:5: is not JSON from here on"),
+        ("// nothing", "a.json:1:11: is not JSON from here on"),
+    ],
+)
+def test_what_is_no_comment_of_json_is_refused_at_its_place(text: str, finding: str) -> None:
+    """A comment that does not end, a single slash, and the comments of YAML."""
+    with pytest.raises(Refused) as caught:
+        parse(text.encode(), "a.json")
+    assert str(caught.value) == finding
+
+
+@pytest.mark.parametrize("text", ["/*" * 200_000, '"' * 400_000, "[1,]," * 100_000, '"\\' * 200_000, "//" * 200_000])
+def test_a_file_that_is_all_signs_of_comments_is_read_as_fast_as_any(text: str) -> None:
+    """Each character is looked at once: a file of the largest size that took the square of it would never end."""
+    with pytest.raises(Refused):
+        parse(text.encode(), "a.json")

@@ -85,10 +85,18 @@ def test_a_change_keeps_to_the_style_of_its_place(before: str, keys: str, value:
         ('{\n\t"a": {\n\t\t"b": 1\n\t}\n}\n', '{\n\t"a": {\n\t\t"b": 1,\n\t\t"c": true\n\t}\n}\n'),
         ('{"x\u2028\x7f\\ud83d\\ude00":\t1, "a": {"c": null}}', '{"x\u2028\x7f\\ud83d\\ude00":\t1, "a": {"c": true}}'),
         ('{"a": {}}', '{"a": {"c": true}}'),
+        ('{"a": {"c": false, // c\n}, }', '{"a": {"c": true, // c\n}, }'),
+        ('{"a": {"b": 1 /* b */}}', '{"a": {"b": 1, "c": true /* b */}}'),
+        ('{"a": {"b": 1, /* b */}}', '{"a": {"b": 1, "c": true /* b */}}'),
+        ('{"a": {\n  "b": 1 // b\n}}', '{"a": {\n  "b": 1, // b\n  "c": true\n}}'),
+        ('{"a": {\n  "b": 1 /* , */ , // b\n}}', '{"a": {\n  "b": 1 /* , */ , // b\n  "c": true\n}}'),
+        ('{"a": {\n  "b": 1 /* b\n */\n}}', '{"a": {\n  "b": 1,\n  "c": true /* b\n */\n}}'),
+        ('{"a": {\n  // "c": false,\n}} // }', '{"a": {\n  // "c": false,\n  "c": true\n}} // }'),
+        ('// {"a": 1}\n{"a": {"b": "//"}}', '// {"a": 1}\n{"a": {"b": "//", "c": true}}'),
     ],
 )
 def test_json_stays_json(before: str, after: str) -> None:
-    """With its tabs, its compactness and the characters that YAML does not take."""
+    """With its tabs, its compactness, its comments and the characters that YAML does not take."""
     assert edit(before, "a.c", True, "a.json") == after
 
 
@@ -247,6 +255,22 @@ def test_a_change_of_any_yaml_changes_nothing_else(data: st.DataObject, tree: di
 def test_a_change_of_any_json_changes_nothing_else(data: st.DataObject, tree: object, indent: Any) -> None:
     """In every layout."""
     _check(data, json.dumps(tree, indent=indent, ensure_ascii=data.draw(st.booleans())), "a.json")
+
+
+@settings(deadline=None)
+@given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict)), st.sampled_from([None, 0, 2, "\t"]))
+def test_a_change_of_any_json_with_comments_changes_nothing_else(
+    data: st.DataObject, tree: object, indent: Any
+) -> None:
+    """Comments and trailing commas stay as they are, wherever they stand."""
+    parts: list[str] = []
+    for token in re.findall(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\s+|[^{}\[\],:\s"]+', json.dumps(tree, indent=indent)):
+        before = next((part for part in reversed(parts) if part.strip() and part[0] != "/"), "")
+        if token in "}]" and before not in "{[" and data.draw(st.booleans()):
+            parts.append(",")
+        parts.append(data.draw(st.sampled_from(["", "", "/* ,} */", "//, {\n", '/*\n " */', "/**/"])))
+        parts.append(token)
+    _check(data, "".join(parts), "a.json")
 
 
 def _check(data: st.DataObject, text: str, file: str) -> None:

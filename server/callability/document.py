@@ -18,6 +18,7 @@ from ruamel.yaml.nodes import Node as YamlNode
 
 from callability.bounded_yaml import MAX_DEPTH, MAX_VALUES, TooDeep, TooMany, compose
 from callability.finding import Finding, Place, shown
+from callability.jsonc import UnclosedComment, is_json, without_comments
 
 MAX_BYTES = 524_288
 MAX_DIGITS = 64
@@ -120,7 +121,9 @@ def digest(data: bytes) -> str:
 
 
 def parse(data: bytes, file: str) -> Node:
-    """Parse the bytes of a file: JSON where its name ends in `.json`, YAML 1.2 otherwise.
+    """Parse the bytes of a file: JSON if its name ends in `.json` or `.jsonc`, YAML 1.2 otherwise.
+
+    JSON may have comments and trailing commas.
 
     Raises:
         Refused: it is too large or is not one sound document.
@@ -133,7 +136,7 @@ def parse(data: bytes, file: str) -> Node:
         before = data[: error.start].decode("utf-8-sig").split("\n")
         place = Place(file, len(before), len(before[-1]) + 1)
         raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
-    return _Reader(file).document(_checked_json(text, file) if file.endswith(".json") else text)
+    return _Reader(file).document(_checked_json(text, file) if is_json(file) else text)
 
 
 def plain(node: Node) -> object:
@@ -151,19 +154,24 @@ def _checked_json(text: str, file: str) -> str:
     """Return JSON in a form that is YAML too.
 
     In JSON a tab is only ever white space, and characters that YAML does not take stand only within texts, where they
-    can be escaped.
+    can be escaped. Comments and trailing commas become spaces.
     """
     try:
+        text = without_comments(text)
         json.loads(text)
+    except UnclosedComment as error:
+        before = text[: error.position].split("\n")
+        place = Place(file, len(before), len(before[-1]) + 1)
+        raise _refused(place, "not-json", "a comment begins here and does not end", "close it with `*/`") from error
     except json.JSONDecodeError as error:
-        hint = "a comma before `]` or `}` is one too many" if _trailing_comma(text, error.pos) else ""
+        hint = "there is a comma too many before `]` or `}`" if _needless_comma(text, error.pos) else ""
         raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not JSON from here on", hint) from error
     except RecursionError as error:
         raise _too_deep(Place(file)) from error
     return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text.replace("\t", " "))
 
 
-def _trailing_comma(text: str, position: int) -> bool:
+def _needless_comma(text: str, position: int) -> bool:
     """Say whether a reader stopped at a comma before a closing bracket, or just behind it."""
     comma = position if text[position : position + 1] == "," else len(text[:position].rstrip()) - 1
     return re.match(r",\s*[\]}]", text[max(comma, 0) :]) is not None

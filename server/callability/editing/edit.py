@@ -12,6 +12,7 @@ from callability.document import Node
 from callability.editing.layout import Layout, Splice, Unclear
 from callability.editing.spelling import Spelling, Tree, Value
 from callability.finding import Place, shown
+from callability.jsonc import is_json
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -23,8 +24,8 @@ class EditRefused(Exception):
 def edited(data: bytes, file: str, tree: Tree) -> bytes:
     """Return the bytes of a file in which values are set, or the same bytes where they say so already.
 
-    Mappings that are not there yet are made. `file` is the name in errors; one that ends in `.json` is that of a JSON
-    file, any other that of YAML.
+    Mappings that are not there yet are made. `file` is the name in errors; one that ends in `.json` or `.jsonc` is
+    that of a JSON file, any other that of YAML.
 
     Raises:
         document.Refused: the file is not one sound document.
@@ -51,14 +52,14 @@ def edited(data: bytes, file: str, tree: Tree) -> bytes:
 
 def created(file: str, tree: Tree) -> bytes:
     """Return the bytes of a new file that holds values and nothing else."""
-    is_json = file.endswith(".json")
-    lines = Spelling(is_json).lines(tree, "  " if is_json else "", "  ", braces=is_json)
-    return (f"{{\n{lines}\n}}\n" if is_json else f"{lines}\n").encode()
+    in_json = is_json(file)
+    lines = Spelling(in_json).lines(tree, "  " if in_json else "", "  ", braces=in_json)
+    return (f"{{\n{lines}\n}}\n" if in_json else f"{lines}\n").encode()
 
 
 def _spliced(data: bytes, file: str, root: Node, tree: Tree) -> bytes:
     bom = _BOM if data.startswith(_BOM) else b""
-    layout = Layout(data.removeprefix(bom).decode(), is_json=file.endswith(".json"))
+    layout = Layout(data.removeprefix(bom).decode(), is_json=is_json(file))
     parts, done = [], 0
     # Of two at the same place the inner one comes first: the sort keeps their order.
     for start, end, new in sorted(_splices(layout, root, layout.root, tree), key=lambda splice: splice[0]):

@@ -7,6 +7,7 @@ import re
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from callability import jsonc
 from callability.editing.spelling import Spelling, Tree, Value
 
 Splice = tuple[int, int, str]
@@ -32,7 +33,9 @@ class Layout:
         self._spelling = Spelling(is_json, line_end[0] if line_end else "\n")
         yaml = YAML(typ="safe", pure=True)
         yaml.version = (1, 2)
-        self.root: Node = yaml.compose(_NOT_IN_YAML.sub(" ", text) if is_json else text)
+        self._space = jsonc.SPACE if is_json else _SPACE
+        self._rest_of_line = jsonc.REST_OF_LINE if is_json else _REST_OF_LINE
+        self.root: Node = yaml.compose(_NOT_IN_YAML.sub(" ", jsonc.without_comments(text)) if is_json else text)
 
     def value(self, mapping: Node, index: int) -> Node:
         """Return the value of an entry of a mapping."""
@@ -92,12 +95,12 @@ class Layout:
     def _inserted_in_flow(self, mapping: MappingNode, tree: Tree) -> tuple[Splice, ...]:
         """Keep to the line breaks: a last entry with a line of its own is followed by another such."""
         last, end = mapping.value[-1][0].start_mark, self._end_of_entry(mapping)
-        space = _SPACE.match(self.text, end)
+        space = self._space.match(self.text, end)
         assert space is not None
         has_comma = self.text[space.end()] == ","
         at = space.end() + 1 if has_comma else end
         comma = "" if has_comma else " ," if _is_blank(mapping.value[-1][1]) else ","
-        rest = _REST_OF_LINE.match(self.text, at)
+        rest = self._rest_of_line.match(self.text, at)
         assert rest is not None
         indent = self._indent(last.index)
         own_line = len(indent) == self._column_of(last.index) and last.line > mapping.start_mark.line
@@ -145,7 +148,7 @@ class Layout:
         end: int = node.start_mark.index
         for item in node.value:
             if _is_blank(item):
-                space = _SPACE.match(self.text, end)
+                space = self._space.match(self.text, end)
                 assert space is not None
                 end = space.end() + 1
             else:
@@ -154,12 +157,12 @@ class Layout:
 
     def _colon(self, key: Node) -> int | None:
         """Return where the colon of a key ends, or None where it has none."""
-        space = _SPACE.match(self.text, key.end_mark.index)
+        space = self._space.match(self.text, key.end_mark.index)
         assert space is not None
         return space.end() + 1 if self.text[space.end() : space.end() + 1] == ":" else None
 
     def _end_of_line(self, at: int) -> int:
-        rest = _REST_OF_LINE.match(self.text, at)
+        rest = self._rest_of_line.match(self.text, at)
         assert rest is not None
         return rest.end()
 
