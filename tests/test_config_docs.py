@@ -137,7 +137,11 @@ def test_what_the_gateway_refuses_the_schema_refuses(fault: str, tmp_path: Path)
 
 
 NAMES = st.sampled_from(["a", "b c", "A.b_c-1", "x" * 129, "a\n", "ä"])
-TEXTS = st.sampled_from(["x", "", "a\0", "x\n", " x", "é", "http://h", "http://", "https://h:9/p?q", "http://a b"])
+TEXTS = st.sampled_from(
+    ["x", "", "a\0", "x\n", " x", "é", "http://h", "http://", "https://h:9/p?q", "http://a b", "${A}/p", "a ${A}"]
+)
+    ["x", "", "a\0", "x\n", " x", "é", "http://h", "http://", "https://h:9/p?q", "http://a b", "${A}/p", "a ${A}"]
+)
 SOUND = st.one_of(
     st.fixed_dictionaries(
         {"command": st.just("x")},
@@ -154,7 +158,7 @@ SWITCHES = st.fixed_dictionaries(
         "enabled": st.booleans(),
         "quarantined": st.booleans(),
         "trust": st.sampled_from(["auto", "manual", "none"]),
-        "type": st.sampled_from(["stdio", "http", "streamable-http", "sse"]),
+        "type": st.sampled_from(["stdio", "http", "streamable-http", "streamableHttp", "sse"]),
         "enabled_tools": st.lists(TEXTS, max_size=2),
         "disabled_tools": st.lists(TEXTS, max_size=2),
         "labels": st.dictionaries(TEXTS | st.just("x" * 129), TEXTS | st.just("é" * 257), max_size=2),

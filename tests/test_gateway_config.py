@@ -150,7 +150,7 @@ FAULTY = {
     ),
     "a key of another program": (
         ONE + "serverUrl: http://hunter2\n    url: http://h",
-        ["3:5: unknown key `serverUrl` in server `files` (did you mean `url`?)"],
+        ["3:5: unknown key `serverUrl` in server `files` (write `url`)"],
     ),
     "a key that is near nothing": (
         "mcpServers: {}\nzzz: 1",
@@ -233,7 +233,55 @@ FAULTY = {
     ),
     "a type that is not known": (
         ONE + "url: http://h\n    type: sse",
-        ["4:11: `type` of server `files` is `sse`, which is not known (one of `http`, `stdio`)"],
+        [
+            "4:11: `type` of server `files` is `sse`, a transport that MCP has replaced by streamable HTTP and that the"
+            " gateway does not speak (write `type: http`, with the server's address for streamable HTTP: often `/mcp`"
+            " in place of `/sse`)"
+        ],
+    ),
+    "another type that is not known": (
+        ONE + "url: http://h\n    type: websocket",
+        ["4:11: `type` of server `files` is `websocket`, which is not known (one of `http`, `stdio`)"],
+    ),
+    "a trust that is a truth value": (
+        ONE + "url: http://h\n    trust: true",
+        ["4:12: `trust` of server `files` is a truth value, where text is wanted (one of `auto`, `manual`)"],
+    ),
+    "keys of other clients": (
+        ONE + "command: x\n    disabled: 1\n    autoApprove: []\n    alwaysAllow: [a]\n    timeout: 60\n"
+        "    transport: stdio\n    excludeTools: [a]\n    envFile: .env",
+        [
+            "4:5: unknown key `disabled` in server `files` (write `enabled`, with `true` or `false`)",
+            "5:5: unknown key `autoApprove` in server `files` (leave it out: the gateway asks nobody before a call;"
+            " `disabled_tools` says which tools it refuses)",
+            "6:5: unknown key `alwaysAllow` in server `files` (leave it out: the gateway asks nobody before a call;"
+            " `disabled_tools` says which tools it refuses)",
+            "7:5: unknown key `timeout` in server `files` (write `call_seconds` under `deadlines`, at the top of the"
+            " file, in seconds)",
+            "8:5: unknown key `transport` in server `files` (write `type`)",
+            "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
+            "10:5: unknown key `envFile` in server `files` (leave it out: write the variables under `env`, as"
+            " `NAME: ${NAME}` where the gateway has them)",
+        ],
+    ),
+    "an address by another client's name": (
+        ONE + "httpUrl: http://h",
+        ["3:5: unknown key `httpUrl` in server `files` (write `url`)"],
+    ),
+    "the file of an editor": (
+        '{"servers": {"files": {"command": "x"}}, "inputs": []}',
+        [
+            "1:2: unknown key `servers` (write `mcpServers`)",
+            "1:42: unknown key `inputs` (leave it out: the gateway asks nobody for a value; write `${NAME}` for an"
+            " environment variable)",
+        ],
+    ),
+    "disabled, in the catalog": (
+        "mcpServers: {}\ncatalog: {x: {command: x, disabled: false}}",
+        [
+            "2:27: unknown key `disabled` in catalog server `x` (leave it out: a server of the catalog is connected"
+            " when an agent enables it)"
+        ],
     ),
     "a trust that is nearly known": (
         ONE + "url: http://h\n    trust: manuel",
@@ -541,12 +589,77 @@ def test_what_is_wrong_with_the_catalog_is_told(entry: str, findings: list[str])
     assert refused(CATALOG + entry + "\n") == [f"servers.yaml:{finding}" for finding in findings]
 
 
-def test_what_looks_like_a_variable_and_is_none_is_a_warning(tmp_path: Path) -> None:
+HINTS = {
+    "${A B}": "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`",
+    "${A:-${B}}": "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`",
+    "${env:TOKEN}": "write `${NAME}` for an environment variable, without `env:`",
+    "${input:token}": "the gateway asks nobody for a value: write `${NAME}` for an environment variable",
+}
+
+
+@pytest.mark.parametrize("text", HINTS)
+@pytest.mark.parametrize("section", ["mcpServers", "catalog"])
+def test_what_looks_like_a_variable_and_is_none_is_a_warning(section: str, text: str, tmp_path: Path) -> None:
     """It would be sent as it is."""
     path = tmp_path / "servers.yaml"
-    path.write_text(CATALOG + "  x: {url: 'http://h/mcp', headers: {X: '${A B}', Y: '${OK}'}}\n")
+    servers = {"url": "http://h/mcp", "headers": {"X": text, "Y": "${OK}", "Z": "$${A B}"}}
+    path.write_text(json.dumps({"mcpServers": {}, section: {"x": servers}}))
     [warning] = load_config(path).warnings
-    assert str(warning) == (
-        f"{path}:3:41: a value of catalog server `x` has `${{` and no name of a variable behind it, and is taken as"
-        " it is (a variable is written `${NAME}`)"
+    subject = {"mcpServers": "server `x`", "catalog": "catalog server `x`"}[section]
+    assert warning.code == "odd-variable"
+    assert warning.sentence == f"a value in `headers` of {subject} has `${{` without a variable, and is taken as it is"
+    assert warning.hint == HINTS[text]
+
+
+def test_a_variable_where_none_is_filled_in_is_a_warning() -> None:
+    """`command` and `cwd` are taken as they are written."""
+    [command, cwd] = loaded(ONE + "command: ${HOME}/bin/x\n    cwd: ${HOME}").warnings
+    assert str(command) == (
+        "servers.yaml:3:14: `command` of server `files` has `${`, and is taken as it is: no variables are filled in"
+        " here (variables are filled in in `args`, `env`, `url`, `headers`, `oauth`)"
     )
+    assert cwd.code == "odd-variable"
+
+
+@pytest.mark.parametrize("type_", ["http", "streamable-http", "streamableHttp"])
+def test_every_spelling_of_http_is_http(type_: str) -> None:
+    """Clients write it in three ways."""
+    assert loaded(ONE + f"url: http://h\n    type: {type_}").servers["files"].type == "http"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--api-key", "hunter2"],
+        ["--githubToken=hunter2"],
+        ["-e", "GITHUB_TOKEN=hunter2"],
+        ["--header", "Authorization: Bearer hunter2"],
+        ["postgresql://people:hunter2@host/base"],
+        ["--header", "X-Any: ${MY_API_KEY}"],
+    ],
+)
+def test_a_secret_among_the_arguments_is_a_warning(arguments: list[str]) -> None:
+    """At its place and without it: a process list shows arguments to everybody on the machine."""
+    config = loaded(json.dumps({"mcpServers": {"files": {"command": "x", "args": arguments}}}), "servers.json")
+    [warning] = config.warnings
+    assert warning.code == "secret-in-args"
+    assert warning.place == config.place("mcpServers", "files", "args", len(arguments) - 1)
+    assert "hunter2" not in str(warning)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--token-file", "/run/secrets/token"],
+        ["--max-tokens=100000"],
+        ["--author=somebody"],
+        ["--token", "--verbose-logs"],
+        ["--password", "no"],
+        ["${HOME}/documents"],
+        ["https://host/mcp"],
+        ["http://[::1]:8080/a@b"],
+    ],
+)
+def test_any_other_argument_is_no_secret(arguments: list[str]) -> None:
+    """A warning that is often wrong is not read."""
+    assert loaded(json.dumps({"mcpServers": {"files": {"command": "x", "args": arguments}}}), "a.json").warnings == ()

@@ -132,7 +132,7 @@ def _http_entry(url: str, secrets: Mapping[str, str], part: str) -> dict[str, An
 
 
 def _filled(url: str) -> dict[str, Any]:
-    """Return an entry of the catalog in which the secrets are variables, one of them in the path."""
+    """Return an entry in which the secrets are variables, one of them in the path."""
     url = url.replace("//", "//user:${USER_PART}@").replace("/mcp", "/mcp/a${PATH_PART}/b")
     return {"url": f"{url}?any=a${{QUERY_PART}}", "headers": {"X-Key": "a${HEADER}", "X-Other": "Token ${HEADER}"}}
 
@@ -220,9 +220,13 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
                 urls[how.replace(" ", "-")] = server.url
             for how, url in urls.items():
                 servers[how], catalog[f"c-{how}"] = _http_entry(url, secrets, parts[2]), _filled(url)
+            for how in [*urls][1:3]:
+                servers[f"v-{how}"] = _filled(urls[how])
             for how in STDIO[share::SHARES]:
                 servers[f"io-{how}"] = _stdio_entry(how, secrets["env"], secrets["argument"])
                 catalog[f"cio-{how}"] = _stdio_entry(how, "x ${ENV}", "${ARGUMENT}")
+                plain = {"args": [TELLING, how, "${ARGUMENT}"]}
+                servers[f"vio-{how}"] = _stdio_entry(how, "x ${ENV:-none}", "") | plain
             catalog["invalid"] = {"url": "http://127.0.0.1/${HEADER}/${ENV}", "headers": {"X": "${ENV}"}}
             path.write_text(json.dumps({"mcpServers": servers, "catalog": catalog, "deadlines": {"open_seconds": 5}}))
             gateways = await stack.enter_async_context(opened(Setup(load_config(path), None, stub_of())))

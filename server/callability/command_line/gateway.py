@@ -147,7 +147,7 @@ def _started(url: str) -> None:
 
 def _config(path: Path) -> Config:
     try:
-        return load_config(path)
+        return load_config(path, os.environ)
     except ConfigRefused as error:
         for finding in error.findings:
             typer.echo(line(finding), err=True)

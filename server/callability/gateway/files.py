@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,7 @@ class Files:
             return False
         self._config_seen = seen
         try:
-            self.config = load_config(self.config.path)
+            self.config = load_config(self.config.path, os.environ)
         except ConfigRefused as refused:
             _tell(refused.findings, refusing=True)
             self.standing.config_broken = True

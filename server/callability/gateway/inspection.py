@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from callability.finding import listed
-from callability.gateway.catalog.target import entry_target
-from callability.gateway.catalog.variables import Unfillable, unset
 from callability.gateway.config import Config
 from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool, target_of
 
@@ -43,13 +39,7 @@ async def _inspected(config: Config, server: str) -> Inspected:
     entry = config.catalog.get(server)
     if entry is not None and entry.oauth is not None:
         return Inspected({}, f"`{server}` needs an authorization, which a gateway asks for and no command does")
-    if entry is not None and (variables := unset(entry, os.environ)):
-        return Inspected({}, f"`{server}` needs what is not set: {listed(variables)}")
-    try:
-        target = target_of(config.servers[server]) if entry is None else entry_target(entry, os.environ)
-    except Unfillable as error:
-        return Inspected({}, f"`{server}` {error}")
-    upstream = Upstream(server, target, open_seconds=config.deadlines.open_seconds)
+    upstream = Upstream(server, target_of(entry or config.servers[server]), open_seconds=config.deadlines.open_seconds)
     upstream.start()
     try:
         await upstream.opened()

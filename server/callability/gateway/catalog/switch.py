@@ -14,11 +14,10 @@ from callability.gateway.catalog.attempt import Attempt, Limits
 from callability.gateway.catalog.outcome import EnableOutcome
 from callability.gateway.catalog.redirect import Redirect
 from callability.gateway.catalog.ruling import Ruling
-from callability.gateway.catalog.target import entry_target
-from callability.gateway.catalog.variables import Unfillable, filled, unset
 from callability.gateway.config import CatalogEntry, Deadlines
+from callability.gateway.config.variables import Unfillable, filled, unset
 from callability.gateway.inventory import Joined
-from callability.gateway.upstream import Authorization, Failure, Upstream
+from callability.gateway.upstream import Authorization, Failure, Upstream, target_of
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 
 _logger = logging.getLogger(__name__)
@@ -151,7 +150,8 @@ class Switch:
             upstream = self._upstream(attempt, redirect)
             outcome, kept = await self._ruling.on(await attempt.connected(upstream))
         except Unfillable as error:
-            outcome, kept = await self._ruling.on(attempt.failed(error.failure))
+            unfillable = Failure(str(error), kind=LoadFailure.BAD_CONFIG, phase=LoadPhase.CONFIG)
+            outcome, kept = await self._ruling.on(attempt.failed(unfillable))
         except OSError:
             outcome, kept = await self._ruling.on(attempt.failed(_PORT_TAKEN))
         except Exception:
@@ -194,7 +194,7 @@ class Switch:
         authorization = self._authorization(attempt, redirect) if redirect is not None else None
         return Upstream(
             self.name,
-            entry_target(self.entry, self._environment, authorization),
+            target_of(self.entry, self._environment, authorization),
             open_seconds=self.deadlines.open_seconds,
             call_seconds=self.deadlines.call_seconds,
             refresh_seconds=self.deadlines.refresh_seconds,

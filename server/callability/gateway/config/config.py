@@ -9,8 +9,10 @@ from pathlib import Path
 from callability import document
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, shown
 from callability.gateway.config.disagreements import TOOL_LISTS
-from callability.gateway.config.findings import findings, place
+from callability.gateway.config.environment import unfit_variables, unset_variables
+from callability.gateway.config.findings import findings
 from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, ServerConfig
+from callability.gateway.config.place import place
 
 __all__ = ["AgentConfig", "CatalogEntry", "Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
 
@@ -78,11 +80,14 @@ class Config:
                     yield Finding(at, "unmatched-tool", sentence, _near(name, tools), Severity.WARNING)
 
 
-def load_config(path: Path) -> Config:
-    """Read a config file: JSON where its name ends in `.json`, YAML 1.2 otherwise.
+def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
+    """Read a config file: JSON, with comments, if its name ends in `.json` or `.jsonc`, YAML 1.2 otherwise.
+
+    With an `environment`, the variables that the file names are looked up in it. Commands that only edit files give
+    none: they run where the gateway's variables need not be set.
 
     Raises:
-        ConfigRefused: it cannot be read or is not sound. All its findings are told at once.
+        ConfigRefused: it cannot be read or is not sound. It has all the findings.
     """
     try:
         data = document.read_bytes(path)
@@ -90,6 +95,9 @@ def load_config(path: Path) -> Config:
     except document.Refused as refused:
         raise ConfigRefused(in_order(refused.findings)) from refused
     file, found = findings(root)
+    if environment is not None:
+        found = (*found, *unset_variables(root, environment))
+        found = (*found, *(unfit_variables(root, file.servers, environment) if file else ()))
     ordered = in_order(found)
     if file is None or has_errors(ordered):
         raise ConfigRefused(ordered)

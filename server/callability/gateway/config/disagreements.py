@@ -9,16 +9,22 @@ import re
 from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, Severity, did_you_mean, shown
+from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.gateway.config.elsewhere import URL_KEYS
+from callability.gateway.config.model import HTTP_SPELLINGS
+from callability.gateway.config.secret_arguments import secret_arguments
+from callability.gateway.config.variables import FILLED, is_odd
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")
 SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
 """The keys of the file under which servers stand, and what one of them is called."""
 
-_WAYS: dict[object, str] = {"stdio": "command", "http": "url", "streamable-http": "url"}
+_WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys(HTTP_SPELLINGS, "url")}
+_READ_AS_GIVEN = ("command", "cwd")
+"""Keys of which a reader may expect that variables are filled in, and none are."""
 _TYPES = {"command": "stdio", "url": "http"}
 _COMPANIONS = {"command": ("args", "env", "cwd"), "url": ("headers", "oauth")}
-_ODD_VARIABLE = re.compile(r"\$\{(?![A-Za-z_][A-Za-z0-9_]*\})")
+_VARIABLE_OF_OTHERS = re.compile(r"\$\{(env|input):")
 
 
 def server_subject(section: str, server: str) -> str:
@@ -41,9 +47,12 @@ def disagreements(root: Node) -> Iterator[Finding]:
                 keys = {str(key.value): key for key, _ in server.entries}
                 yield from _transport_findings(name, server, keys, subject)
                 yield from _list_findings(server, keys, subject)
+                yield from _secret_findings(server, subject)
+                for key, value in server.entries:
+                    if key.value in _READ_AS_GIVEN or key.value in FILLED:
+                        yield from _variable_findings(str(key.value), value, subject)
                 if section == "catalog":
                     yield from _oauth_findings(server, keys, subject)
-                    yield from _variable_findings(server, subject)
     yield from _agent_findings(root, tuple(names))
 
 
@@ -64,18 +73,41 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
             yield Finding(value.place, "secret-without-client", sentence, "give the `client_id` that it belongs to")
 
 
-def _variable_findings(node: Node, subject: str) -> Iterator[Finding]:
-    """Find what looks like a variable and would be sent as it is."""
+def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
+    """Find what looks like a variable and is taken as it is written."""
     match node:
         case Mapping(entries=entries):
             for _, value in entries:
-                yield from _variable_findings(value, subject)
+                yield from _variable_findings(key, value, subject)
         case Sequence(items=items):
             for item in items:
-                yield from _variable_findings(item, subject)
-        case Scalar(value=str() as text) if _ODD_VARIABLE.search(text):
-            sentence = f"a value of {subject} has `${{` and no name of a variable behind it, and is taken as it is"
-            yield Finding(node.place, "odd-variable", sentence, "a variable is written `${NAME}`", Severity.WARNING)
+                yield from _variable_findings(key, item, subject)
+        case Scalar(value=str() as text) if key in _READ_AS_GIVEN and "${" in text:
+            sentence = f"`{key}` of {subject} has `${{`, and is taken as it is: no variables are filled in here"
+            hint = f"variables are filled in in {listed(FILLED)}"
+            yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
+        case Scalar(value=str() as text) if is_odd(text):
+            sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is taken as it is"
+            yield Finding(node.place, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
+
+
+def _variable_hint(text: str) -> str:
+    found = _VARIABLE_OF_OTHERS.search(text)
+    if found is None:
+        return "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`"
+    if found[1] == "env":
+        return "write `${NAME}` for an environment variable, without `env:`"
+    return "the gateway asks nobody for a value: write `${NAME}` for an environment variable"
+
+
+def _secret_findings(server: Mapping, subject: str) -> Iterator[Finding]:
+    arguments = server.get("args")
+    items = arguments.items if isinstance(arguments, Sequence) else ()
+    given = [str(item.value) if isinstance(item, Scalar) else "" for item in items]
+    for index in secret_arguments(given):
+        sentence = f"an argument of {subject} holds a secret, and every process list of the machine shows arguments"
+        hint = "pass it by `env` if the server can read it there"
+        yield Finding(items[index].place, "secret-in-args", sentence, hint, Severity.WARNING)
 
 
 def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
@@ -102,6 +134,8 @@ def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
 
 def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
     ways = [key for key in keys if key in _COMPANIONS]
+    if not ways and URL_KEYS & keys.keys():
+        return
     if not ways:
         yield Finding(name.place, "no-transport", f"{subject} has neither `command` nor `url`", "give it one of them")
     elif len(ways) > 1:

@@ -5,14 +5,14 @@ No finding holds a value of `args`, `env`, `headers` or `url`, nor a name in `en
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from callability.document import Mapping, Node, Scalar, Sequence, plain
-from callability.finding import Finding, Place, did_you_mean, listed, shown
+from callability.finding import Finding, did_you_mean, listed, shown
 from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
+from callability.gateway.config.elsewhere import SERVERS_KEYS, hint_for_key, hint_for_sse
 from callability.gateway.config.model import (
     AgentConfig,
     CatalogEntry,
@@ -21,6 +21,7 @@ from callability.gateway.config.model import (
     OAuthConfig,
     ServerConfig,
 )
+from callability.gateway.config.place import found
 
 _WANTED = {
     "bool_type": "`true` or `false`",
@@ -33,14 +34,6 @@ _WANTED = {
     "tuple_type": "a list",
 }
 _DOMAINS = {"type": ("stdio", "http"), "trust": ("auto", "manual")}
-# What other programs call the same thing, where the names are not near.
-_ELSEWHERE = {
-    "excludeTools": "disabled_tools",
-    "httpUrl": "url",
-    "includeTools": "enabled_tools",
-    "serverUrl": "url",
-    "transport": "type",
-}
 _MODELS: dict[object, type[BaseModel]] = {
     "deadlines": Deadlines,
     "agents": AgentConfig,
@@ -58,17 +51,19 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
         return ConfigFile.model_validate(plain(root)), together
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        return None, (*(_finding(root, fault["loc"], fault) for fault in faults), *together)
+        told = (fault for fault in faults if not _is_named_elsewhere(root, fault["loc"]))
+        return None, (*(_finding(root, fault["loc"], fault) for fault in told), *together)
 
 
-def place(root: Node, location: Iterable[int | str]) -> Place:
-    """Return where a value stands, or the nearest node above it that is there."""
-    return _found(root, location)[1].place
+def _is_named_elsewhere(root: Node, location: Location) -> bool:
+    """Say whether it is `mcpServers` that is missing, of a file that has it by another client's name."""
+    keys = {key.value for key, _ in root.entries} if isinstance(root, Mapping) else set()
+    return location == ("mcpServers",) and not keys.isdisjoint(SERVERS_KEYS)
 
 
 def _finding(root: Node, location: Location, fault: Any) -> Finding:
     kind, key = str(fault["type"]), location[-1] if location else ""
-    named, node = _found(root, location)
+    named, node = found(root, location)
     subject = _subject(location)
     match kind:
         case "extra_forbidden":
@@ -79,33 +74,19 @@ def _finding(root: Node, location: Location, fault: Any) -> Finding:
             return Finding(named.place, "missing-key", f"{_subject(location[:-1])} has no `{key}`", hint)
         case _ if kind in _WANTED and isinstance(node, Scalar) and node.value is None:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
+        case "literal_error" if told := hint_for_sse(key, node):
+            return Finding(node.place, "sse-transport", f"{subject} is `sse`, {told[0]}", told[1])
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
             hint = did_you_mean(node.value, _DOMAINS[str(key)])
             return Finding(node.place, "unknown-value", f"{subject} is {shown(node.value)}, which is not known", hint)
         case _ if kind in _WANTED:
             sentence = f"{subject} is {_kind(node)}, where {_WANTED[kind]} is wanted"
-            return Finding(node.place, "wrong-type", sentence, _retyped(node, _WANTED[kind]))
+            domain = _DOMAINS.get(str(key), ()) if kind == "literal_error" else ()
+            hint = did_you_mean("", domain) if domain else _retyped(node, _WANTED[kind])
+            return Finding(node.place, "wrong-type", sentence, hint)
         case _:
             at = named if key == "[key]" or kind == "no-value" else node
             return Finding(at.place, kind, f"{subject} {fault['msg']}", fault.get("ctx", {}).get("hint", ""))
-
-
-def _found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
-    """Return the key and the node at a location, as far as it leads; a list has its item for a key."""
-    key = node = root
-    held: tuple[Node, Node] | None
-    for step in location:
-        match node:
-            case Mapping(entries=entries):
-                held = next(((name, value) for name, value in entries if name.value == step), None)
-            case Sequence(items=items) if isinstance(step, int) and step < len(items):
-                held = (items[step], items[step])
-            case _:
-                held = None
-        if held is None:
-            break
-        key, node = held
-    return key, node
 
 
 def _subject(location: Location) -> str:
@@ -158,8 +139,9 @@ def _better_key(location: Location, node: Node) -> str:
     model = OAuthConfig if above[-1:] == ("oauth",) else _MODELS[above[0]] if above else ConfigFile
     # `$schema` is for editors: nobody who looks for a key of the gateway's means it.
     names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
-    if model is ServerConfig and key == "disabled" and isinstance(node, Scalar) and isinstance(node.value, bool):
-        return f"write `enabled: {str(not node.value).lower()}`"
-    if model in {ServerConfig, CatalogEntry} and key in _ELSEWHERE:
-        return f"did you mean `{_ELSEWHERE[key]}`?"
+    of_server = model in {ServerConfig, CatalogEntry}
+    if (of_server or not above) and (
+        hint := hint_for_key(key, node, of_server=of_server, in_catalog=model is CatalogEntry)
+    ):
+        return hint
     return did_you_mean(key, names) or f"one of {listed(names)}"

@@ -31,8 +31,15 @@ MAX_SECONDS = 86_400
 MAX_PORT = 65_535
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
-# What a pattern can say of an address; which hosts and ports there can be, it cannot.
-_ADDRESS = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x1f/?#]+([/?#][^\s\x00-\x1f]*)?$"
+HTTP_SPELLINGS = ("http", "streamable-http", "streamableHttp")
+"""How clients write the transport of a server on HTTP."""
+_REFERENCE = re.compile(r"\$\{[A-Za-z_]")
+# What a pattern can say of an address; which hosts and ports there can be, it cannot. One that names a variable is
+# looked at when that is filled in.
+_ADDRESS = (
+    r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x1f/?#]+([/?#][^\s\x00-\x1f]*)?"
+    r"|[^\s\x00-\x1f]*\$\{[A-Za-z_][^\s\x00-\x1f]*)$"
+)
 
 
 # Compared by identity: what stands in an annotation must have a hash.
@@ -58,10 +65,12 @@ def _given(value: object) -> object:
 
 
 def _transport(value: object) -> object:
-    return "http" if value == "streamable-http" else value
+    return "http" if value in HTTP_SPELLINGS else value
 
 
 def _address(value: str) -> str:
+    if _REFERENCE.search(value) and not _UNSENDABLE.search(value):
+        return value
     try:
         parts = urlsplit(value)
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -179,8 +188,9 @@ class _Entry(_Model):
     )
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_transport), _Given] = Field(
         default=None,
-        description="How the server is reached; `streamable-http` is `http`. It follows from `command` or `url`.",
-        json_schema_extra={"enum": ["stdio", "http", "streamable-http"]},
+        description="How the server is reached; `streamable-http` and `streamableHttp` are `http`. It follows from"
+        " `command` or `url`.",
+        json_schema_extra={"enum": ["stdio", *HTTP_SPELLINGS]},
     )
     trust: Literal["auto", "manual"] = Field(
         default="auto",
@@ -201,7 +211,9 @@ class _Entry(_Model):
 
 
 class ServerConfig(_Entry):
-    """One upstream server: how to reach it, and which of its tools the operator lets through."""
+    """One upstream server: how to reach it, and which of its tools the operator lets through. `${NAME}` stands for an
+    environment variable of the gateway, in `args`, `env`, `url` and `headers`.
+    """
 
     enabled: StrictBool = Field(
         default=True, description="`false`: the server is not connected, and none of its tools can be called."

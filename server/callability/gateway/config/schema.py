@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from callability.gateway.config.model import CatalogEntry, ConfigFile, OAuthConfig, ServerConfig
+from callability.gateway.config.model import HTTP_SPELLINGS, CatalogEntry, ConfigFile, OAuthConfig, ServerConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,7 +26,7 @@ _STDIO_OR_HTTP = [
             "args": False,
             "env": False,
             "cwd": False,
-            "type": {"enum": ["http", "streamable-http"]},
+            "type": {"enum": [*HTTP_SPELLINGS]},
         },
     },
 ]

@@ -50,7 +50,9 @@ from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
+from callability.gateway.upstream.target import Target
 from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.unreachable import Unreachable
 from callability.vocabulary import LoadFailure, LoadPhase
 
 State = Literal["closed", "connecting", "connected", "failed"]
@@ -80,7 +82,7 @@ class Connection:
     def __init__(
         self,
         name: str,
-        target: StdioTarget | HttpTarget,
+        target: Target,
         *,
         open_seconds: float,
         list_seconds: float,
@@ -114,6 +116,9 @@ class Connection:
 
     async def own(self) -> None:
         """Open, hold until told to leave, and leave: all in the calling task, as the SDK's cancel scopes demand."""
+        if isinstance(self._target, Unreachable):
+            self._fail(self._target.failure)
+            return
         exchange = Exchange(self._open_seconds)
         EXCHANGE.set(exchange)
         expiry = asyncio.get_running_loop().call_later(self._open_seconds, self._expire)

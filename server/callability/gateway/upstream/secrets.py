@@ -14,9 +14,10 @@ from urllib.parse import quote, unquote, unquote_plus
 import httpx2
 
 from callability.gateway.upstream.http_client import HttpTarget
+from callability.gateway.upstream.unreachable import Unreachable
 
 if TYPE_CHECKING:
-    from callability.gateway.upstream.stdio_transport import StdioTarget
+    from callability.gateway.upstream.target import Target
 
 # A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
 SECRET_CHARACTERS = 6
@@ -41,12 +42,14 @@ class Secrets:
         self._longest = len(longest_first[0]) if forms else 0
 
     @classmethod
-    def of(cls, target: StdioTarget | HttpTarget) -> Secrets:
+    def of(cls, target: Target) -> Secrets:
         """Return the secrets that a target is given: in `env` and `args`, or in its headers, its URL and its tokens."""
         if isinstance(target, HttpTarget):
             tokens = target.authorization.secrets if target.authorization else ()
             filled = (form for value in target.secrets for form in (value, *_sent(value)))
             return cls((*filled, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
+        if isinstance(target, Unreachable):
+            return cls(())
         return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args)))
 
     def masked(self, text: str, *, cut: bool = False) -> str:

@@ -1,16 +1,43 @@
-"""Where an upstream is reached, as the config says it."""
+"""Where an upstream is reached, as the config says it, with its variables filled in."""
 
 from __future__ import annotations
 
-from callability.gateway.config import ServerConfig
+import os
+from collections.abc import Mapping
+
+from callability.finding import listed
+from callability.gateway.config import CatalogEntry, ServerConfig
+from callability.gateway.config.variables import Unfillable, filled, unset, values
+from callability.gateway.upstream.authorization import Authorization
+from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.http_client import HttpTarget
 from callability.gateway.upstream.stdio_transport import StdioTarget
+from callability.gateway.upstream.unreachable import Unreachable
+from callability.vocabulary import LoadFailure, LoadPhase
 
-Target = StdioTarget | HttpTarget
+Target = StdioTarget | HttpTarget | Unreachable
 
 
-def target_of(server: ServerConfig) -> Target:
-    """Return the target of a server."""
-    if server.command is not None:
-        return StdioTarget(server.command, server.args, server.env, server.cwd)
-    return HttpTarget(server.url or "", server.headers)
+def target_of(
+    entry: ServerConfig | CatalogEntry,
+    environment: Mapping[str, str] = os.environ,
+    authorization: Authorization | None = None,
+) -> Target:
+    """Return the target of an entry; what its variables stand for is masked wherever the server says it.
+
+    An entry that cannot be filled in, since a variable is not set or does not fit, has a target that fails to open.
+    """
+    if missing := unset(entry, environment):
+        return _unreachable(f"needs what is not set: {listed(missing)}")
+    try:
+        full = filled(entry, environment)
+    except Unfillable as error:
+        return _unreachable(str(error))
+    secrets = values(entry, environment)
+    if full.command is not None:
+        return StdioTarget(full.command, full.args, full.env, full.cwd, secrets)
+    return HttpTarget(full.url or "", full.headers, secrets=secrets, authorization=authorization)
+
+
+def _unreachable(words: str) -> Unreachable:
+    return Unreachable(Failure(words, kind=LoadFailure.BAD_CONFIG, phase=LoadPhase.CONFIG))

@@ -12,8 +12,7 @@ from mcp_types import CallToolResult
 from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
-from callability.gateway.upstream.http_client import HttpTarget
-from callability.gateway.upstream.stdio_transport import StdioTarget
+from callability.gateway.upstream.target import Target
 from callability.gateway.upstream.tool import UpstreamTool
 
 # Every owner bounds its own leaving; this bounds the ones whose bounds do not hold.
@@ -34,7 +33,7 @@ class Upstream:
     def __init__(
         self,
         name: str,
-        target: StdioTarget | HttpTarget,
+        target: Target,
         *,
         open_seconds: float = 10,
         call_seconds: float = 60,

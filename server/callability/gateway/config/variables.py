@@ -1,0 +1,112 @@
+"""Environment variables in the config: `${NAME}` and `${NAME:-default}`; `$${` stands for the text `${`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeVar, cast
+
+from pydantic import ValidationError
+
+from callability.gateway.config.model import CatalogEntry, OAuthConfig, ServerConfig
+
+Entry = TypeVar("Entry", bound=ServerConfig | CatalogEntry)
+
+FILLED = ("args", "env", "url", "headers", "oauth")
+"""The keys of an entry whose texts may name variables."""
+# A default ends at the first brace: a variable within a default is none.
+_REFERENCE = re.compile(
+    r"(?P<literal>\$\$\{)|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:[^}$]|\$(?!\{))*))?\}"
+)
+
+
+class Unfillable(Exception):
+    """A value of the environment is not allowed where it is to stand; `keys` are the keys of the entry."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__("cannot be reached: a value of its variables is not allowed where it stands")
+        self.keys = keys
+
+
+def unset_in(text: str, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables of a text that have no default and are not set, or empty, each once."""
+    names = (match["name"] for match in _REFERENCE.finditer(text) if match["name"] and match["default"] is None)
+    return tuple(name for name in dict.fromkeys(names) if not environment.get(name))
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the variables of a text, each once."""
+    return tuple(dict.fromkeys(match["name"] for match in _REFERENCE.finditer(text) if match["name"]))
+
+
+def is_odd(text: str) -> bool:
+    """Say whether a text has a `${` that begins no variable and is not written `$${`."""
+    return "${" in _REFERENCE.sub("\0", text)
+
+
+def unset(entry: ServerConfig | CatalogEntry, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that an entry needs and that are not set, or empty, each once, in the order of the entry."""
+    return tuple(dict.fromkeys(name for text in _texts(entry) for name in unset_in(text, environment)))
+
+
+def values(entry: ServerConfig | CatalogEntry, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the variables of an entry stand for: secrets, which are masked wherever its server says them."""
+    names = dict.fromkeys(name for text in _texts(entry) for name in names_in(text))
+    return tuple(environment[name] for name in names if environment.get(name))
+
+
+def filled(entry: Entry, environment: Mapping[str, str]) -> Entry:
+    """Return an entry with its variables filled in.
+
+    Raises:
+        Unfillable: a value is not allowed where it stands, such as a line break in a header.
+        KeyError: a variable is not set and has no default.
+    """
+    given = {name: getattr(entry, name) for name in entry.model_fields_set}
+    for name in given.keys() & {*FILLED}:
+        given[name] = _filled(given[name], environment)
+    try:
+        return cast(Entry, type(entry).model_validate(given))
+    except ValidationError as error:
+        raise Unfillable(tuple(dict.fromkeys(str(fault["loc"][0]) for fault in error.errors()))) from None
+
+
+def _texts(entry: ServerConfig | CatalogEntry) -> Iterator[str]:
+    """Yield the texts of an entry that may name variables."""
+    for key in FILLED:
+        yield from _texts_in(getattr(entry, key, None))
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case tuple():
+            for item in value:
+                yield from _texts_in(item)
+        case Mapping():
+            for item in value.values():
+                yield from _texts_in(item)
+        case OAuthConfig():
+            yield from _texts_in(value.model_dump(exclude_unset=True))
+
+
+def _filled(value: object, environment: Mapping[str, str]) -> object:
+    match value:
+        case str():
+            return _REFERENCE.sub(lambda match: _value(match, environment), value)
+        case tuple():
+            return tuple(_filled(item, environment) for item in value)
+        case Mapping():
+            return {key: _filled(item, environment) for key, item in value.items()}
+        case OAuthConfig():
+            return _filled(value.model_dump(exclude_unset=True), environment)
+    return value
+
+
+def _value(match: re.Match[str], environment: Mapping[str, str]) -> str:
+    if match["literal"]:
+        return "${"
+    name, default = match["name"], match["default"]
+    # As in a shell, a default is for a variable that is empty too.
+    return environment[name] if default is None else environment.get(name) or default

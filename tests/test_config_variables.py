@@ -1,0 +1,179 @@
+"""Environment variables in the config of a gateway: filled in, missed by name, and told to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from callability.gateway.config import ServerConfig
+from callability.gateway.config.variables import filled, unset
+from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
+from callability.gateway.upstream.secrets import Secrets
+from gateways import http_gateway, over_stdio, shelf, write_config
+from running import callability
+from test_live_state import READ, SEND, becomes, edit, names, standing
+from upstreams.bad_http import BadHttp
+
+ENVIRONMENT = {"A": "one", "EMPTY": "", "B_2": "two ${A}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("${A}", "one"),
+        ("-${A}-${B_2}-", "-one-two ${A}-"),
+        ("${NONE:-none}", "none"),
+        ("${EMPTY:-none}", "none"),
+        ("${A:-none}", "one"),
+        ("${NONE:-}", ""),
+        ("${NONE:-a $ b:-c}", "a $ b:-c"),
+        ("$${A}", "${A}"),
+        ("$${A} ${A}", "${A} one"),
+        ("$A $$ $", "$A $$ $"),
+        ("${A-x} ${} ${1}", "${A-x} ${} ${1}"),
+    ],
+)
+def test_a_variable_stands_for_its_value_or_its_default(text: str, meant: str) -> None:
+    """Once: what a value holds is text. `$${` is the text `${`, and a lone `$` is itself."""
+    server = ServerConfig(command="x", args=(text,), env={"X": text})
+    assert unset(server, ENVIRONMENT) == ()
+    full = filled(server, ENVIRONMENT)
+    assert (full.args, dict(full.env)) == ((meant,), {"X": meant})
+
+
+def test_a_variable_that_is_not_set_or_empty_and_has_no_default_is_missed() -> None:
+    """Each once, in the order of the entry."""
+    server = ServerConfig(command="x", args=("${NONE} ${EMPTY}",), env={"X": "${OTHER}${NONE} $${TEXT} ${D:-d}"})
+    assert unset(server, ENVIRONMENT) == ("NONE", "EMPTY", "OTHER")
+
+
+def test_what_a_variable_stands_for_is_a_secret_of_its_server() -> None:
+    """Wherever it stands, in a path of a URL and in a plain argument too."""
+    environment = {"PART": "hunter2secret"}
+    for server, kind in (
+        (ServerConfig(command="x", args=("--root", "${PART}")), StdioTarget),
+        (ServerConfig(url="http://h/${PART}/mcp"), HttpTarget),
+    ):
+        target = target_of(server, environment)
+        assert isinstance(target, kind)
+        assert Secrets.of(target).masked("at hunter2secret") == "at ***"
+        assert "hunter2secret" not in repr(server)
+
+
+def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The config of an MCP client: with comments, trailing commas, defaults, and a URL that is a variable."""
+    monkeypatch.setenv("TOOLS", str(tmp_path / "files-tools.json"))
+    monkeypatch.setenv("WEB_TOKEN", "hunter2secret")
+    server = BadHttp()
+
+    written = json.dumps(str(tmp_path / "files-tools.json"))
+    files = json.dumps(shelf(tmp_path, "files", READ)).replace(written, '"${TOOLS}"')
+    (tmp_path / "mcp.jsonc").write_text(
+        '{\n  // The usual file.\n  "mcpServers": {\n'
+        f'    "files": {files}, /* local */\n'
+        '    "web": {"type": "streamableHttp", "url": "${WEB:-http://127.0.0.1:1/mcp}",'
+        ' "headers": {"Authorization": "Bearer ${WEB_TOKEN}",},},\n  },\n}\n'
+    )
+
+    async def story() -> None:
+        async with server.listening():
+            monkeypatch.setenv("WEB", server.url)
+            with http_gateway(tmp_path / "mcp.jsonc") as url:
+                async with Client(url) as client:
+                    await becomes(names("read file", client), ["files:read_file"])
+                    told = (await client.call_tool("upstream_servers", {})).structured_content or {}
+                    assert [each["state"] for each in told["servers"]] == ["connected", "connected"]
+
+    asyncio.run(story())
+    assert "authorization: bearer hunter2secret" in server.head.lower()
+    assert "hunter2secret" not in (tmp_path / "gateway.log").read_text()
+
+
+FAULTY: dict[str, Any] = {
+    "github": {"command": "x", "args": ["${NOT_SET_A}"], "env": {"TOKEN": "${NOT_SET_B}", "D": "${NOT_SET_C:-d}"}},
+    "web": {"url": "https://${NOT_SET_B}/mcp", "headers": {"X": "${SET_EMPTY}"}},
+    "bad": {"url": "http://h", "headers": {"X": "${LINES}"}},
+    "off": {"command": "x", "args": ["${NOT_SET_D}"], "enabled": False},
+}
+
+
+MISSED = (
+    ("6:9: `args` of server `github`", "NOT_SET_A", "not set"),
+    ("9:18: `env` of server `github`", "NOT_SET_B", "not set"),
+    ("14:14: `url` of server `web`", "NOT_SET_B", "not set"),
+    ("16:14: `headers` of server `web`", "SET_EMPTY", "empty"),
+    ("28:9: warning: `args` of server `off`", "NOT_SET_D", "not set"),
+)
+
+
+def test_every_variable_that_is_not_set_is_a_finding_at_the_start(tmp_path: Path) -> None:
+    """With server, key, variable and place, all at once; nothing is run, and no value is told."""
+    config = write_config(tmp_path, {**FAULTY, "typo": {"comand": "x"}})
+    environment = {"PATH": "/usr/bin:/bin", "SET_EMPTY": "", "LINES": "hunter2\nsecret"}
+    done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
+    assert done.returncode != 0
+    found = [line.removeprefix(f"{config}:") for line in done.stderr.splitlines()]
+    for line, (start, variable, state) in zip(found[: len(MISSED)], MISSED, strict=True):
+        assert line == (
+            f"{start} needs the environment variable `{variable}`, which is {state}"
+            f" (set it for the gateway, or give it a default: `${{{variable}:-DEFAULT}}`) [unset-variable]"
+        )
+    assert "unknown key `comand`" in done.stderr
+
+
+def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path) -> None:
+    """A line break in a header, or an address that is none."""
+    config = write_config(tmp_path, {"bad": FAULTY["bad"], "web": {"url": "${LINES}/mcp"}})
+    environment = {"PATH": "/usr/bin:/bin", "LINES": "hunter2\nsecret"}
+    done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
+    hint = "(look at the values that the environment of the gateway has for them) [unfit-variable]"
+    assert done.stderr.splitlines()[:2] == [
+        f"{config}:5:18: `headers` of server `bad` is not sound with its variables filled in {hint}",
+        f"{config}:10:14: `url` of server `web` is not sound with its variables filled in {hint}",
+    ]
+    assert "hunter2" not in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_path: Path) -> None:
+    """The last good state holds, and the log says what is missing; a default mends it."""
+    config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
+    mail = shelf(tmp_path, "mail", SEND)
+
+    async def story() -> None:
+        async with over_stdio(config) as client:
+            await becomes(names("read file", client), ["files:read_file"])
+            edit(config, servers={"mail": {**mail, "env": {"X": "${NOT_SET_ANYWHERE}"}}})
+            await becomes(standing(client), {"config"})
+            assert await names("send mail", client)() == []
+            edit(config, servers={"mail": {"env": {"X": "${NOT_SET_ANYWHERE:-none}"}}})
+            await becomes(names("send mail", client), ["mail:send_mail"])
+            assert await standing(client)() == set()
+
+    asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    assert "`env` of server `mail` needs the environment variable `NOT_SET_ANYWHERE`, which is not set" in log
+
+
+def test_commands_that_edit_a_config_do_not_need_its_variables(tmp_path: Path) -> None:
+    """A person's shell has not what the gateway's environment has, and comments stay where they are."""
+    config = tmp_path / "mcp.jsonc"
+    text = '{"mcpServers": {\n  "git": {"command": "git", "args": ["${NOT_SET}"], // mine\n  },\n}}\n'
+    config.write_text(text)
+    assert callability("servers", "disable", "git", "--config", str(config)).returncode == 0
+    assert (
+        config.read_text() == text.replace(", // mine", ', "enabled": false // mine') or "// mine" in config.read_text()
+    )
+    listed = callability("approvals", "list", "git", "--config", str(config))
+    assert listed.returncode == 0, listed.stderr
+    assert callability("servers", "enable", "git", "--config", str(config)).returncode == 0
+    listed = callability("approvals", "list", "git", "--config", str(config))
+    assert (listed.returncode, "`git` needs what is not set: `NOT_SET`" in listed.stderr) == (1, True)
+    listed = callability("inventory", "--config", str(config))
+    assert (listed.returncode, "`git` needs what is not set: `NOT_SET`" in listed.stderr) == (1, True)
