@@ -140,8 +140,6 @@ NAMES = st.sampled_from(["a", "b c", "A.b_c-1", "x" * 129, "a\n", "ä"])
 TEXTS = st.sampled_from(
     ["x", "", "a\0", "x\n", " x", "é", "http://h", "http://", "https://h:9/p?q", "http://a b", "${A}/p", "a ${A}"]
 )
-    ["x", "", "a\0", "x\n", " x", "é", "http://h", "http://", "https://h:9/p?q", "http://a b", "${A}/p", "a ${A}"]
-)
 SOUND = st.one_of(
     st.fixed_dictionaries(
         {"command": st.just("x")},
