@@ -123,7 +123,7 @@ def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Co
     assert _rows(table) == [
         ["server", "tool", "approval", "pinned", "listed"],
         ["files", "gone", "pending", "no", "no"],
-        ["held", "bu\\u202ern", "pending", "no", "yes"],
+        ["held", "'bu\\u202ern'", "pending", "no", "yes"],
         ["files", "read", "approved, disabled", "no", "yes"],
         ["off", "read", "unknown", "no", "not asked"],
         ["off", "format", "approved, denied by config", "no", "not asked"],
@@ -141,6 +141,7 @@ def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Co
         "pinned": False,
         "listed": None,
         "sha256": None,
+        "argument": "gone",
     }
 
 

@@ -17,6 +17,7 @@ SHARED = {
     "callability.finding",
     "callability.jsonc",
     "callability.timeout_signature",
+    "callability.tool_name",
     "callability.vocabulary",
     "callability.watching",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -12,6 +11,7 @@ from callability.adapter.asked import DEFAULT_LIMIT, checked_limit
 from callability.adapter.judgement import JudgedTool, Judgement
 from callability.adapter.phrases import Phrases
 from callability.adapter.words import telling, words
+from callability.tool_name import is_plain
 
 MAX_LOCKED = 10
 """Locked entries in one answer, whatever the limit (SC-004)."""
@@ -29,7 +29,6 @@ INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
 }
 """The parameter in the schema of the discovery tool, on every transport (FR-014)."""
 
-_NAMEABLE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SHORTEST_WORD = 2
 _MOST_WORDS = 32
 """Different words of a query that are looked for in names."""
@@ -124,7 +123,7 @@ def _locked(
 def _disabled(
     judgement: Judgement, locked: Sequence[JudgedTool], texts: Mapping[str, ToolText], phrases: Phrases, most: int
 ) -> dict[str, Any]:
-    shown = [tool for tool in locked if not tool.withhold_text or _NAMEABLE.fullmatch(tool.tool)][:most]
+    shown = [tool for tool in locked if not tool.withhold_text or is_plain(tool.tool)][:most]
     answer: dict[str, Any] = {
         "disabled": [_locked_entry(tool, texts.get(tool.name)) for tool in shown],
         "remediation": judgement.remediation(shown, phrases),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from callability.command_line.files import Files
-from callability.command_line.terminal import escaped
+from callability.command_line.tool_word import argument_of, cell_of
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.inspection import Inspected
 
@@ -42,7 +42,12 @@ class ToolApproval:
     def cells(self) -> tuple[str, ...]:
         """The tool's row under `COLUMNS`."""
         listed = {True: "yes", False: "no", None: "not asked"}[self.listed]
-        return self.server, escaped(self.tool), self.words, "yes" if self.pinned else "no", listed
+        return self.server, cell_of(self.tool), self.words, "yes" if self.pinned else "no", listed
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The tool for programs; `argument` is the TOOL of a command that is about it."""
+        return {**asdict(self), "argument": argument_of(self.tool)}
 
 
 def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Inspected]) -> Iterator[ToolApproval]:

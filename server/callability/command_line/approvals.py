@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -16,14 +15,17 @@ from callability.command_line.files import ApprovalsOption, ConfigOption, Files,
 from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
 from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
-from callability.finding import did_you_mean, listed, shown
+from callability.command_line.tool_word import cell_of, is_cut, name_of
+from callability.finding import MAX_LISTED, did_you_mean, listed, shown
 from callability.gateway.config.definitions import Definitions
 from callability.gateway.inspection import Inspected, inspected
 from callability.gateway.phrases import Commands
 from callability.gateway.upstream import UpstreamTool
+from callability.tool_name import is_plain, unrecordable
 
 ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="A server of the config.")]
-ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help="A tool of the server, by its exact name.")]
+_EXACT = "by its exact name, as `approvals list` writes it"
+ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help=f"A tool of the server, {_EXACT}.")]
 WaitingOption = Annotated[bool, typer.Option("--waiting", help="Only those that are pending or changed.")]
 OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no server: look at the files only.")]
 
@@ -52,18 +54,29 @@ def list_approvals(
     tools.sort(key=lambda tool: not tool.waits)
     failures = {name: each.failure for name, each in found.items() if each.failure}
     if as_json:
-        typer.echo(json.dumps({"tools": [asdict(tool) for tool in tools], "failures": failures}, indent=2))
+        typer.echo(json.dumps({"tools": [tool.as_json for tool in tools], "failures": failures}, indent=2))
     elif waiting and not tools:
         typer.echo("no tool that is known waits for a review")
     else:
         write_table(COLUMNS, [tool.cells for tool in tools])
+        _explain_names([tool.tool for tool in tools])
     raise typer.Exit(1 if failures else 0)
+
+
+def _explain_names(names: Sequence[str]) -> None:
+    """Say how the names of tools are passed on that are in quotes."""
+    if not all(map(is_plain, names)):
+        typer.echo("a name in single quotes is escaped; pass it to a command as it is written, in its quotes", err=True)
+    if any(map(is_cut, names)):
+        typer.echo("a name that ends with `…` is cut; `--json` has the whole of it, under `argument`", err=True)
 
 
 def show(
     server: ServerArgument,
     config: ConfigOption,
-    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Left out: every tool.")] = None,
+    tool: Annotated[
+        str | None, typer.Argument(metavar="[TOOL]", help=f"A tool, {_EXACT}. Left out: every tool.")
+    ] = None,
     approvals: ApprovalsOption = None,
 ) -> None:
     """Show what a tool says of itself, and what changed since it was approved.
@@ -72,17 +85,18 @@ def show(
     could play with a terminal, or are not seen, are escaped. Exit code 0: shown. 1: a file is refused, or the server
     cannot be connected. 2: there is no such server or tool.
     """
+    named = None if tool is None else name_of(tool)
     files = sound_files(config, approvals)
     tools = _listed(files, server)
-    for name in tools if tool is None else (_known_tool(tools, server, tool),):
+    for name in tools if named is None else (_known_tool(tools, server, named),):
         _show(files, server, tools[name])
 
 
 def approve(
     server: ServerArgument,
     config: ConfigOption,
-    tools: Annotated[list[str] | None, typer.Argument(metavar="TOOL...", help="Tools, by their exact names.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Approve every tool that the server lists.")] = False,
+    tools: Annotated[list[str] | None, typer.Argument(metavar="TOOL...", help=f"Tools, each {_EXACT}.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Approve every tool with a plain name.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     sha256: Annotated[
         str | None, typer.Option("--sha256", metavar="HEX", help="Approve the one tool in exactly this form.")
@@ -92,11 +106,12 @@ def approve(
     """Approve tools as they are now.
 
     The server is connected, also one in quarantine, and what is approved is shown. It is asked for on a terminal;
-    elsewhere `--yes` or `--sha256` has to say so. A tool that is another one later has to be approved again. Exit code
-    0: done, or nothing to do. 1: a file is refused, the server cannot be connected, or the answer was no. 2: a wrong
-    call.
+    elsewhere `--yes` or `--sha256` has to say so. A tool that is another one later has to be approved again. `--all`
+    skips tools whose names are not 1 to 128 characters of `[A-Za-z0-9_.-]`: approve such a tool by its name. Exit code
+    0: done, or nothing to do. 1: a file is refused, the server cannot be connected, the answer was no, or a tool was
+    skipped. 2: a wrong call.
     """
-    named = tuple(dict.fromkeys(tools or ()))
+    named = tuple(dict.fromkeys(map(name_of, tools or ())))
     if bool(named) == every:
         leave("name the tools, or give `--all` for every tool of the server", 2)
     if sha256 is not None and len(named) != 1:
@@ -105,10 +120,12 @@ def approve(
         leave("there is nobody to ask: give `--yes`, or `--sha256` with what was looked at", 2)
     files = sound_files(config, approvals)
     there = _listed(files, server)
-    chosen = [there[name] for name in (there if every else [_known_tool(there, server, tool) for tool in named])]
+    chosen = [there[name] for name in (filter(is_plain, there) if every else _known_tools(files, there, server, named))]
     if sha256 is not None and chosen[0].sha256 != sha256.lower():
         leave(f"tool {shown(named[0])} is another one now: {chosen[0].sha256}", 1)
     _approve(files, server, chosen, ask=not yes and sha256 is None)
+    if every:
+        _report_skipped(server, [tool for tool in there.values() if not _is_settled(files, server, tool)])
 
 
 def disable(
@@ -124,10 +141,12 @@ def disable(
     connected to see whether it lists it; where it cannot be, the tool is switched off all the same. Exit code 0: done,
     or nothing to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
     """
+    name = name_of(tool)
     files = sound_files(config, approvals)
     known_server(files.config.names, server)
-    _verify(files, server, tool, offline=offline)
-    _switch(files, server, tool, disabled=True)
+    files.check_recordable(server, name)
+    _verify(files, server, name, offline=offline)
+    _switch(files, server, name, disabled=True)
 
 
 def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, approvals: ApprovalsOption = None) -> None:
@@ -137,9 +156,10 @@ def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, app
     server is connected. Exit code 0: done, or nothing to do. 1: a file is refused or cannot be changed. 2: there is no
     such server.
     """
+    name = name_of(tool)
     files = sound_files(config, approvals)
     known_server(files.config.names, server)
-    _switch(files, server, tool, disabled=False)
+    _switch(files, server, name, disabled=False)
 
 
 def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> None:
@@ -164,6 +184,28 @@ def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: b
         if record and record.disabled:
             phrase = _commands(files).about(server, tool.name)["enable_tool"]
             typer.echo(f"  it stays switched off; to switch it on, {phrase}")
+
+
+def _is_settled(files: Files, server: str, tool: UpstreamTool) -> bool:
+    """Say whether `--all` has nothing left to do about a tool."""
+    return is_plain(tool.name) or _is_approved(files, server, tool)
+
+
+def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
+    """List the tools that `--all` does not approve, and leave with exit code 1 if there are any."""
+    if not tools:
+        return
+    for tool in tools[:MAX_LISTED]:
+        why = unrecordable(tool.name)
+        hint = f"it cannot be approved: {why}" if why else "approve it by its name"
+        typer.echo(f"skipped: {cell_of(tool.name)} ({hint})", err=True)
+    if len(tools) > MAX_LISTED:
+        typer.echo(f"skipped: {len(tools) - MAX_LISTED:,} more", err=True)
+    leave(
+        f"{number_of(len(tools), 'tool')} of server {shown(server)} skipped: `--all` approves only names of 1 to 128"
+        " characters of `[A-Za-z0-9_.-]`",
+        1,
+    )
 
 
 def _is_approved(files: Files, server: str, tool: UpstreamTool) -> bool:
@@ -208,6 +250,13 @@ def _known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> st
         hint = did_you_mean(tool, tools)
         leave(f"server {shown(server)} lists no tool {shown(tool)}" + (f" ({hint})" if hint else ""), 2)
     return tool
+
+
+def _known_tools(files: Files, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]) -> Iterator[str]:
+    """Yield the names of tools that a server lists and that may be approved, or leave with exit code 1 or 2."""
+    for tool in named:
+        files.check_recordable(server, _known_tool(tools, server, tool))
+        yield tool
 
 
 def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -17,6 +17,7 @@ from callability.editing.rewriting import rewrite
 from callability.editing.spelling import Tree
 from callability.finding import Finding, Severity, did_you_mean, line, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.tool_name import unrecordable
 
 DEFAULT_APPROVALS = "approvals.yaml"
 
@@ -45,14 +46,24 @@ class Files:
     def change(self, tree: Tree) -> None:
         """Set values of the approvals, or leave with exit code 1.
 
-        A config that names no approvals names them from then on.
+        A config that names no approvals names them from then on. A record that is there may be changed, whatever the
+        tool is called; a new one needs a name that a person can read in the file.
         """
+        for server, tools in tree.items():
+            for tool in tools if isinstance(tools, Mapping) else ():
+                self.check_recordable(server, tool)
         kept = not self.named and self.path.exists()
         changed(self.path, tree, create=not self.named)
         if not self.named:
             changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
             others = ", with the records that it held already" if kept else ""
             typer.echo(f"the config now has `approvals: {DEFAULT_APPROVALS}`: that file is in force{others}")
+
+    def check_recordable(self, server: str, tool: str) -> None:
+        """Leave with exit code 1 if a tool has no record and its name keeps it from getting one."""
+        why = unrecordable(tool)
+        if why and self.approvals.record(server, tool) is None:
+            leave(f"tool {shown(tool)} of server {shown(server)} cannot have a record: {why}", 1)
 
 
 def sound_config(path: Path) -> Config:

@@ -41,20 +41,39 @@ def edited(data: bytes, file: str, tree: Tree) -> bytes:
         result = _spliced(data, file, root, tree)
     except Unclear:
         raise _refused(root, tree) from None
-    try:
-        said = document.plain(document.parse(result, file))
-    except document.Refused:
-        said = None
-    if repr(said) != repr(after):
+    if not _says(result, file, after):
         raise _refused(root, tree)
     return result
 
 
 def created(file: str, tree: Tree) -> bytes:
-    """Return the bytes of a new file that holds values and nothing else."""
+    """Return the bytes of a new file that holds values and nothing else.
+
+    Raises:
+        EditRefused: no file of this kind can hold the values so that they can be read again.
+    """
     in_json = is_json(file)
     lines = Spelling(in_json).lines(tree, "  " if in_json else "", "  ", braces=in_json)
-    return (f"{{\n{lines}\n}}\n" if in_json else f"{lines}\n").encode()
+    result = (f"{{\n{lines}\n}}\n" if in_json else f"{lines}\n").encode("utf-8", "surrogatepass")
+    if not _says(result, file, _changed(None, tree)):
+        raise EditRefused(f"{Place(file)}: these values cannot be written so that they can be read again")
+    return result
+
+
+def _says(data: bytes, file: str, wanted: object) -> bool:
+    """Read the bytes of a file, and say whether they hold what is wanted.
+
+    Raises:
+        EditRefused: they could not be read again.
+    """
+    try:
+        said = document.plain(document.parse(data, file))
+    except document.Refused as refused:
+        finding = refused.findings[0]
+        raise EditRefused(
+            f"{Place(file)}: nothing was changed, since the file could not be read again afterwards: {finding.sentence}"
+        ) from refused
+    return repr(said) == repr(wanted)
 
 
 def _spliced(data: bytes, file: str, root: Node, tree: Tree) -> bytes:

@@ -59,7 +59,12 @@ class Spelling:
         return not self.is_json and pattern.fullmatch(text) is not None and text.lower() not in _OTHERWISE_READ
 
     def _quoted(self, text: str) -> str:
-        return f'"{"".join(map(self._character, text))}"'
+        double = f'"{"".join(map(self._character, text))}"'
+        if self.is_json or not text.isprintable():
+            return double
+        # A key of more than 1,024 characters is none; within single quotes, fewer characters are escaped.
+        single = "'" + text.replace("'", "''") + "'"
+        return min(double, single, key=len)
 
     def _character(self, character: str) -> str:
         if character.isprintable() and character not in '"\\':

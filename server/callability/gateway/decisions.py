@@ -13,8 +13,6 @@ from callability.gateway.inventory import KnownServer
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 
-MAX_NAME_BYTES = 512
-"""What the contract takes as a name."""
 POLICY_SECONDS = 5.0
 """How long an answer of the service is waited for."""
 _MAX_TOOLS = 20_000

@@ -24,7 +24,7 @@ from callability.adapter import (
 from callability.gateway.arguments import text_of, undeclared
 from callability.gateway.call_log import logged
 from callability.gateway.catalog import Catalog
-from callability.gateway.decisions import MAX_NAME_BYTES, Decisions, PolicyUnavailable
+from callability.gateway.decisions import Decisions, PolicyUnavailable
 from callability.gateway.dialogs import NoDialogs
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory, KnownServer, Texts
@@ -37,6 +37,7 @@ from callability.gateway.standing import Standing
 from callability.gateway.switching import Dialogs, Switching
 from callability.gateway.tool_list import CATALOG_TOOLS, TOOLS
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
+from callability.tool_name import MAX_BYTES, byte_length
 
 LOOKS = 3
 """How often a tool is judged anew because its server lists others meanwhile."""
@@ -266,7 +267,7 @@ class Gateway:
             if server not in self._inventory.servers:
                 return None
             known = self._inventory.known(server)
-            exists = len(tool.encode()) <= MAX_NAME_BYTES if upstream is None else tool in known.by_name
+            exists = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
             if not exists:
                 return None
             response = await self._decisions.check(known, tool)

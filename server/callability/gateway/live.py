@@ -14,7 +14,7 @@ from callability.finding import shown
 from callability.gateway.agents import Gateways, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Approvals, Config
-from callability.gateway.decisions import MAX_NAME_BYTES, CallabilityStub, Decisions
+from callability.gateway.decisions import CallabilityStub, Decisions
 from callability.gateway.files import Files
 from callability.gateway.fleet import Fleet
 from callability.gateway.gateway import Gateway
@@ -24,6 +24,7 @@ from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.standing import Standing
 from callability.gateway.upstream import Upstream, UpstreamError
+from callability.tool_name import MAX_BYTES, byte_length
 
 _logger = logging.getLogger(__name__)
 
@@ -164,11 +165,11 @@ class Live:
         for tool in approvals.tools(upstream.name):
             if tool not in names:
                 self._warn(f"the approval record of {shown(tool)} matches no tool of server `{upstream.name}`")
-        unaskable = sum(not 0 < len(name.encode()) <= MAX_NAME_BYTES for name in names)
+        unaskable = sum(not 0 < byte_length(name) <= MAX_BYTES for name in names)
         if unaskable:
             self._warn(
                 f"`{upstream.name}` lists {unaskable} tools whose names are empty or have more than"
-                f" {MAX_NAME_BYTES} bytes: they cannot be called"
+                f" {MAX_BYTES} bytes: they cannot be called"
             )
 
     def _warn(self, sentence: str) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import Phrases
+from callability.tool_name import is_plain
 
-# What stands in a command as it is, for a shell and for whoever reads it.
-_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SERVER, _TOOL = "SERVER", "TOOL"
 _LOG = "look into the log of the gateway, which is its standard error"
 _MEANINGS = {
@@ -35,7 +33,7 @@ class Commands:
 
     def about(self, server: str, tool: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
-        return self._phrases(server if _SAFE.fullmatch(server) else _SERVER, tool if _SAFE.fullmatch(tool) else _TOOL)
+        return self._phrases(server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
 
     def about_any(self) -> Phrases:
         """Return the phrases about whatever tool; they say what SERVER and TOOL stand for."""

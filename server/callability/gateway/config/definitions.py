@@ -30,7 +30,7 @@ class Definitions:
             OSError: it cannot be written.
         """
         data = canonical_form(definition)
-        if self.kept(sha256) is not None or hashlib.sha256(data).hexdigest() != sha256:
+        if self.kept(sha256) is not None or _read(data, sha256) is None:
             return
         self.directory.mkdir(exist_ok=True)
         replace(self._path(sha256), data)
@@ -41,10 +41,18 @@ class Definitions:
             data = self._path(sha256).read_bytes()
         except OSError:
             return None
-        if hashlib.sha256(data).hexdigest() != sha256:
-            return None
-        definition: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-        return definition
+        return _read(data, sha256)
 
     def _path(self, sha256: str) -> Path:
         return self.directory / f"{sha256}.json"
+
+
+def _read(data: bytes, sha256: str) -> dict[str, Any] | None:
+    """Return a definition, or None if the digest is that of other data, or the data cannot be read as what it was."""
+    if hashlib.sha256(data).hexdigest() != sha256:
+        return None
+    try:
+        definition: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return definition if canonical_form(definition) == data else None
+    except (ValueError, RecursionError):
+        return None
