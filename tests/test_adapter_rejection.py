@@ -23,6 +23,8 @@ from judging import (
     LOCKED,
     OPEN,
     PHRASES,
+    REFUSED,
+    UNREAD,
     answered,
     checked,
     judgement_of,
@@ -74,6 +76,143 @@ def test_a_rejection_says_in_order_what_it_is_and_what_can_be_done(status: str) 
         "lifted_by": known.lifted_by.value,
         "retry": known.retry.value,
     }
+
+
+_UNREAD = {
+    "server.enabled": "the state of the server",
+    "server.quarantined": "the state of the server",
+    "tool.config_denied": "the operator's configuration",
+    "approval.disabled": "the approval of the tool",
+    "approval.status": "the approval of the tool",
+    "annotations.destructive": "the annotations of the tool",
+    "agent.name": "the name of the agent",
+    "server.label.SECRET": "a label that the operator sets",
+    "tool.label.SECRET": "a label that the operator sets",
+    "SECRET": "something else that the policy reads",
+}
+"""For each unread fact the words for its kind."""
+
+
+@pytest.mark.parametrize("fact", _UNREAD)
+def test_a_rejection_says_which_kind_of_fact_could_not_be_read(fact: str) -> None:
+    """In plain words, and never the key of a label, which is the operator's own."""
+    response = checked(OPEN, UNREAD)
+    del response.verdict.unread[:]
+    response.verdict.unread.append(fact)
+    text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
+    assert f"held back rather than guessed. Could not be read: {_UNREAD[fact]}. " in text
+    assert "SECRET" not in text
+
+
+def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_all() -> None:
+    """A rule of another policy may read several facts."""
+    response = checked(OPEN, UNREAD)
+    assert list(response.verdict.unread) == ["approval.disabled"]
+    response.verdict.unread[:] = ["server.enabled", "server.quarantined", "approval.status", "server.label.a"]
+    text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
+    assert (
+        "Could not be read: the state of the server, the approval of the tool, a label that the operator sets. " in text
+    )
+    assert "ould not be read" not in text_of(rejected(OPEN, DENIED))
+    assert "ould not be read" not in text_of(rejected(OPEN, REFUSED))
+
+
+@pytest.mark.parametrize(
+    ("on_the_wire", "said", "told"),
+    [
+        (verdict_pb2.RETRY_LATER, "Calling again later may succeed.", "later"),
+        (verdict_pb2.RETRY_NEVER, "Calling again gives the same answer. ", "never"),
+        (verdict_pb2.RETRY_UNSPECIFIED, "Calling again later may succeed.", "later"),
+        (99, "Calling again later may succeed.", "later"),
+    ],
+)
+def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, told: str) -> None:
+    """It is the service that knows whether a fact stays unknown; one of another version may not say."""
+    response = checked(OPEN, UNREAD)
+    response.verdict.retry = on_the_wire  # type: ignore[assignment]  # a number of another version
+    result = rejection(response, "git", "reset", phrases=PHRASES)
+    assert result is not None
+    assert said in text_of(result)
+    assert text_of(result).count("again") == 1
+    assert result["structuredContent"]["retry"] == told
+
+
+def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> None:
+    """What is fixed about a status is no service's to change."""
+    response = checked(OPEN, DENIED)
+    response.verdict.retry = verdict_pb2.RETRY_LATER
+    result = rejection(response, "git", "reset", phrases=PHRASES)
+    assert result is not None
+    assert result["structuredContent"]["retry"] == "never"
+    assert "Calling again gives the same answer until then." in text_of(result)
+
+
+REASON = "This proxy cannot call tools that run as tasks.\nTell the user so."
+
+
+def test_a_refusal_of_the_proxys_own_gives_its_reason_and_is_final() -> None:
+    """In place of a reason that could not be determined, in the text, and by `retry` in the structured content."""
+    result = rejection(checked(OPEN, REFUSED), "git", "reset", phrases=PHRASES, refusal=REASON)
+    assert result is not None
+    assert result["structuredContent"] == {
+        "status": "disabled_unknown",
+        "server": "git",
+        "tool": "reset",
+        "lifted_by": "undetermined",
+        "retry": "never",
+    }
+    text = text_of(result)
+    assert text.startswith(
+        "Not called: disabled_unknown. This proxy cannot call tools that run as tasks. Tell the user so. Who can lift"
+        " this is not known. Calling again gives the same answer. `retrieve_tools`"
+    )
+    assert "determined" not in text
+    assert "READ-LOGS" not in text
+
+
+@pytest.mark.parametrize("status", [status for status in LOCKED if status != "disabled_unknown"])
+def test_a_refusal_of_the_proxys_own_changes_nothing_about_another_status(status: str) -> None:
+    """A row above explains it, and the user is sent to the switch that it names."""
+    server, tool = LOCKED[status]
+    response = checked(server, {**tool, "callerRefuses": True})
+    given = [rejection(response, "git", "reset", phrases=PHRASES, refusal=refusal) for refusal in ("", REASON)]
+    assert given[0] == given[1] == rejected(server, tool)
+
+
+def test_a_refusal_of_the_proxys_own_is_no_reason_for_what_could_not_be_read() -> None:
+    """A row above it may be the reason."""
+    response = checked(OPEN, UNREAD | {"callerRefuses": True})
+    text = text_of(rejection(response, "git", "reset", phrases=PHRASES, refusal=REASON))
+    assert "Could not be read: the approval of the tool." in text
+    assert "tasks" not in text
+    assert (
+        rejection(checked(OPEN, {"configDenied": False, "approval": {}}), "g", "r", phrases={}, refusal=REASON) is None
+    )
+
+
+def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
+    """In the remediation of the status; beside what could not be determined, it says of which tools it speaks."""
+    tools = {"reset": REFUSED, "clone": UNREAD, "push": REFUSED}
+    request = request_of({"git": (OPEN, tools)})
+    judgement = judge(request, answered(request), refusals={"git:reset": REASON, "git:clone": REASON})
+    reset, clone, push = judgement.tools
+    reason = "This proxy cannot call tools that run as tasks. Tell the user so."
+    unread = (
+        "This tool is held back, and the reason could not be determined. Tell the user so, and that the next step is to"
+        " READ-LOGS."
+    )
+    told = [judgement.remediation(some, PHRASES) for some in ([reset], [clone], [push], [reset, clone])]
+    assert [each["disabled_unknown"] for each in told] == [
+        reason,
+        unread,
+        unread,
+        f"Of some of these tools: {reason} Of the others: {unread}",
+    ]
+    assert [(tool.undetermined, tool.unread) for tool in judgement.tools] == [
+        (False, ()),
+        (True, ("approval.disabled",)),
+        (False, ()),
+    ]
 
 
 @pytest.mark.parametrize("status", LOCKED)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from callability.adapter.phrases import Phrases, fill
+from callability.adapter.phrases import Phrases, fill, on_one_line
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
@@ -23,6 +23,8 @@ _STATUSES: Mapping[int, ToolStatus] = {
 class JudgedTool(NamedTuple):
     """A tool with its status; `words_of` is the rule whose own words apply, or nothing.
 
+    `undetermined`: the status is not a rule's own, and `unread` are the facts that could not be read for it.
+
     A named tuple, since thousands are made for one answer.
     """
 
@@ -31,6 +33,8 @@ class JudgedTool(NamedTuple):
     status: ToolStatus
     withhold_text: bool
     words_of: str = ""
+    undetermined: bool = False
+    unread: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -45,10 +49,14 @@ class JudgedTool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The tools of the visible servers, in the order of the request, and the words for their statuses."""
+    """The tools of the visible servers, in the order of the request, and the words for their statuses.
+
+    `refusals` are why the proxy's own gate refuses tools for good, by `server:tool`.
+    """
 
     tools: tuple[JudgedTool, ...]
     words: Mapping[tuple[ToolStatus, str], ToolWords]
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def callable(self) -> tuple[JudgedTool, ...]:
@@ -68,16 +76,30 @@ class Judgement:
     def remediation(self, tools: Collection[JudgedTool], phrases: Phrases) -> dict[str, str]:
         """Return what to do about the statuses of some tools, one text a status (FR-005).
 
-        The words of a rule are used where every tool of the status comes from that rule.
+        The words of a rule are used where every tool of the status comes from that rule. For tools that the proxy's own
+        gate refuses, it is the reason of that, as in the rejection of a call.
         """
         told = {}
         for status in ToolStatus:
-            rules = {tool.words_of for tool in tools if tool.status is status}
+            those = [tool for tool in tools if tool.status is status]
+            refusals = dict.fromkeys(filter(None, map(self._refusal, those)))
+            rules = {tool.words_of for tool in those if not self._refusal(tool)}
+            said = []
             if rules:
                 rule = rules.pop() if len(rules) == 1 else ""
                 words = self.words.get((status, rule)) or self.words.get((status, ""))
-                told[str(status)] = fill(words.remediation if words else UNEXPLAINED, phrases)
+                said = [fill(words.remediation if words else UNEXPLAINED, phrases)]
+            if refusals and said:
+                said = ["Of some of these tools:", *refusals, "Of the others:", *said]
+            if said := said or [*refusals]:
+                told[str(status)] = " ".join(said)
         return told
+
+    def _refusal(self, tool: JudgedTool) -> str:
+        """Return why the proxy's own gate refuses a tool, if that is what its status says."""
+        if tool.status is not ToolStatus.DISABLED_UNKNOWN or tool.undetermined:
+            return ""
+        return on_one_line(self.refusals.get(tool.name, ""))
 
 
 def known_status(number: int) -> bool:
@@ -91,12 +113,17 @@ def status_of(number: int) -> ToolStatus:
 
 
 def judge(
-    request: CheckToolsRequest, response: CheckToolsResponse, *, visible: Collection[str] | None = None
+    request: CheckToolsRequest,
+    response: CheckToolsResponse,
+    *,
+    visible: Collection[str] | None = None,
+    refusals: Mapping[str, str] | None = None,
 ) -> Judgement:
     """Join a request with its response, for the servers in `visible` (None: all that were asked about).
 
     A tool outside the caller's scope does not belong into the request (FR-007); `visible` leaves out what is there all
-    the same. An item that is an error counts as undetermined, and its text is withheld.
+    the same. An item that is an error counts as undetermined, and its text is withheld. `refusals` say, by
+    `server:tool`, why the proxy's own gate refuses a tool for good, where it sent `caller_refuses`; see `rejection`.
 
     Raises:
         ValueError: the response is not one to this request, or two tools of it have one name, `server:tool`.
@@ -108,7 +135,7 @@ def judge(
         raise ValueError("the response has another number of servers than the request")
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
     tools: list[JudgedTool] = []
-    verdicts: dict[bytes, tuple[ToolStatus, bool, str]] = {}
+    verdicts: dict[bytes, _Verdict] = {}
     for asked, answered in zip(request.servers, response.servers, strict=True):
         if len(asked.tools) != len(answered.results):
             raise ValueError("the response has another number of tools than the request")
@@ -123,14 +150,17 @@ def judge(
                 tools.append(JudgedTool(server, tool.name, *verdict))
     if len({tool.name for tool in tools}) < len(tools):
         raise ValueError("two tools of the request have the same name")
-    return Judgement(tuple(tools), words)
+    return Judgement(tuple(tools), words, refusals or {})
 
 
-def _judged(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]) -> tuple[ToolStatus, bool, str]:
-    """Return status, whether text is withheld, and the rule whose own words apply."""
+_Verdict = tuple[ToolStatus, bool, str, bool, tuple[str, ...]]
+"""What a judged tool has beside its names, in the order of its fields."""
+
+
+def _judged(result: ToolResult, words: Mapping[tuple[ToolStatus, str], ToolWords]) -> _Verdict:
     if not result.HasField("verdict") or not known_status(result.verdict.status):
-        return ToolStatus.DISABLED_UNKNOWN, True, ""
+        return ToolStatus.DISABLED_UNKNOWN, True, "", True, ()
     verdict = result.verdict
     status = status_of(verdict.status)
     own = verdict.rule if (status, verdict.rule) in words and not verdict.undetermined else ""
-    return status, verdict.withhold_text, own
+    return status, verdict.withhold_text, own, verdict.undetermined, tuple(verdict.unread)

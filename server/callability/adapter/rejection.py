@@ -8,8 +8,9 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
-from callability.adapter.phrases import MAX_NAME, Phrases, fill, quoted
+from callability.adapter.phrases import MAX_NAME, Phrases, fill, on_one_line, quoted
 from callability.adapter.result import error_result, tool_result
+from callability.adapter.unread import retry_of, unread_sentence
 from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
 from callability.vocabulary import LiftedBy, Retry, ToolStatus
@@ -27,16 +28,27 @@ _AGAIN: Mapping[Retry, str] = {
     Retry.LATER: "Calling again later may succeed.",
     Retry.NOW: "Call it again.",
 }
+_AGAIN_UNDETERMINED: Mapping[Retry, str] = {**_AGAIN, Retry.NEVER: "Calling again gives the same answer."}
 
 
 def rejection(
-    response: CheckToolResponse, server: str, tool: str, *, phrases: Phrases, discovery_tool: str = "retrieve_tools"
+    response: CheckToolResponse,
+    server: str,
+    tool: str,
+    *,
+    phrases: Phrases,
+    discovery_tool: str = "retrieve_tools",
+    refusal: str = "",
 ) -> dict[str, Any] | None:
     """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
     Whatever the policy's author wrote, it gives in this order the status, whether it is deliberate, the author's text,
     who can lift it and whether trying again can help, and where to see more. Server and tool are those that the agent
     named; `discovery_tool` is the name of the proxy's own.
+
+    The text for an undetermined verdict says which kinds of facts could not be read. `refusal` is why the proxy's own
+    gate refuses the tool for good, if it sent `caller_refuses` for it: whole sentences of the proxy's own. They stand
+    in place of the author's text if the verdict is a `disabled_unknown` that is determined.
     """
     number = response.verdict.status
     if number == TOOL_STATUS_CALLABLE:
@@ -45,11 +57,17 @@ def rejection(
     # The words of another status, or of one that this version does not know, would name the wrong switch.
     known = response.words.rejection and known_status(number) and response.words.status == number
     author = response.words.rejection if known else UNEXPLAINED
+    said = [_deliberate(status), fill(author, phrases, {"server": server, "tool": tool})]
+    retry = retry_of(response.verdict, status)
+    if status is ToolStatus.DISABLED_UNKNOWN:
+        said.insert(1, unread_sentence(response.verdict.unread))
+        if refusal and known_status(number) and not response.verdict.undetermined:
+            said, retry = [on_one_line(refusal)], Retry.NEVER
+    again = _AGAIN_UNDETERMINED if status.lifted_by is LiftedBy.UNDETERMINED else _AGAIN
     parts = (
         f"Not called: {status}.",
-        _deliberate(status),
-        fill(author, phrases, {"server": server, "tool": tool}),
-        f"{_WHO[status.lifted_by]} {_AGAIN[status.retry]}",
+        *filter(None, said),
+        f"{_WHO[status.lifted_by]} {again[retry]}",
         f"`{discovery_tool}` with `include_disabled: true` shows which tools exist but cannot be called, and what can"
         " be done.",
     )
@@ -58,7 +76,7 @@ def rejection(
         "server": server[:MAX_NAME],
         "tool": tool[:MAX_NAME],
         "lifted_by": str(status.lifted_by),
-        "retry": str(status.retry),
+        "retry": str(retry),
     }
     return tool_result(told, text=" ".join(parts), is_error=True)
 

@@ -1,0 +1,39 @@
+"""What an undetermined verdict could not read, in plain words, and whether a later call may succeed.
+
+A word names a kind of fact and never the fact: the key of a label is the operator's, and an agent learns nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from callability.v1.verdict_pb2 import RETRY_NEVER, ToolVerdict
+from callability.vocabulary import Retry, ToolStatus
+
+_KINDS: Mapping[str, str] = {
+    r"server\.(enabled|quarantined)": "the state of the server",
+    r"tool\.config_denied": "the operator's configuration",
+    r"approval\..*": "the approval of the tool",
+    r"annotations\..*": "the annotations of the tool",
+    r"agent\.name": "the name of the agent",
+    r"(server|tool|agent)\.label\..*": "a label that the operator sets",
+}
+_OTHER = "something else that the policy reads"
+
+
+def unread_sentence(facts: Iterable[str]) -> str:
+    """Return a sentence about what could not be read; nothing if there are no facts."""
+    kinds = tuple(dict.fromkeys(map(_kind, facts)))
+    return f"Could not be read: {', '.join(kinds)}." if kinds else ""
+
+
+def retry_of(verdict: ToolVerdict, status: ToolStatus) -> Retry:
+    """Return whether trying again can help: what the status says, unless a fact that is unread stays unknown."""
+    if status is ToolStatus.DISABLED_UNKNOWN and verdict.retry == RETRY_NEVER:
+        return Retry.NEVER
+    return status.retry
+
+
+def _kind(fact: str) -> str:
+    return next((kind for pattern, kind in _KINDS.items() if re.fullmatch(pattern, fact, re.DOTALL)), _OTHER)
