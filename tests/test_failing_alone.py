@@ -97,7 +97,18 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "cut JSON": (_cut_json, NOT_MCP),
     "a page": (reply(b"<html>", kind="text/html"), NOT_MCP),
     "no content type": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", NOT_MCP),
-    "broken compression": (reply(b"{}", extra="Content-Encoding: gzip\r\n"), NOT_MCP),
+    "broken compression": (
+        reply(b"{}", extra="Content-Encoding: gzip\r\n"),
+        f"sent a body that could not be decoded{MAY}",
+    ),
+    "503 with an odd header": (
+        _status("503 Unavailable", extra="X-Note: café\r\n"),
+        f"answered with HTTP status 503{MAY}",
+    ),
+    "403 in a charset that is none": (
+        _status("403 Forbidden", kind="text/plain; charset=undefined"),
+        f"answered with HTTP status 403{MAY}",
+    ),
     "a result of another shape": (_wrong_shape, NOT_MCP),
     "202": (_status("202 Accepted", b""), NOT_MCP),
     "a redirect without end": (_status("307 Temporary Redirect", b"", extra="Location: /mcp\r\n"), REDIRECT),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import struct
@@ -61,6 +62,10 @@ class BadHttp:
         self.head = ""
         self.session = session
         self.tls: ssl.SSLContext | None = None
+        self.head_lines = b""
+        """Raw lines that each response begins with, after its status line."""
+        self.charset = b""
+        """What follows the content type of each response."""
         self.waiting = asyncio.Event()
         self.given_up = asyncio.Event()
         self.released = asyncio.Event()
@@ -151,6 +156,8 @@ class BadHttp:
                 self.waiting.set()
                 await self.released.wait()
                 answer = content(request, "" if self._listens() else "Connection: close\r\n")
+            if isinstance(answer, bytes):
+                answer = self._odd(answer)
             if isinstance(answer, Cut):
                 writer.write(answer.data)
                 await writer.drain()
@@ -162,6 +169,12 @@ class BadHttp:
             await writer.drain()
             if b"content-length" not in answer.partition(b"\r\n\r\n")[0].lower():
                 return
+
+    def _odd(self, answer: bytes) -> bytes:
+        head, end, body = answer.partition(b"\r\n\r\n")
+        if self.charset:
+            head = re.sub(rb"(?i)(content-type: [^\r]*)", rb"\1; charset=" + self.charset, head)
+        return head.replace(b"\r\n", b"\r\n" + self.head_lines, 1) + end + body
 
     async def _break_off(self, how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if how == "hang":

@@ -27,25 +27,22 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from callability.gateway.upstream.arriving import Arriving
+from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import (
+    CLOSED,
     MAY_HAVE_RUN,
     MESSAGE_BYTES,
     NOT_CARRIED_OUT,
+    NOT_MCP,
     NOT_SENT,
     TOO_LONG,
     Failure,
     UpstreamError,
     UpstreamRefusal,
 )
-from callability.gateway.upstream.http_client import (
-    CLOSED,
-    EXCHANGE,
-    NOT_MCP,
-    SESSION_LOST,
-    Exchange,
-    HttpClient,
-    HttpTarget,
-)
+from callability.gateway.upstream.http_answer import SESSION_LOST
+from callability.gateway.upstream.http_client import HttpClient, HttpTarget
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
@@ -107,6 +104,7 @@ class Connection:
             names_only=names_only,
         )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
+        self._arriving = Arriving()
         self._session: ClientSession | None = None
         self._calls = 0
         self._lists = False
@@ -227,7 +225,7 @@ class Connection:
     async def _client(self) -> AsyncGenerator[Client]:
         async with AsyncExitStack() as stack:
             if isinstance(self._target, HttpTarget):
-                http_client = await stack.enter_async_context(HttpClient(self._target))
+                http_client = await stack.enter_async_context(HttpClient(self._name, self._target))
                 transport = streamable_http_client(
                     self._target.url, http_client=http_client, max_sse_event_size=MESSAGE_BYTES
                 )
@@ -238,7 +236,8 @@ class Connection:
             yield await stack.enter_async_context(client)
 
     def _speaking(self, transport: Transport) -> Client:
-        return Client(transport, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
+        checked = self._arriving.through(transport)
+        return Client(checked, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
 
     def _expire(self) -> None:
         """End an opening at its deadline."""
@@ -271,14 +270,19 @@ class Connection:
     def _request(
         self, tool: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
     ) -> CallToolRequest:
-        """Refuse what JSON cannot hold (NaN, half a character): on the transport it would end the connection."""
+        """Refuse what JSON cannot hold (NaN, half a character), or the SDK cannot write: too many levels.
+
+        On the transport it would end the connection.
+        """
         plain = None if arguments is None else dict(arguments)
         params = {"name": tool, "arguments": plain} | ({"_meta": dict(meta)} if meta else {})
         try:
             json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
+            request = CallToolRequest(params=CallToolRequestParams.model_validate(params))
+            request.model_dump(mode="json")
         except (TypeError, ValueError, RecursionError):
             raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
-        return CallToolRequest(params=CallToolRequestParams.model_validate(params))
+        return request
 
     def _unanswered(self, seconds: float, heard: int | None) -> UpstreamError:
         failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError", kind=LoadFailure.TIMEOUT)

@@ -51,6 +51,8 @@ class Failure:
         return (replace(self, others=()), *self.others)
 
 
+NOT_MCP = "answered with something that is not MCP"
+CLOSED = Failure("closed the connection before it answered", kind=LoadFailure.CLOSED, phase=LoadPhase.RESPONSE)
 TOO_LONG = Failure(f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB", phase=LoadPhase.RESPONSE)
 
 

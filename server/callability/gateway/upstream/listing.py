@@ -13,8 +13,8 @@ from mcp.client.subscriptions import ListenNotSupportedError
 from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, ToolListChangedNotification
 from pydantic import ValidationError
 
+from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import Failure
-from callability.gateway.upstream.http_client import EXCHANGE, Exchange
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 
 MAX_PAGES = 100

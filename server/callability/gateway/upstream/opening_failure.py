@@ -9,9 +9,9 @@ from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSION
 from pydantic import ValidationError
 
-from callability.gateway.upstream.failure import MESSAGE_BYTES, TOO_LONG, Failure
-from callability.gateway.upstream.http_client import NOT_MCP, transport_failure
+from callability.gateway.upstream.failure import MESSAGE_BYTES, NOT_MCP, TOO_LONG, Failure
 from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError
+from callability.gateway.upstream.transport_failure import transport_failure
 from callability.vocabulary import LoadFailure, LoadPhase
 
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"

@@ -1,0 +1,45 @@
+"""What came of the last HTTP request of one call or one opening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from callability.gateway.upstream.failure import Failure
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The outcome of the latest request; `lost` asks for a new connection, `status` is that of the last answer.
+
+    An answer that says nothing for `seconds` is given up, whoever waits for it: a caller that has gone does not
+    end its request in MCP 2025-11-25, and requests without an end would fill the pool. With None it never is.
+    `so_far` returns the failure of an answer that is an error while its body is still being read. `refusal` is the
+    failure of a handshake that was refused or deferred: the same try does not ask again.
+    """
+
+    seconds: float | None
+    failure: Failure | None = None
+    lost: bool = False
+    status: int | None = None
+    so_far: Callable[[], Failure | None] | None = None
+    refusal: Failure | None = None
+
+    def begin(self) -> None:
+        """Forget the outcome of an earlier request: another one is sent now."""
+        self.failure = self.status = self.so_far = None
+
+    def lose(self, failure: Failure) -> None:
+        """Note a failure after which the connection is not to be used again."""
+        self.failure, self.lost = failure, True
+
+    @property
+    def known(self) -> Failure | None:
+        """The failure of which the status line has arrived, if the rest of the answer has not."""
+        return None if self.so_far is None else self.so_far()
+
+
+# Set by whoever calls; the SDK runs each request in its caller's context. An error's `data` would be easier to read
+# and could be forged by the upstream.
+EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)

@@ -1,0 +1,206 @@
+"""What an HTTP response means: read where reading it could fail, and handed on as the SDK can take it."""
+
+from __future__ import annotations
+
+import http
+import json
+import logging
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import anyio
+import httpx2
+
+from callability.gateway.upstream.exchange import Exchange
+from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
+from callability.gateway.upstream.plain_headers import left_out
+from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
+from callability.vocabulary import LoadFailure, LoadPhase
+
+EXCERPT_CHARACTERS = 2048
+# The status has been said: for what else an error has to say, nobody waits long.
+ERROR_BODY_SECONDS = 5
+SESSION_LOST = "no longer knows the session of this connection"
+_BAD_SESSION = "named a session with characters that MCP does not allow"
+_REDIRECT = "answered with a redirect that is not followed"
+# By their definition, these statuses answer a request that was not carried out.
+_NOT_CARRIED_OUT = frozenset({401, 404, 405, 406, 411, 413, 415, 421, 426, 429})
+# With these statuses a JSON-RPC error in the body is the word of a proxy or a guard, not of the tool's server.
+_STATUS_COUNTS = frozenset({401, 403, 408, 429, 502, 503, 504})
+_FRAMING = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+_SESSION = "mcp-session-id"
+_PIECE_BYTES = 1024
+_logger = logging.getLogger("callability.gateway.upstream")
+
+
+class TooLong(Exception):
+    """A body exceeds `MESSAGE_BYTES`."""
+
+
+async def judged(
+    response: httpx2.Response, request: httpx2.Request, method: str | None, exchange: Exchange
+) -> httpx2.Response | None:
+    """Note in the exchange what a response means, and return it for the SDK; None if it is of no use.
+
+    `method` is that of the JSON-RPC request.
+
+    Raises:
+        TooLong: the body of an answer is.
+        httpx2.RequestError: the body of an answer could not be read.
+    """
+    exchange.status = response.status_code
+    content_type = response.headers.get("content-type", "").lower()
+    if response.status_code >= 300:
+        return await _judged_error(response, request, exchange)
+    if method == "initialize" and _SESSION.encode() in left_out(response):
+        await response.aclose()
+        exchange.failure = Failure(_BAD_SESSION, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
+        return None
+    if response.status_code != 202 and content_type.startswith("application/json"):
+        return await _read(response)
+    if response.status_code != 202 and content_type.startswith("text/event-stream"):
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _WatchedStream(response.stream, exchange)
+    else:
+        exchange.failure = Failure(
+            NOT_MCP, status=response.status_code, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE
+        )
+    return response
+
+
+async def _judged_error(response: httpx2.Response, request: httpx2.Request, exchange: Exchange) -> httpx2.Response:
+    """Let the status line count, and as much of the body as can be read (L-1)."""
+    body = _ErrorBody(response)
+    exchange.so_far = lambda: _failure(request, response, body.decoded())
+    await body.read()
+    exchange.so_far = None
+    content = body.decoded()
+    exchange.failure = _failure(request, response, content)
+    exchange.lost = _SESSION in request.headers and response.status_code in (400, 404)
+    return _whole(response, content)
+
+
+class _ErrorBody:
+    """The body of an error: what arrives of it in time, with an end or without."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+        self._raw = bytearray()
+
+    async def read(self) -> None:
+        """Read on until the end, the limit of time or length, or an error of the transport."""
+        with anyio.move_on_after(ERROR_BODY_SECONDS):
+            try:
+                async for chunk in self._response.aiter_raw():
+                    self._raw += chunk
+                    if len(self._raw) > MESSAGE_BYTES:
+                        break
+            except httpx2.RequestError as error:
+                _logger.debug("the body of an HTTP status %d ended early (%s)", self._response.status_code, error)
+        await self._response.aclose()
+
+    def decoded(self) -> bytes:
+        """Return what was read, without its content encoding where it has one in truth."""
+        raw = bytes(self._raw)
+        encoding = self._response.headers.get("content-encoding")
+        if encoding is None:
+            return raw
+        pieces = (raw[start : start + _PIECE_BYTES] for start in range(0, len(raw), _PIECE_BYTES))
+        encoded = httpx2.Response(self._response.status_code, headers={"content-encoding": encoding}, content=pieces)
+        body = bytearray()
+        try:
+            for piece in encoded.iter_bytes():
+                body += piece
+                if len(body) > MESSAGE_BYTES:
+                    break
+        except httpx2.DecodingError:
+            return bytes(body) or raw
+        return bytes(body)
+
+
+class _WatchedStream(httpx2.AsyncByteStream):
+    """An event stream whose early end is noted: the SDK tells it from no other error."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+        self._stream = stream
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except httpx2.RequestError as error:
+            note(error, self._exchange)
+            raise
+        self._exchange.lose(CLOSED)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def note(error: httpx2.RequestError, exchange: Exchange) -> None:
+    """Note an error of the transport; only a failure of the network ends the connection."""
+    exchange.failure = transport_failure(error)
+    exchange.lost = ends_connection(error, exchange.failure)
+
+
+async def _read(response: httpx2.Response) -> httpx2.Response:
+    """Return an answer with its whole body."""
+    body = bytearray()
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MESSAGE_BYTES:
+                raise TooLong
+    finally:
+        await response.aclose()
+    return _whole(response, bytes(body))
+
+
+def _whole(response: httpx2.Response, content: bytes) -> httpx2.Response:
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _FRAMING]
+    whole = httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
+    whole.next_request = response.next_request
+    return whole
+
+
+def _failure(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Failure | None:
+    """Return what a status means; None if the body is the server's own answer in JSON-RPC."""
+    status = response.status_code
+    in_session = _SESSION in request.headers
+    session_unknown = in_session and status == http.HTTPStatus.NOT_FOUND
+    if 300 <= status < 400:
+        return Failure(_REDIRECT, status=status, kind=LoadFailure.HTTP_STATUS, phase=LoadPhase.RESPONSE)
+    if status not in _STATUS_COUNTS and not session_unknown and _is_rpc_error(body):
+        return None
+    words = SESSION_LOST if session_unknown else f"answered with HTTP status {status}"
+    return Failure(
+        words,
+        status=status,
+        retry_after=_seconds_of(response.headers.get("retry-after", "")),
+        in_session=in_session,
+        executed=status not in _NOT_CARRIED_OUT,
+        kind=LoadFailure.HTTP_STATUS,
+        phase=LoadPhase.RESPONSE,
+        body=body[: 4 * EXCERPT_CHARACTERS].decode("utf-8", "replace")[:EXCERPT_CHARACTERS],
+    )
+
+
+def _seconds_of(retry_after: str) -> float | None:
+    """Return how long a server asks to be left alone: it says so in seconds, or by a date."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        date = parsedate_to_datetime(retry_after).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _is_rpc_error(body: bytes) -> bool:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and "jsonrpc" in message and isinstance(message.get("error"), dict)
