@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
+STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
 
@@ -17,6 +18,12 @@ $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	touch $@
+
+# The generator of the stubs is older than what the program runs with, so it has an environment of its own.
+$(VENV)/stubs/installed: proto/requirements.txt
+	$(PYTHON) -m venv $(VENV)/stubs
+	$(STUBS_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement proto/requirements.txt
 	touch $@
 
 # Where there is no Node to be had, everything else is set up, and the tests that need it are skipped.
@@ -37,7 +44,7 @@ $(VENV)/fuzz: $(VENV)/installed
 demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, step by step.
 	$(BIN)/python -m demo
 
-test: $(VENV)/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
+test: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed ## Check the style of code and contract.
@@ -62,11 +69,11 @@ fuzz: $(VENV)/fuzz ## Look for rule files that do harm, for a minute.
 	  -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/
 	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/test_hostile_files.py tests/test_hostile_edits.py
 
-stubs: $(VENV)/installed ## Generate the Python stubs of the contract anew.
-	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
+stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
+	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
 	  proto/callability/v1/*.proto
-	PATH="$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) --mypy_grpc_out=$(STUBS) \
-	  proto/callability/v1/*_service.proto
+	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) \
+	  --mypy_grpc_out=$(STUBS) proto/callability/v1/*_service.proto
 
 docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and the answers in the page for agents, anew.
 	$(BIN)/callability schema config --markdown > docs/config.md

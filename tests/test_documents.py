@@ -86,13 +86,19 @@ def test_the_proxy_in_the_readme_is_the_example_that_the_tests_run() -> None:
     assert proxy in (ROOT / "examples/proxy.py").read_text()
 
 
-def test_every_dependency_has_its_reason() -> None:
+def test_every_dependency_has_its_reason_and_the_extra_that_installs_it() -> None:
     """And no other is listed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = {re.split(r"[>=;\[ ]", each, maxsplit=1)[0] for each in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    needed = {
+        (re.split(r"[>=;\[ ]", each, maxsplit=1)[0], extra)
+        for extra, every in {"base": project["dependencies"], **extras}.items()
+        for each in every
+        if extra in {"base", "policy", "gateway", "studio"} and not each.startswith("callability[")
+    }
     table = README.split("## What each dependency is for")[1].split("\n## ")[0]
-    listed = {name for row in re.findall(r"^\| ([a-z0-9., -]+) \|", table, re.MULTILINE) for name in row.split(", ")}
-    assert listed - {"package", "---"} == needed
+    rows = re.findall(r"^\| ([a-z0-9., -]+) \| ([a-z, ]+) \|", table, re.MULTILINE)[1:]
+    assert {(name, extra) for names, in_ in rows for name in names.split(", ") for extra in in_.split(", ")} == needed
 
 
 def test_every_target_and_file_that_a_document_names_is_there() -> None:

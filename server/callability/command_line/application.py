@@ -1,51 +1,30 @@
-"""The commands, and what they have in common."""
+"""The command line as a whole: a call imports the module of the command that it names, and no other."""
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from callability import __version__
+import callability
+from callability.command_line.commands import COMMANDS, Command, Group
+from callability.command_line.extras import refuse_without_extra
 
-_COMMANDS = ("check", "test", "explain", "table", "diff", "inventory", "studio", "serve", "gateway")
-"""Each is the function of its name in the module of its name."""
-_GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "policy": ("The policy that comes with the program.", {"export": "export:export"}),
-    "servers": (
-        "The servers of a gateway's config, for the person who keeps it.",
-        {
-            "list": "servers:list_servers",
-            "enable": "servers:enable",
-            "disable": "servers:disable",
-            "quarantine": "servers:quarantine",
-            "release": "servers:release",
-        },
-    ),
-    "approvals": (
-        "What a person decides about single tools of a gateway.",
-        {
-            "list": "approvals:list_approvals",
-            "show": "approvals:show",
-            "approve": "approvals:approve",
-            "disable": "approvals:disable",
-            "enable": "approvals:enable",
-        },
-    ),
-    "schema": (
-        "What files may hold, for editors.",
-        {"config": "schema:config", "rules": "schema:rules", "tests": "schema:cases", "policy": "schema:every"},
-    ),
-}
-"""For each group what it is about, and for each of its commands the module and the function."""
+_HELP = ("-h", "--help")
 
 
-def application(wanted: Collection[str] = (*_COMMANDS, *_GROUPS)) -> typer.Typer:
-    """Return the command line with some of its commands: what a command needs is imported when it is added."""
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line for a call with these arguments.
+
+    Every command is in it, so that help lists them all; only the one that the arguments name can be run.
+
+    Raises:
+        SystemExit: the extra that the command needs is not installed.
+    """
     made = typer.Typer(
         name="callability",
         help="Says why an AI agent cannot call a tool that exists, and what it should tell its user.",
@@ -53,48 +32,72 @@ def application(wanted: Collection[str] = (*_COMMANDS, *_GROUPS)) -> typer.Typer
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": [*_HELP]},
     )
     made.callback()(_common)
-    for name in _COMMANDS:
-        if name in wanted:
-            _add(made, name, f"{name}:{name}")
-    for name, (about, commands) in _GROUPS.items():
-        if name in wanted:
-            group = typer.Typer(help=about, no_args_is_help=True)
-            # With one command it would not be a group without this.
-            group.callback()(_nothing_in_common)
-            for command, place in commands.items():
-                _add(group, command, place)
-            made.add_typer(group, name=name)
+    _add(made, COMMANDS, _named(arguments), ())
     return made
 
 
 def main() -> None:
-    """Run the command that the arguments name, and leave with its exit code."""
-    named = {*sys.argv[1:2]} & {*_COMMANDS, *_GROUPS}
+    """Run the command that the arguments name, and exit with its exit code."""
     # Imports make very many objects that stay: to look for garbage among them takes a sixth of the time of a start.
     gc.disable()
-    command = application(named) if named else application()
+    command = application(sys.argv[1:])
     gc.freeze()
     gc.enable()
     command()
 
 
-def _add(to: typer.Typer, name: str, place: str) -> None:
-    module, _, function = place.partition(":")
-    to.command(name)(getattr(import_module(f"callability.command_line.{module}"), function))
+def _named(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the names at the start of the arguments, up to the first option; `--` is skipped."""
+    names: list[str] = []
+    for argument in arguments:
+        if argument.startswith("-") and argument != "--":
+            break
+        names += [argument] if argument != "--" else []
+    return tuple(names)
+
+
+def _add(
+    to: typer.Typer, commands: Mapping[str, Command | Group], named: Sequence[str], parents: tuple[str, ...]
+) -> None:
+    for name, command in commands.items():
+        wanted = named[:1] == (name,)
+        if isinstance(command, Group):
+            group = typer.Typer(help=command.summary, no_args_is_help=True)
+            # With one command it would not be a group without this.
+            group.callback()(_nothing_in_common)
+            _add(group, command.commands, named[1:] if wanted else (), (*parents, name))
+            to.add_typer(group, name=name)
+        else:
+            function = _function(command, " ".join((*parents, name))) if wanted else _not_named
+            to.command(name, short_help=command.summary)(function)
+
+
+def _function(command: Command, name: str) -> Callable[..., None]:
+    """Return the function of a command.
+
+    Raises:
+        SystemExit: its extra is not installed.
+    """
+    module, _, function = command.place.partition(":")
+    try:
+        found: Callable[..., None] = getattr(import_module(f"callability.command_line.{module}"), function)
+    except ImportError as error:
+        refuse_without_extra(name, command.extra, error)
+    return found
 
 
 def _show_version(value: bool) -> None:  # typer calls it with the value
     if value:
-        typer.echo(f"callability {__version__}")
+        typer.echo(f"callability {callability.__version__}")
         raise typer.Exit
 
 
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -102,3 +105,7 @@ def _common(
 
 def _nothing_in_common() -> None:
     pass
+
+
+def _not_named() -> None:
+    raise AssertionError("a command ran that the arguments did not name")

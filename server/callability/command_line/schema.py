@@ -1,4 +1,4 @@
-"""`callability schema`: prints what files may hold, for editors or for people."""
+"""`callability schema rules`, `tests` and `policy`: what the files of a policy may hold, for editors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 
 from callability.command_line.options import leave
 from callability.finding import did_you_mean, shown
-from callability.gateway.config.page import config_page
-from callability.gateway.config.schema import config_schema
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
@@ -20,15 +18,6 @@ from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 QuestionArgument = Annotated[
     str, typer.Argument(metavar="[QUESTION]", help=f"Whose: {', '.join(QUESTIONS)}. Left out: {CALLABILITY.name}.")
 ]
-
-
-def config(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write a page for people instead, with the approvals file.")
-    ] = False,
-) -> None:
-    """Print the JSON Schema of the gateway's config, with which an editor checks it as it is written."""
-    typer.echo(config_page() if markdown else json.dumps(config_schema(), indent=2), nl=not markdown)
 
 
 def rules(question: QuestionArgument = CALLABILITY.name) -> None:

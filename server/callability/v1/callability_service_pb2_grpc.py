@@ -5,7 +5,7 @@ import warnings
 
 from callability.v1 import callability_service_pb2 as callability_dot_v1_dot_callability__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in callability/v1/callability_service_pb2_grpc.py depends on'
+        + f' but the generated code in callability/v1/callability_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class CallabilityServiceStub:
+class CallabilityServiceStub(object):
     """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
     on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
     answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
@@ -74,7 +74,7 @@ class CallabilityServiceStub:
                 _registered_method=True)
 
 
-class CallabilityServiceServicer:
+class CallabilityServiceServicer(object):
     """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
     on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
     answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
@@ -161,7 +161,7 @@ def add_CallabilityServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class CallabilityService:
+class CallabilityService(object):
     """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
     on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
     answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.

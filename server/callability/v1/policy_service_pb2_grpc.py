@@ -5,7 +5,7 @@ import warnings
 
 from callability.v1 import policy_service_pb2 as callability_dot_v1_dot_policy__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.72.1'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in callability/v1/policy_service_pb2_grpc.py depends on'
+        + f' but the generated code in callability/v1/policy_service_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class PolicyServiceStub:
+class PolicyServiceStub(object):
     """Tells about the policy that is being served, and checks others that are not.
     """
 
@@ -47,7 +47,7 @@ class PolicyServiceStub:
                 _registered_method=True)
 
 
-class PolicyServiceServicer:
+class PolicyServiceServicer(object):
     """Tells about the policy that is being served, and checks others that are not.
     """
 
@@ -90,7 +90,7 @@ def add_PolicyServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class PolicyService:
+class PolicyService(object):
     """Tells about the policy that is being served, and checks others that are not.
     """
 

@@ -1,0 +1,73 @@
+"""Every command: where its function is, which extra it needs, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    `place` is `module:function` below `callability.command_line`, and `extra` is the extra of the distribution that
+    installs what the module imports. The help that lists commands shows the `summary` and imports no module.
+    """
+
+    place: str
+    extra: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of commands, and what they are about."""
+
+    summary: str
+    commands: Mapping[str, Command]
+
+
+COMMANDS: Mapping[str, Command | Group] = {
+    "check": Command("check:check", "policy", "Prove a policy and print its findings."),
+    "test": Command("test:test", "policy", "Run the tests of a policy."),
+    "explain": Command("explain:explain", "policy", "Explain the answer for given facts."),
+    "table": Command("table:table", "policy", "Print the decision table of a policy."),
+    "diff": Command("diff:diff", "policy", "Compare the answers of two policies."),
+    "inventory": Command("inventory:inventory", "gateway", "Write a gateway's tools and their facts as JSON."),
+    "studio": Command("studio:studio", "studio", "Serve a page to view, try and edit a policy."),
+    "serve": Command("serve:serve", "policy", "Answer proxies over gRPC."),
+    "gateway": Command("gateway:gateway", "gateway", "Run an MCP server in front of other MCP servers."),
+    "policy": Group(
+        "The policy that comes with the program.",
+        {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
+    ),
+    "servers": Group(
+        "The servers of a gateway's config, for the person who keeps it.",
+        {
+            "list": Command("servers:list_servers", "gateway", "List the servers of a config."),
+            "enable": Command("servers:enable", "gateway", "Switch a server on."),
+            "disable": Command("servers:disable", "gateway", "Switch a server off."),
+            "quarantine": Command("servers:quarantine", "gateway", "Hold a server for review."),
+            "release": Command("servers:release", "gateway", "Let a server out of quarantine."),
+        },
+    ),
+    "approvals": Group(
+        "What a person decides about single tools of a gateway.",
+        {
+            "list": Command("approvals:list_approvals", "gateway", "List the tools and their approvals."),
+            "show": Command("approvals:show", "gateway", "Show a tool's definition and what changed in it."),
+            "approve": Command("approvals:approve", "gateway", "Approve tools with their current definitions."),
+            "disable": Command("approvals:disable", "gateway", "Switch a tool off."),
+            "enable": Command("approvals:enable", "gateway", "Switch a tool on again."),
+        },
+    ),
+    "schema": Group(
+        "What files may hold, for editors.",
+        {
+            "config": Command("schema_config:config", "gateway", "Print the JSON Schema of the gateway's config."),
+            "rules": Command("schema:rules", "policy", "Print the JSON Schema of a rule file."),
+            "tests": Command("schema:cases", "policy", "Print the JSON Schema of the tests of a rule file."),
+            "policy": Command("schema:every", "policy", "Write the schemas of all rule files and tests."),
+        },
+    ),
+}

@@ -1,0 +1,20 @@
+"""`callability schema config`: what the gateway's config may hold, for editors or for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from callability.gateway.config.page import config_page
+from callability.gateway.config.schema import config_schema
+
+
+def config(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write a page for people instead, with the approvals file.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of the gateway's config, with which an editor checks it as it is written."""
+    typer.echo(config_page() if markdown else json.dumps(config_schema(), indent=2), nl=not markdown)

@@ -1,0 +1,206 @@
+"""What each extra of the distribution installs, and what is imported without it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from callability.command_line.commands import COMMANDS, Command, Group
+from callability.command_line.extras import MODULES, refuse_without_extra
+
+ROOT = Path(__file__).parents[1]
+SERVER = ROOT / "server"
+EXTRAS = ("policy", "gateway", "studio")
+BASE = ("adapter", "v1", "address", "finding", "timeout_signature", "vocabulary", "__init__", "__main__")
+"""Modules of the base installation, beside the frame of the command."""
+FRAME = ("application", "commands", "extras", "__init__")
+TYPER_NEEDS = {"pydantic", "pydantic_core", "rich"}
+"""What some versions of typer import themselves."""
+BASE_LIBRARIES = {"google", "grpc", "rapidfuzz", "typer"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Blocked(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+from callability.command_line import main
+main()
+"""
+
+
+def _leaves(commands: Mapping[str, Command | Group] = COMMANDS, parents: str = "") -> Iterator[tuple[str, Command]]:
+    for name, command in commands.items():
+        if isinstance(command, Group):
+            yield from _leaves(command.commands, f"{parents}{name} ")
+        else:
+            yield f"{parents}{name}", command
+
+
+LEAVES = dict(_leaves())
+
+
+def _path(module: str) -> Path | None:
+    """Return the file of a module of ours; None for an attribute of one."""
+    path = SERVER / module.replace(".", "/")
+    return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+
+
+@cache
+def _imports(path: Path) -> frozenset[str]:
+    """Return the modules that a file imports, and those that may be meant by `from package import module`."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return frozenset(found)
+
+
+def _libraries(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in _imports(path)} - {"callability", "__future__"} - sys.stdlib_module_names
+
+
+def _with_all_that_it_imports(module: str) -> set[Path]:
+    """Return the files that are loaded with a module of ours, the packages around each among them."""
+    files: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _path(name)
+        if path is None or path in files:
+            continue
+        files.add(path)
+        waiting += [each for each in _imports(path) if each.partition(".")[0] == "callability"]
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+    return files
+
+
+def _files_of_the_base() -> set[Path]:
+    files = {path for name in BASE for path in (SERVER / "callability" / name).rglob("*.py")}
+    files |= {SERVER / "callability" / f"{name}.py" for name in BASE if name not in {"adapter", "v1"}}
+    return files | {SERVER / "callability/command_line" / f"{name}.py" for name in FRAME}
+
+
+def test_the_base_imports_nothing_that_an_extra_installs() -> None:
+    """Neither a library of an extra, nor a module of ours that is not in the base."""
+    base = _files_of_the_base()
+    for path in base:
+        assert _libraries(path) <= BASE_LIBRARIES, path
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        assert {found for name in ours if (found := _path(name))} <= base, path
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_command_imports_no_more_than_its_extra_installs(name: str) -> None:
+    """Whatever is imported on the way, within functions too."""
+    command = LEAVES[name]
+    module = f"callability.command_line.{command.place.partition(':')[0]}"
+    for path in _with_all_that_it_imports(module):
+        assert _libraries(path) <= BASE_LIBRARIES | {*MODULES[command.extra]}, path
+
+
+def test_an_extra_installs_nothing_that_no_command_imports() -> None:
+    """What nothing needs is not installed."""
+    for extra in EXTRAS:
+        modules = {
+            f"callability.command_line.{each.place.partition(':')[0]}"
+            for each in LEAVES.values()
+            if each.extra in {extra, "policy"}
+        }
+        imported = {
+            name for module in modules for path in _with_all_that_it_imports(module) for name in _libraries(path)
+        }
+        assert {*MODULES[extra]} <= imported, extra
+
+
+def _required(extra: str) -> set[str]:
+    """Return the names of the distributions that an extra requires, those of the extras in it among them."""
+    names: set[str] = set()
+    for each in PROJECT["optional-dependencies"][extra]:
+        if nested := re.fullmatch(r"callability\[([a-z,]+)\]", each):
+            names |= {name for inner in nested[1].split(",") for name in _required(inner)}
+        else:
+            names.add(re.split(r"[>=;\[ ]", each, maxsplit=1)[0])
+    return names
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_modules_of_an_extra_are_those_of_its_requirements(extra: str) -> None:
+    """Each module comes from a distribution that the extra requires, and each distribution brings one of them."""
+    distributions = {
+        module: {re.sub(r"[-_.]+", "-", name).lower() for name in names}
+        for module, names in packages_distributions().items()
+    } | {"pydantic_core": {"pydantic"}}  # it is a part of pydantic, which pins it
+    required = {name.replace(".", "-") for name in _required(extra)}
+    installed = {module for module in MODULES[extra] if module in distributions}
+    assert {*MODULES[extra]} - installed <= {"durable"}  # it is not installed on Python 3.13
+    assert all(distributions[module] & required for module in installed)
+    brought = {name for module in installed for name in distributions[module]}
+    assert required - brought <= {"durable-rules"}
+
+
+def test_all_is_every_extra() -> None:
+    """`callability[all]` leaves nothing out."""
+    assert _required("all") == {name for extra in EXTRAS for name in _required(extra)}
+
+
+def test_the_adapter_loads_neither_pydantic_nor_mcp_nor_anything_else_of_an_extra() -> None:
+    """A proxy that uses it may pin all of them as it likes."""
+    code = "import sys, callability.adapter; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    extras = {module for extra in EXTRAS for module in MODULES[extra]}
+    assert {*loaded.stdout.split()} & {*extras, "grpc", "typer"} == set()
+
+
+def _without(modules: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as if some modules were not installed."""
+    command = [sys.executable, "-c", BLOCKED.format(names=modules), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_help_of_the_base_lists_every_command() -> None:
+    """At both levels."""
+    extras = {module for extra in EXTRAS for module in MODULES[extra]} - TYPER_NEEDS
+    for group, commands in [
+        ("", COMMANDS),
+        *((name, it.commands) for name, it in COMMANDS.items() if isinstance(it, Group)),
+    ]:
+        done = _without(extras, *([group] if group else []), "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        listed = re.findall(r"^  ([a-z]+)  ", done.stdout.split("Commands:")[1], re.MULTILINE)
+        assert listed == [*commands]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_command_without_its_extra_says_which_one_to_install(name: str) -> None:
+    """In one line, with exit code 2: nothing was refused."""
+    extra = LEAVES[name].extra
+    missing = {*MODULES[extra]} - ({*MODULES["policy"]} if extra != "policy" else set())
+    done = _without(missing, *name.split(), "--help")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        rf"callability: `callability {name}` needs the extra `{extra}` \(`[a-z0-9_.]+` cannot be imported\):"
+        rf" run pip install 'callability\[{extra}\]'\n",
+        done.stderr,
+    )
+
+
+def test_a_module_of_our_own_that_is_missing_is_not_taken_for_an_extra() -> None:
+    """It is a fault of the program, and is reported as it is."""
+    with pytest.raises(ModuleNotFoundError, match="no such module"):
+        refuse_without_extra("check", "policy", ModuleNotFoundError("no such module", name="callability.nowhere"))
