@@ -46,8 +46,8 @@ AGENTS = ("bot", "", "unknown", None)
 ENVIRONMENTS = ("production", "staging", "prod", "none", None)
 """None: there is no such label."""
 REVIEWED = ("yes", None)
-DESTRUCTIVE = ("true", "false", "", None)
-"""Empty: the upstream does not say; None: its annotations are unknown."""
+DESTRUCTIVE = ("true", "false", "reads", "", None)
+"""`reads`: true, of a tool that only reads; empty: the upstream does not say; None: its annotations are unknown."""
 Asked = tuple[str, str, str | None, str | None, str | None, str | None]
 CASES: tuple[Asked, ...] = tuple(product(SERVERS, TOOLS, AGENTS, ENVIRONMENTS, REVIEWED, DESTRUCTIVE))
 
@@ -80,7 +80,7 @@ def expected(policy: Path) -> dict[Asked, tuple[str, bool]]:
             "agent.name": UNKNOWN if agent is None else "other" if agent == UNKNOWN else agent,
             "server.label.environment": declared.get(environment, UNKNOWN),
             "tool.label.reviewed": reviewed or "none",
-            "annotations.destructive": UNKNOWN if destructive is None else destructive or "true",
+            "annotations.destructive": {None: UNKNOWN, "reads": "false", "": "true"}.get(destructive, str(destructive)),
         }
         decision = decide(rule_set.rules, facts)
         told[case] = (rule_set.rules[decision.rule].id, decision.undetermined)
@@ -100,7 +100,9 @@ def _server_facts(case: Asked) -> facts_pb2.ServerFacts:
 
 
 def _tool_facts(case: Asked) -> facts_pb2.ToolFacts:
-    said = None if case[5] is None else facts_pb2.Annotations(destructive=case[5] == "true" if case[5] else None)
+    said = None if case[5] is None else facts_pb2.Annotations(destructive=case[5] != "false" if case[5] else None)
+    if said and case[5] == "reads":
+        said.read_only = True
     labels = _labels("reviewed", case[4])
     return facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval(), annotations=said, labels=labels)
 

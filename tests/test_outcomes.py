@@ -261,7 +261,7 @@ def test_a_test_of_an_outcome_has_no_withheld_text_and_its_own_hint(tmp_path: Pa
     found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
     found = tuple(finding for finding in found if finding.severity is Severity.ERROR)
     assert [finding.code for finding in found] == ["unknown-key", "impossible-facts"]
-    assert found[1].hint == LOAD_OUTCOME.impossible
+    assert found[1].hint == "a failure has its phases, and an HTTP status its class and `load.failure: http_status`"
 
 
 def test_a_policy_without_one_of_its_rule_sets_is_refused(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp
     tools = (
         {"name": "drop_table", "description": "Drops a table."},
         {"name": "list_tables", "description": "Lists the tables.", "annotations": {"destructiveHint": False}},
+        {"name": "read_table", "description": "Reads a table.", "annotations": {"readOnlyHint": True}},
     )
     servers = {
         "main": shelf(tmp_path, "main", *tools, labels={"environment": "production"}),
@@ -77,9 +78,12 @@ async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp
         found = await retrieve(client, "table", include_disabled=True)
         assert {each["name"] for each in found["tools"]} == {
             "main:list_tables",
+            "main:read_table",
             "copy:drop_table",
             "copy:list_tables",
+            "copy:read_table",
             "typo:list_tables",
+            "typo:read_table",
         }
         assert {each["name"]: each["status"] for each in found["disabled"]} == {
             "main:drop_table": "disabled_by_config",
@@ -90,6 +94,7 @@ async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp
         assert rejected.is_error
         assert "only the operator ends the freeze" in text_of(rejected)
         assert text_of(await call(client, "copy:drop_table")) == "drop_table was called"
+        assert text_of(await call(client, "main:read_table")) == "read_table was called"
 
 
 @pytest.mark.anyio

@@ -14,6 +14,7 @@ from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
+from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.telling.effect import Effect, Overlap, effects, notes, overlaps
 
 
@@ -96,6 +97,7 @@ def as_json(checked: Checked) -> str:
         "directory": str(checked.directory),
         "sound": checked.sound,
         "revision": check.policy.revision if check.policy else None,
+        "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
         "findings": [_json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
         "findings_more": max(0, len(check.findings) - MAX_FINDINGS),

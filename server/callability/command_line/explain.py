@@ -18,6 +18,7 @@ from callability.policy.questions.fact import NameFact
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, spoken_of
@@ -53,11 +54,11 @@ def explain(
     served = loaded(policy)
     proved = served.rule_sets[asked.name]
     asked = proved.rule_set.question
-    given = asked.open_facts | dict(_read(text, asked) for text in facts or [])
-    try:
-        verdict = proved.table.verdict(given)
-    except KeyError:
-        leave(f"these facts cannot occur together: {asked.impossible}", 2)
+    given = asked.completed(dict(_read(text, asked) for text in facts or []))
+    contradicted = asked.contradicted(given)
+    if contradicted:
+        leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
+    verdict = proved.table.verdict(given)
     told = {fact: given[fact] for fact in proved.table.space.facts}
     answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given, told)
     typer.echo((_json if as_json else _text)(answer))
@@ -137,6 +138,7 @@ def _json(answer: Answer) -> str:
     return json.dumps(
         {
             "revision": answer.policy.revision,
+            "semantics": SEMANTICS,
             "engine": answer.policy.engine,
             "facts": answer.facts,
             "verdict": of_verdict(answer.verdict, answer.rule_set, answer.given),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from google.protobuf.message import DecodeError
 
 from callability.policy.deciding.space import Space
+from callability.policy.questions.callability import normalized_hints
 from callability.policy.questions.fact import NO_LABEL, LabelFact, NameFact
 from callability.service.errors import InvalidRequest
 from callability.service.limits import check_labels
@@ -16,7 +16,7 @@ from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
-_HINTS: Mapping[Hint, bool] = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
+_DEPENDENT: tuple[Hint, ...] = ("read_only", "destructive", "idempotent")
 _STATUS = {
     pb.APPROVAL_STATUS_APPROVED: "approved",
     pb.APPROVAL_STATUS_PENDING: "pending",
@@ -43,7 +43,7 @@ class FactReader:
         question, read = space.question, frozenset(space.facts)
         names = (fact for fact in question.facts.values() if isinstance(fact, NameFact) and fact.name in read)
         self._names = {fact.name: fact for fact in names}
-        self._hints = {f"annotations.{hint}": hint for hint in _HINTS if f"annotations.{hint}" in read}
+        self._hints = [name for name, fact in question.facts.items() if fact.hint and name in read]
         self._labels = tuple(
             (fact, kind, fact.name.removeprefix(prefix))
             for kind, prefix in question.labels.items()
@@ -69,8 +69,9 @@ class FactReader:
             "approval.status": status,
             "caller.refuses": _boolean(tool.caller_refuses, known=True),
         }
-        for name, hint in self._hints.items():
-            facts[name] = _hint(tool, hint)
+        if self._hints:
+            hints = _hints(tool)
+            facts |= {name: hints[name] for name in self._hints}
         if self._names:
             facts |= self._named(names)
         for fact, kind, key in self._labels:
@@ -111,12 +112,16 @@ def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.
     return server, tool
 
 
-def _hint(tool: pb.ToolFacts, hint: Hint) -> str:
-    """One that is left out has the default that MCP gives it; annotations that are left out are unknown."""
+def _hints(tool: pb.ToolFacts) -> dict[str, str]:
+    """Return all hints. One that is left out has the default that MCP gives it; left out together, all are unknown."""
     if not tool.HasField("annotations"):
-        return UNKNOWN
-    given = tool.annotations
-    return _boolean(getattr(given, hint) if given.HasField(hint) else _HINTS[hint], known=True)
+        return {f"annotations.{hint}": UNKNOWN for hint in (*_DEPENDENT, "open_world")}
+    said = tool.annotations
+    given = {
+        f"annotations.{hint}": _boolean(getattr(said, hint), known=True) for hint in _DEPENDENT if said.HasField(hint)
+    }
+    open_world = not said.HasField("open_world") or said.open_world
+    return normalized_hints(given) | {"annotations.open_world": _boolean(open_world, known=True)}
 
 
 def _label(fact: LabelFact, key: str, facts: pb.ServerFacts | pb.ToolFacts) -> str:

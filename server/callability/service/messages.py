@@ -8,6 +8,7 @@ from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.fact import NO_LABEL, LabelFact
+from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, SpokenOf
 from callability.policy.telling.explanation import Explanation, Trial
@@ -123,6 +124,7 @@ def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
     """Return what is told about a policy and the service."""
     return policy_service_pb2.GetPolicyResponse(
         revision=policy.revision,
+        semantics=SEMANTICS,
         engine=policy.engine,
         version=__version__,
         rule_sets=[rule_set_message(name, proved) for name, proved in sorted(policy.rule_sets.items())],

@@ -174,10 +174,14 @@ def readings_of(question: Question, facts: Mapping[str, str]) -> dict[str, str]:
 def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
     """Return facts that can occur together: as few as can be moved, and not the one that was changed.
 
-    Those that are not given are open.
+    Those that are not given are open. Facts are normalized first, but for those that vary with the one that was
+    changed: these are moved to it.
     """
-    opened = question.open_facts
-    facts = opened | readings_of(question, opened) | readings_of(question, facts)
+    given = readings_of(question, facts)
+    with_changed = next((axis.facts for axis in question.axes if changed in axis.facts), ())
+    completed = question.completed(given)
+    kept = {name: given[name] for name in with_changed if name in given}
+    facts = completed | readings_of(question, completed) | kept
     found = dict(facts)
     for axis in question.axes:
 

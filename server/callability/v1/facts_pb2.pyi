@@ -204,8 +204,9 @@ Global___ApprovalRecord: _TypeAlias = ApprovalRecord  # noqa: Y015
 
 @_typing.final
 class Annotations(_message.Message):
-    """The MCP tool annotations that decisions may use. A hint that is left out has the default that MCP gives it. They are
-    the upstream's own word.
+    """The MCP tool annotations that decisions may use, as the upstream sends them. A hint that is left out has the default
+    that MCP gives it. If `read_only` is true, the facts are `destructive` false and `idempotent` true, whatever is sent
+    for these two: MCP gives them a meaning only for a tool that is not read-only.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -41,8 +41,8 @@ class Space:
             yield tuple(chain.from_iterable(point.values for point in points))
 
     def named(self, combination: Combination) -> dict[str, str]:
-        """Return every fact of the question: those that vary as the combination says, the others open."""
-        return self.question.open_facts | dict(zip(self.facts, combination, strict=True))
+        """Return every fact of the question: those that vary as the combination says, others as they fit."""
+        return self.question.completed(dict(zip(self.facts, combination, strict=True)))
 
     def witness(self, facts: Mapping[str, str]) -> Witness:
         """Return the facts of one combination that are not at their open value."""
@@ -52,5 +52,10 @@ class Space:
 
 def space_of(rule_set: RuleSet) -> Space:
     """Return the space of the facts that some rule or law reads, and of those that are always looked at."""
-    axes = rule_set.question.axes
-    return Space(rule_set.question, tuple(axis for axis in axes if axis.always or rule_set.reads & set(axis.facts)))
+    return space_of_facts(rule_set.question, rule_set.reads)
+
+
+def space_of_facts(question: Question, read: frozenset[str]) -> Space:
+    """Return the space of some facts of a question, and of those that are always looked at."""
+    axes = (axis for axis in question.axes if axis.always or not read.isdisjoint(axis.facts))
+    return Space(question, tuple(axis.projected(read) for axis in axes))

@@ -48,12 +48,11 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
         sentence = f"test {shown(case.name)} expects unknown rule {shown(case.rule)}"
         hint = did_you_mean(case.rule, ids)
         return CaseResult(case, None, (), Finding(case.place, "unknown-rule", sentence, hint))
-    try:
-        verdict = table.verdict(case.facts)
-    except KeyError:
+    contradicted = rule_set.question.contradicted(case.facts)
+    if contradicted:
         sentence = f"test {shown(case.name)} has facts that cannot occur together"
-        finding = Finding(case.place, "impossible-facts", sentence, rule_set.question.impossible)
-        return CaseResult(case, None, (), finding)
+        return CaseResult(case, None, (), Finding(case.place, "impossible-facts", sentence, contradicted.impossible))
+    verdict = table.verdict(case.facts)
     differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
     if not differences:
         return CaseResult(case, verdict, (), None)

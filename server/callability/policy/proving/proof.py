@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import reduce
 from operator import and_, or_
 
@@ -35,12 +35,19 @@ def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
             continue
         holds = decided.masks.truths(rule.when).certain
         if not holds:
-            yield Finding(rule.place, "never-decides", f"rule `{rule.id}` never decides: its condition never holds")
+            sentence = f"rule `{rule.id}` never decides: its condition never holds"
+            yield Finding(rule.place, "never-decides", sentence, _together(rule.reads, rule_set))
             continue
         sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
         hint = f"covered by {listed(_covers(holds, rule_set, decided))}"
         witness = decided.masks.witness(holds)
         yield Finding(rule.place, "never-decides", sentence, hint, witness=witness)
+
+
+def _together(read: Collection[str], rule_set: RuleSet) -> str:
+    """Return a hint for a condition that never holds: how facts that it reads depend on each other."""
+    axes = (axis for axis in rule_set.question.axes if len([fact for fact in axis.facts if fact in read]) > 1)
+    return "; ".join(axis.impossible for axis in axes if axis.impossible)
 
 
 def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
@@ -89,7 +96,7 @@ def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
         broken = about & ~_kept(law, decided)
         if not about:
             sentence = f"law {shown(law.name)} is about no combination of facts"
-            hint = "its condition never holds"
+            hint = "; ".join(filter(None, ("its condition never holds", _together(law.reads, rule_set))))
             yield Finding(law.place, "law-of-nothing", sentence, hint, Severity.WARNING)
         elif broken:
             yield _broken(law, broken, decided)

@@ -24,6 +24,32 @@ def _approval_axis() -> Axis:
             Point("unreadable", (UNKNOWN, UNKNOWN)),
         ),
         always=True,
+        impossible="a tool without a record is not disabled by one",
+    )
+
+
+def normalized_hints(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the three hints that depend on each other, for those that an upstream, or somebody in its words, gives.
+
+    `destructiveHint` and `idempotentHint` mean something only if `readOnlyHint` is false (MCP): a tool that is known to
+    be read-only destroys nothing and is idempotent, whatever else it says. A hint that is left out has MCP's default,
+    or is unknown if one that is given is.
+    """
+    if given.get(_READ_ONLY.name) == "true":
+        return dict(zip(_DEPENDENT, _READS_ONLY, strict=True))
+    rest = UNKNOWN if UNKNOWN in given.values() else None
+    return {name: given.get(name, rest or hint.open_value) for name, hint in _DEPENDENT.items()}
+
+
+def _hints_axis() -> Axis:
+    """Read-only, or not with either of two values of the other two, or unknown: six states (spec A.2)."""
+    states = (*product(("false",), ("true", "false"), ("false", "true")), _READS_ONLY, (UNKNOWN, UNKNOWN, UNKNOWN))
+    return Axis(
+        tuple(_DEPENDENT),
+        tuple(Point(" ".join(state), state) for state in states),
+        impossible="a read-only tool is not destructive and is idempotent, and the three annotations are known or"
+        " unknown together",
+        normalized=normalized_hints,
     )
 
 
@@ -39,13 +65,14 @@ _DISABLED = Fact("approval.disabled", BOOLEAN, "false", LiftedBy.USER, "enable_t
 _REVIEW = Fact("approval.status", ("none", "approved", "pending", "changed"), "approved", LiftedBy.USER, "approve_tool")
 _REFUSES = Fact("caller.refuses", BOOLEAN, "false", LiftedBy.NONE, asserted=True)
 
-_HINTS = (
-    Fact("annotations.read_only", BOOLEAN, "false", hint=True),
-    Fact("annotations.destructive", BOOLEAN, "true", hint=True),
-    Fact("annotations.idempotent", BOOLEAN, "false", hint=True),
-    Fact("annotations.open_world", BOOLEAN, "true", hint=True),
-)
-"""Open, they have the defaults that MCP gives them."""
+_READ_ONLY = Fact("annotations.read_only", BOOLEAN, "false", hint=True)
+_DESTRUCTIVE = Fact("annotations.destructive", BOOLEAN, "true", hint=True)
+_IDEMPOTENT = Fact("annotations.idempotent", BOOLEAN, "false", hint=True)
+_OPEN_WORLD = Fact("annotations.open_world", BOOLEAN, "true", hint=True)
+_DEPENDENT = facts_by_name((_READ_ONLY, _DESTRUCTIVE, _IDEMPOTENT))
+"""The hints that depend on each other. The open value of a hint is the default that MCP gives it."""
+_READS_ONLY = ("true", "false", "true")
+"""What they are for a tool that only reads."""
 _NAMES = (
     NameFact("server.name", (), "other", asserted=True),
     NameFact("tool.name", (), "other", asserted=True),
@@ -54,21 +81,23 @@ _NAMES = (
 
 CALLABILITY = Question(
     name="callability",
-    facts=facts_by_name((_ENABLED, _DENIED, _QUARANTINED, _DISABLED, _REVIEW, _REFUSES, *_HINTS, *_NAMES)),
+    facts=facts_by_name(
+        (_ENABLED, _DENIED, _QUARANTINED, _DISABLED, _REVIEW, _REFUSES, *_DEPENDENT.values(), _OPEN_WORLD, *_NAMES)
+    ),
     axes=(
         axis_of(_ENABLED),
         axis_of(_DENIED),
         axis_of(_QUARANTINED, always=True),
         _approval_axis(),
         axis_of(_REFUSES),
-        *map(axis_of, _HINTS),
+        _hints_axis(),
+        axis_of(_OPEN_WORLD),
     ),
     statuses=tuple(ToolStatus),
     undetermined=ToolStatus.DISABLED_UNKNOWN,
     wordless=frozenset({ToolStatus.CALLABLE}),
     texts={"remediation": (), "rejection": (Placeholder("tool"), Placeholder("server"))},
     actions=TOOL_ACTIONS,
-    impossible="a tool without a record is not disabled by one",
     labels={"server": "server.label.", "tool": "tool.label."},
     open_status=ToolStatus.CALLABLE,
     withholds=_withholds,

@@ -42,5 +42,4 @@ ENABLE_OUTCOME = Question(
         )
     },
     actions=ENABLE_ACTIONS,
-    impossible="",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from callability.finding import shown
@@ -172,11 +172,32 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Facts that vary together, and every state that they can be in; `always` where rules need not read them."""
+    """Facts that vary together, and every state that they can be in.
+
+    An axis that is `always` looked at stays whole, whichever of its facts rules read. `impossible` is a hint for facts
+    that are in none of the states. `normalized` takes those facts of the axis that somebody wrote, and returns all of
+    them; without it, what is written counts as it is, and a fact that is left out has its open value.
+    """
 
     facts: tuple[str, ...]
     points: tuple[Point, ...]
     always: bool = False
+    impossible: str = ""
+    normalized: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
+
+    def projected(self, read: Collection[str]) -> Axis:
+        """Return the axis of those of its facts that are read: states that then look the same are one."""
+        kept = [number for number, fact in enumerate(self.facts) if fact in read]
+        if self.always or len(kept) == len(self.facts):
+            return self
+        states = dict.fromkeys(tuple(point.values[number] for number in kept) for point in self.points)
+        points = tuple(Point(" ".join(state), state) for state in states)
+        return replace(self, facts=tuple(self.facts[number] for number in kept), points=points)
+
+    def has(self, facts: Mapping[str, str]) -> bool:
+        """Say whether its facts can be together what they are."""
+        state = tuple(facts[fact] for fact in self.facts)
+        return any(point.values == state for point in self.points)
 
 
 def axis_of(fact: Fact, *, always: bool = False) -> Axis:

@@ -80,6 +80,7 @@ LOAD_OUTCOME = Question(
         Axis(
             (_PHASE.name, _FAILURE.name, _CLASS.name, _STATUS.name),
             tuple(Point(" ".join(state), state) for state in _states()),
+            impossible="a failure has its phases, and an HTTP status its class and `load.failure: http_status`",
         ),
         *map(axis_of, (_SIGNATURE, _IN_SESSION, _TRIES_LEFT, _SCHEDULED)),
     ),
@@ -88,5 +89,4 @@ LOAD_OUTCOME = Question(
     wordless=frozenset({LoadStatus.AVAILABLE}),
     texts={"message": (Placeholder("servers"),)},
     actions=LOAD_ACTIONS,
-    impossible="a failure has its phases, and an HTTP status its class and `load.failure: http_status`",
 )

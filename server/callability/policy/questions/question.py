@@ -25,11 +25,10 @@ class Placeholder:
 class Question:
     """Facts, statuses and texts of a question, and the status for what could not be determined.
 
-    `wordless` are the statuses about which nothing has to be said, `texts` the texts that the words of any other have,
-    with their placeholders, and `impossible` is a hint for facts that cannot occur together. With an `open_status`
-    there is a path from any other status to it. `labels` are what a file may declare labels of, with the beginning of
-    the names of their facts. `withholds` says for a combination of facts whether text from the upstream must be kept
-    back (spec A.3), where the question is about such text.
+    `wordless` are the statuses about which nothing has to be said, and `texts` the texts that the words of any other
+    have, with their placeholders. With an `open_status` there is a path from any other status to it. `labels` are what
+    a file may declare labels of, with the beginning of the names of their facts. `withholds` says for a combination of
+    facts whether text from the upstream must be kept back (spec A.3), where the question is about such text.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Question:
     wordless: frozenset[str]
     texts: Mapping[str, tuple[Placeholder, ...]]
     actions: tuple[Action, ...]
-    impossible: str
     labels: Mapping[str, str] = field(default_factory=dict)
     open_status: str | None = None
     withholds: Callable[[Mapping[str, str]], bool] | None = None
@@ -49,6 +47,20 @@ class Question:
     def open_facts(self) -> dict[str, str]:
         """Every fact at its open value."""
         return {fact.name: fact.open_value for fact in self.facts.values()}
+
+    def completed(self, written: Mapping[str, str]) -> dict[str, str]:
+        """Return every fact, for those that somebody wrote: these as their axes normalize them, the others open."""
+        facts = {**self.open_facts, **written}
+        for axis in self.axes:
+            mine = {name: written[name] for name in axis.facts if name in written} if axis.normalized else None
+            if axis.normalized and mine:
+                facts |= axis.normalized(mine)
+        return facts
+
+    def contradicted(self, facts: Mapping[str, str]) -> Axis | None:
+        """Return the first axis whose facts cannot be together what they are; None: the facts can occur together."""
+        together = (axis for axis in self.axes if len(axis.facts) > 1)
+        return next((axis for axis in together if not axis.has(facts)), None)
 
     @property
     def shared_placeholders(self) -> tuple[Placeholder, ...]:

@@ -58,9 +58,7 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
         return None
     name = form.text(entries["name"], "`name` of a test")
     where = f"test {shown(name)}" if name else "a test"
-    facts = question.open_facts
-    if "facts" in entries:
-        facts |= _facts(entries["facts"], question, where, form)
+    given = _facts(entries["facts"], question, where, form) if "facts" in entries else {}
     optional = ("rule", "undetermined", "words", *(["withhold_text"] if question.withholds else []))
     expect = form.mapping(entries["expect"], f"`expect` of {where}", required=("status",), optional=optional)
     status = read_status(expect["status"], question, where, form) if expect else None
@@ -72,7 +70,9 @@ def _case(node: Node, question: Question, form: Form) -> Case | None:
         for key in ("undetermined", "withhold_text")
     )
     words = _words(expect["words"], question, where, form) if "words" in expect else {}
-    return Case(" ".join(name.split()), facts, status, rule, undetermined, withhold_text, words, node.place)
+    return Case(
+        " ".join(name.split()), question.completed(given), status, rule, undetermined, withhold_text, words, node.place
+    )
 
 
 def _words(node: Node, question: Question, where: str, form: Form) -> dict[str, tuple[str, ...]]:

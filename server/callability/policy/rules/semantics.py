@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from callability.policy.rules.condition import Facts
 from callability.policy.rules.rule_set import Rule
 
+SEMANTICS = 2
+"""The version of what facts and rules mean. It grows when a release gives other answers under the same rule files.
+
+2: a tool that is known to be read-only is not destructive and is idempotent, whatever its other annotations say. In 1,
+which was never published as a number, each annotation counted by itself.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

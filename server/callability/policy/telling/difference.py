@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
+from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space, space_of_facts
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.names.automaton import TooManyStates
 from callability.policy.names.classes import SinglesOutUnknown
@@ -70,14 +70,14 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     Raises:
         TooMuch: that is too much together.
     """
-    facts = {*old.table.space.facts, *new.table.space.facts}
+    facts = frozenset((*old.table.space.facts, *new.table.space.facts))
     try:
         question = joined(old.rule_set.question, new.rule_set.question)
     except TooManyStates as error:
         raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
     except SinglesOutUnknown:
         raise TooMuch("the patterns of both policies tell the name `unknown` apart from every other") from None
-    space = Space(question, tuple(axis for axis in question.axes if facts & set(axis.facts)))
+    space = space_of_facts(question, facts)
     if space.size > MAX_COMBINATIONS:
         raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
     return space
