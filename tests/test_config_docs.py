@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from callability import document
 from callability.finding import Severity
 from callability.gateway.config import ApprovalRecord, ConfigRefused, ServerConfig, load_approvals, load_config
-from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines
+from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig
 from callability.gateway.config.schema import config_schema
 from running import callability
 from test_gateway_config import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
@@ -80,6 +80,7 @@ def test_every_key_is_on_the_page() -> None:
         "`mcpServers.NAME`": ServerConfig,
         "`agents.NAME`": AgentConfig,
         "`deadlines`": Deadlines,
+        "`http`": HttpConfig,
     }
     for heading, model in models.items():
         keys = [field.alias or name for name, field in model.model_fields.items()]

@@ -154,25 +154,29 @@ FAULTY = {
     ),
     "a key that is near nothing": (
         "mcpServers: {}\nzzz: 1",
-        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `mcpServers`)"],
+        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`, `mcpServers`)"],
     ),
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
         [
             "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `cwd`, `url`, `headers`, "
-            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `enabled`, `quarantined`)"
+            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `deadlines`, `enabled`, "
+            "`quarantined`)"
         ],
     ),
     "a key of the deadlines": (
         "mcpServers: {}\ndeadlines: {call: 3}",
         [
-            "2:13: unknown key `call` in `deadlines` (one of `call_seconds`, `dialog_seconds`, `enable_seconds`,"
-            " `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
+            "2:13: unknown key `call` in `deadlines` (one of `call_max_seconds`, `call_seconds`, `dialog_seconds`,"
+            " `enable_seconds`, `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
         ],
     ),
     "a word with a line break": (
         'mcpServers: {}\n"a\\nb`c": 1',
-        ["2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `mcpServers`)"],
+        [
+            "2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`,"
+            " `mcpServers`)"
+        ],
     ),
     "no servers": (
         "deadlines: {}",
@@ -371,6 +375,23 @@ FAULTY = {
     "more labels than the contract carries": (
         ONE + f"command: x\n    labels: {json.dumps({str(number): '' for number in range(65)})}",
         ["4:13: `labels` of server `files` has more than 64 entries"],
+    ),
+    "limits over HTTP": (
+        "mcpServers: {}\nhttp: {sessions: 0, sessions_per_agent: 10001, request_bytes: 1.5, session: 1}",
+        [
+            "2:18: `http.sessions` is not a whole number from 1 to 10,000",
+            "2:41: `http.sessions_per_agent` is not a whole number from 1 to 10,000",
+            "2:63: `http.request_bytes` is a number, where a whole number is wanted",
+            "2:68: unknown key `session` in `http` (did you mean `sessions`?)",
+        ],
+    ),
+    "deadlines of a server": (
+        ONE + "command: x\n    deadlines: {call_seconds: 0, enable_seconds: 3, open_seconds: }",
+        [
+            "4:31: a value in `deadlines` of server `files` is not more than 0 and at most 86,400 seconds",
+            "4:34: unknown key `enable_seconds` in `deadlines` of server `files` (did you mean `call_seconds`?)",
+            "4:53: a value in `deadlines` of server `files` has no value (give it one, or leave the key out)",
+        ],
     ),
     "deadlines": (
         "mcpServers: {}\ndeadlines:\n  call_seconds: 0\n  open_seconds: 1e400",

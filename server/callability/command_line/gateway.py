@@ -109,16 +109,15 @@ def gateway(
                 async with followed(_edits(setup, of_policy, policy, about_policy)):
                     await run(setup, transport.value, address, agent, _started)
 
-    if transport is Transport.STDIO:
-        _run_and_leave(serve())
-    try:
-        asyncio.run(serve())
-    except AddressRefused as error:
-        leave(str(error), 2)
+    _run_and_leave(serve())
 
 
 def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
-    """Run, and end the process: a thread may still wait for a line of standard input, and would wait for ever."""
+    """Run, and end the process.
+
+    A thread may still wait for a line of standard input, and would wait for ever; and to free the memory of thousands
+    of sessions one by one takes longer than to end them.
+    """
     code = 1
     try:
         asyncio.new_event_loop().run_until_complete(serving)

@@ -12,7 +12,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp_types import Tool
 
 from callability.gateway.announcements import Announcements
-from callability.gateway.config import AgentConfig
+from callability.gateway.config import AgentConfig, HttpConfig
 from callability.gateway.gateway import Gateway
 
 _logger = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class Tokens:
 class Gateways:
     """A gateway for each agent, and one for whoever is not told apart, which sees every server; edits replace them."""
 
-    def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
+    def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
         self.guarded = False
         """Whether tokens are asked for over HTTP."""
         self.announcements = Announcements()
-        self.replace(by_agent, nobody, tokens)
+        self.replace(by_agent, nobody, tokens, http)
 
-    def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens) -> None:
+    def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
         """Put others in the place of what is there, for the requests from now on.
 
         `nobody` is for an agent that the config no longer has, and sees no server. Where tokens are asked for they are
@@ -59,6 +59,8 @@ class Gateways:
             _logger.warning("no agent has a token any more: every request is refused until the gateway starts again")
         self.guarded = self.guarded or bool(tokens)
         self._by_agent, self._nobody, self.tokens = by_agent, nobody, tokens
+        self.http = http
+        """What agents may use over HTTP, for the requests from now on."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return who the agent with a token is at the moment, or None."""

@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 MAX_SESSIONS = 1_000
 """Sessions of MCP 2025-11-25 that are told; one more takes the place of the oldest."""
@@ -23,6 +24,7 @@ class Announcements:
         self._handlers: dict[str, ListenHandler] = {}
         # The library tells nobody that a session has ended; a message to one that has is dropped.
         self._sessions: OrderedDict[int, tuple[str, ServerSession]] = OrderedDict()
+        self._closed = False
 
     async def announce(self, agents: Iterable[str]) -> None:
         """Tell some agents that their tools have changed, each session once."""
@@ -42,6 +44,18 @@ class Announcements:
     async def listen(
         self, agent: str, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        """Tell a stream of MCP 2026-07-28 until its client leaves."""
+        """Tell a stream of MCP 2026-07-28 until its client leaves, or the gateway ends.
+
+        Raises:
+            MCPError: the gateway is ending.
+        """
+        if self._closed:
+            raise MCPError(INTERNAL_ERROR, "the gateway is shutting down")
         bus = self._buses.setdefault(agent, InMemorySubscriptionBus())
         return await self._handlers.setdefault(agent, ListenHandler(bus))(context, params)
+
+    def close(self) -> None:
+        """End every stream of MCP 2026-07-28 as the protocol says, and open none any more."""
+        self._closed = True
+        for handler in self._handlers.values():
+            handler.close()

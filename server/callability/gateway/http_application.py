@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
-from mcp.server.auth.settings import AuthSettings
-from pydantic import AnyHttpUrl
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from callability.gateway.agents import Gateways
+from callability.gateway.config.model import MAX_REQUEST_BYTES
+from callability.gateway.http_requests import HttpRequests
 from callability.gateway.mcp_server import mcp_server
+
+PATH = "/mcp"
+# These log a line or more for each session, and its id with it.
+for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class HttpApplication:
@@ -22,10 +35,23 @@ class HttpApplication:
 
     def __init__(self, gateways: Gateways, host: str) -> None:
         self._gateways = gateways
-        self._open = mcp_server(gateways).streamable_http_app(host=host)
-        # The library wants an issuer; without a resource URL no client is sent there, and 401 is the end of it.
-        settings = AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1/none"), resource_server_url=None)
-        self._guarded = mcp_server(gateways).streamable_http_app(host=host, auth=settings, token_verifier=gateways)
+        # How many sessions there are, how long they stay and how large a request is, `HttpRequests` limits.
+        self._library = StreamableHTTPSessionManager(
+            mcp_server(gateways),
+            security_settings=_local_only(host),
+            session_idle_timeout=None,
+            max_sessions=None,
+            max_request_body_size=MAX_REQUEST_BYTES,
+        )
+        self._requests = HttpRequests(self._library.handle_request, lambda: gateways.http)
+        self._open = Starlette(routes=[Route(PATH, self._requests)])
+        self._guarded = Starlette(
+            routes=[Route(PATH, RequireAuthMiddleware(self._requests, []))],
+            middleware=[
+                Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(gateways)),
+                Middleware(AuthContextMiddleware),
+            ],
+        )
         self._life = Starlette(lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,9 +62,25 @@ class HttpApplication:
             application = self._guarded if self._gateways.guarded else self._open
         await application(scope, receive, send)
 
+    def stop(self) -> None:
+        """Take no more requests and end the streams of announcements; calls in flight go on."""
+        self._requests.stop()
+        self._gateways.announcements.close()
+
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for application in (self._open, self._guarded):
-                await stack.enter_async_context(application.router.lifespan_context(application))
-            yield
+        async with self._library.run():
+            try:
+                yield
+            finally:
+                await self._requests.sessions.close()
+
+
+def _local_only(host: str) -> TransportSecuritySettings:
+    """Refuse requests that a web page elsewhere makes by a name of its own for this address (DNS rebinding)."""
+    names = dict.fromkeys(("127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host))
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )

@@ -13,7 +13,7 @@ from typing import Any
 from callability.finding import shown
 from callability.gateway.agents import Gateways, Tokens
 from callability.gateway.catalog import Catalog
-from callability.gateway.config import Approvals, Config
+from callability.gateway.config import Approvals, Config, HttpConfig
 from callability.gateway.decisions import CallabilityStub, Decisions
 from callability.gateway.files import Files
 from callability.gateway.fleet import Fleet
@@ -91,7 +91,7 @@ class Live:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(self._fleet.close(), self._catalog.close())
 
-    def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens]:
+    def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the state at hand: for each agent, for whoever is not told apart, and for nobody."""
         config = self._files.config
         self._fleet.apply(config)
@@ -102,7 +102,7 @@ class Live:
         self._inventory = inventory
         by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
         nobody = self._gateway(inventory.scoped(()), "")
-        return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents)
+        return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents), config.http
 
     def _renew(self) -> None:
         """Connect servers anew of which a form was approved that they do not list: the person saw another process."""

@@ -13,6 +13,7 @@ from callability.gateway.config.config import (
     Config,
     ConfigRefused,
     Deadlines,
+    HttpConfig,
     ServerConfig,
     load_config,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Config",
     "ConfigRefused",
     "Deadlines",
+    "HttpConfig",
     "OAuthConfig",
     "ServerConfig",
     "load_approvals",

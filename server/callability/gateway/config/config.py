@@ -11,10 +11,19 @@ from callability.finding import Finding, Place, Severity, did_you_mean, has_erro
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.environment import unfit_variables, unset_variables
 from callability.gateway.config.findings import findings
-from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, ServerConfig
+from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, HttpConfig, ServerConfig
 from callability.gateway.config.place import place
 
-__all__ = ["AgentConfig", "CatalogEntry", "Config", "ConfigRefused", "Deadlines", "ServerConfig", "load_config"]
+__all__ = [
+    "AgentConfig",
+    "CatalogEntry",
+    "Config",
+    "ConfigRefused",
+    "Deadlines",
+    "HttpConfig",
+    "ServerConfig",
+    "load_config",
+]
 
 
 class ConfigRefused(Exception):
@@ -41,6 +50,7 @@ class Config:
     digest: str = ""
     """Which state of the file was read: see `document.digest`."""
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
+    http: HttpConfig = field(default_factory=HttpConfig)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +113,9 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         raise ConfigRefused(ordered)
     approvals = None if file.approvals is None else path.parent / file.approvals
     digest = document.digest(data)
-    return Config(path, file.servers, approvals, file.agents, file.deadlines, ordered, root, digest, file.catalog)
+    return Config(
+        path, file.servers, approvals, file.agents, file.deadlines, ordered, root, digest, file.catalog, file.http
+    )
 
 
 def _near(name: str, tools: frozenset[str]) -> str:

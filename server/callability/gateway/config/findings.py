@@ -18,8 +18,10 @@ from callability.gateway.config.model import (
     CatalogEntry,
     ConfigFile,
     Deadlines,
+    HttpConfig,
     OAuthConfig,
     ServerConfig,
+    ServerDeadlines,
 )
 from callability.gateway.config.place import found
 
@@ -36,10 +38,12 @@ _WANTED = {
 _DOMAINS = {"type": ("stdio", "http"), "trust": ("auto", "manual")}
 _MODELS: dict[object, type[BaseModel]] = {
     "deadlines": Deadlines,
+    "http": HttpConfig,
     "agents": AgentConfig,
     "mcpServers": ServerConfig,
     "catalog": CatalogEntry,
 }
+_INNER: dict[object, type[BaseModel]] = {"oauth": OAuthConfig, "deadlines": ServerDeadlines}
 
 Location = tuple[int | str, ...]
 
@@ -136,7 +140,7 @@ def _retyped(node: Node, wanted: str) -> str:
 
 def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
-    model = OAuthConfig if above[-1:] == ("oauth",) else _MODELS[above[0]] if above else ConfigFile
+    model = _INNER[above[2]] if len(above) > 2 else _MODELS[above[0]] if above else ConfigFile
     # `$schema` is for editors: nobody who looks for a key of the gateway's means it.
     names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
     of_server = model in {ServerConfig, CatalogEntry}

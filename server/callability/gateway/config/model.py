@@ -29,6 +29,8 @@ MAX_LABEL_KEY_BYTES = 128
 MAX_LABEL_VALUE_BYTES = 512
 MAX_SECONDS = 86_400
 MAX_PORT = 65_535
+MAX_SESSIONS = 10_000
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
 HTTP_SPELLINGS = ("http", "streamable-http", "streamableHttp")
@@ -94,6 +96,15 @@ def _port(value: int) -> int:
     return value
 
 
+def _from_one_to(most: int) -> _Checked:
+    def check(value: int) -> int:
+        if not 1 <= value <= most:
+            raise PydanticCustomError("out-of-range", f"is not a whole number from 1 to {most:,}")
+        return value
+
+    return _Checked(check, {"minimum": 1, "maximum": most})
+
+
 def _few(value: Mapping[str, str]) -> Mapping[str, str]:
     if len(value) > MAX_LABELS:
         raise PydanticCustomError("too-many-labels", f"has more than {MAX_LABELS} entries")
@@ -135,6 +146,8 @@ Seconds = Annotated[
     BeforeValidator(_seconds),
 ]
 Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
+Sessions = Annotated[StrictInt, _from_one_to(MAX_SESSIONS)]
+RequestBytes = Annotated[StrictInt, _from_one_to(MAX_REQUEST_BYTES)]
 ServerName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
 ]
@@ -163,6 +176,26 @@ class _Model(BaseModel):
     """Frozen, closed to unknown keys, and silent about the values that it refuses: some are secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ServerDeadlines(_Model):
+    """How long the gateway waits for this server. A key that is left out has its value in `deadlines`."""
+
+    call_seconds: Annotated[Seconds | None, _Given] = Field(
+        default=None, description="As `deadlines.call_seconds`, for calls of this server."
+    )
+    call_max_seconds: Annotated[Seconds | None, _Given] = Field(
+        default=None, description="As `deadlines.call_max_seconds`, for calls of this server."
+    )
+    refresh_seconds: Annotated[Seconds | None, _Given] = Field(
+        default=None, description="As `deadlines.refresh_seconds`, for this server."
+    )
+    reopen_seconds: Annotated[Seconds | None, _Given] = Field(
+        default=None, description="As `deadlines.reopen_seconds`, for this server."
+    )
+    open_seconds: Annotated[Seconds | None, _Given] = Field(
+        default=None, description="As `deadlines.open_seconds`, for this server."
+    )
 
 
 class _Entry(_Model):
@@ -207,6 +240,9 @@ class _Entry(_Model):
     tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
         description="Labels of single tools, by exact name, which rules of the policy may read as `tool.label.KEY`.",
+    )
+    deadlines: Annotated[ServerDeadlines | None, _Given] = Field(
+        default=None, description="How long to wait for this server, if not as long as for the others."
     )
 
 
@@ -288,7 +324,14 @@ class Deadlines(_Model):
     """How long the gateway waits for an upstream server."""
 
     call_seconds: Seconds = Field(
-        default=60.0, description="For the answer to a call, in seconds: above 0, at most 86,400."
+        default=60.0,
+        description="For the answer to a call, in seconds: above 0, at most 86,400. Progress that the server reports"
+        " starts this time again, if the agent asked for progress.",
+    )
+    call_max_seconds: Seconds = Field(
+        default=3600.0,
+        description="For the answer to a call in all, however much progress the server reports, in seconds: above 0, at"
+        " most 86,400. If this is less than `call_seconds`, `call_seconds` is the maximum.",
     )
     refresh_seconds: Seconds = Field(
         default=300.0,
@@ -317,6 +360,32 @@ class Deadlines(_Model):
         default=600.0, description="For a person to authorize it, in seconds: above 0, at most 86,400."
     )
 
+    def of(self, server: ServerConfig | CatalogEntry) -> Deadlines:
+        """Return the deadlines of a server: its own, and these for the keys that it leaves out."""
+        own = {} if server.deadlines is None else server.deadlines.model_dump(exclude_none=True)
+        return self.model_copy(update=own)
+
+
+class HttpConfig(_Model):
+    """What agents may use of the gateway over HTTP (`--transport http`)."""
+
+    sessions_per_agent: Sessions = Field(
+        default=100,
+        description="Sessions that one agent may have open, 1 to 10,000. Clients without a token count as one agent."
+        " MCP 2026-07-28 has no sessions.",
+    )
+    sessions: Sessions = Field(
+        default=2_000, description="Sessions that all agents together may have open, 1 to 10,000."
+    )
+    session_idle_seconds: Seconds = Field(
+        default=300.0,
+        description="Until a session without a request or an open stream ends, in seconds: above 0, at most 86,400.",
+    )
+    request_bytes: RequestBytes = Field(
+        default=4 * 1024 * 1024,
+        description="Largest body of a request, in bytes, 1 to 67,108,864. A larger request gets HTTP status 413.",
+    )
+
 
 class ConfigFile(_Model):
     """The whole file."""
@@ -339,6 +408,11 @@ class ConfigFile(_Model):
     deadlines: Deadlines = Field(
         default_factory=Deadlines,
         description="How long to wait for upstream servers.",
+        json_schema_extra={"default": {}},
+    )
+    http: HttpConfig = Field(
+        default_factory=HttpConfig,
+        description="Limits for agents over HTTP.",
         json_schema_extra={"default": {}},
     )
     editors_schema: Annotated[StrictStr | None, _Given] = Field(

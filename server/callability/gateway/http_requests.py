@@ -1,0 +1,216 @@
+"""One request over HTTP: its body is read whole, its session is counted, and its answer has an end in any case."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.authentication import BaseUser
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from callability.gateway.config import HttpConfig
+from callability.gateway.http_sessions import HttpSessions, TooManySessions
+
+SESSION = "mcp-session-id"
+_STOPPED = "The gateway is shutting down; the call may have been carried out."
+_NOT_TAKEN = "The gateway is shutting down and takes no more requests."
+_logger = logging.getLogger(__name__)
+
+
+class HttpRequests:
+    """An ASGI application in front of the library's."""
+
+    def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig]) -> None:
+        self.sessions = HttpSessions(application, limits)
+        self._application = application
+        self._limits = limits
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more requests, and end the streams that stand for as long as their client wants."""
+        self._stopping.set()
+        self.sessions.stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        answer = _Answer(send)
+        if self._stopping.is_set():
+            await answer.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_TAKEN, scope, receive)
+        elif scope["method"] == "POST":
+            await self._post(scope, receive, answer)
+        elif scope["method"] == "GET":
+            await self._in_session(scope, self._until_stopping(receive), answer)
+            await answer.complete()
+        else:
+            await self._in_session(scope, receive, answer)
+
+    async def _post(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        most = self._limits().request_bytes
+        try:
+            body = await _body(scope, receive, most)
+        except _TooLarge:
+            text = f"The body of the request has more than {most:,} bytes, which is the limit (`http.request_bytes`)."
+            await answer.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, scope, receive, code=INVALID_REQUEST)
+            return
+        except _Gone:
+            return
+        again = _replayed(body, receive)
+        try:
+            if _opens_session(scope, body):
+                await self._opening(scope, again, answer)
+            else:
+                await self._in_session(scope, again, answer)
+        except TooManySessions as error:
+            await answer.refuse(error.status, str(error), scope, receive, request=_id_of(body))
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+            await answer.cut(_id_of(body), scope, receive)
+
+    async def _opening(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        async with self.sessions.opening(_agent(scope)) as opened:
+            answer.on_start = lambda status, headers: (
+                opened(headers[SESSION], scope) if status < 400 and SESSION in headers else None
+            )
+            await self._application(scope, receive, answer.send)
+
+    async def _in_session(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        session, agent = Headers(scope=scope).get(SESSION, ""), _agent(scope)
+        async with self.sessions.using(session, agent):
+            await self._application(scope, receive, answer.send)
+        if answer.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and answer.status == HTTPStatus.OK):
+            self.sessions.ended(session, agent)
+
+    def _until_stopping(self, receive: Receive) -> Receive:
+        async def heard() -> Message:
+            """Return what the client sends, or that it has gone once the gateway ends."""
+            asked, stopped = asyncio.ensure_future(receive()), asyncio.ensure_future(self._stopping.wait())
+            try:
+                await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                return asked.result() if asked.done() else {"type": "http.disconnect"}
+            finally:
+                for each in (asked, stopped):
+                    each.cancel()
+
+        return heard
+
+
+class _Answer:
+    """What is sent to a client, and how far it has come."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._whole = False
+        self._is_stream = False
+        self.status: int | None = None
+        self.on_start: Callable[[int, Headers], object] = lambda *_: None
+
+    async def send(self, message: Message) -> None:
+        """Send a part."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = Headers(raw=list(message.get("headers", ())))
+            self._is_stream = headers.get("content-type", "").startswith("text/event-stream")
+            self.on_start(message["status"], headers)
+        else:
+            self._whole = not message.get("more_body", False)
+        await self._send(message)
+
+    async def complete(self) -> None:
+        """End an answer that was begun, so that the client sees its end and not a loss."""
+        if self.status is not None and not self._whole:
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def refuse(
+        self,
+        status: HTTPStatus,
+        text: str,
+        scope: Scope,
+        receive: Receive,
+        *,
+        request: Any = None,
+        code: int = INTERNAL_ERROR,
+    ) -> None:
+        """Answer by an error of JSON-RPC."""
+        await JSONResponse(_error(request, text, code), status)(scope, receive, self.send)
+
+    async def cut(self, request: Any, scope: Scope, receive: Receive) -> None:
+        """End an answer for which there is no more time by an error."""
+        if self.status is None:
+            await self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _STOPPED, scope, receive, request=request)
+        elif self._is_stream and not self._whole:
+            event = f"event: message\r\ndata: {json.dumps(_error(request, _STOPPED, INTERNAL_ERROR))}\r\n\r\n"
+            await self.send({"type": "http.response.body", "body": event.encode(), "more_body": False})
+
+
+class _TooLarge(Exception):
+    """A body has more bytes than are allowed."""
+
+
+class _Gone(Exception):
+    """The client left before its request was whole."""
+
+
+async def _body(scope: Scope, receive: Receive, most: int) -> bytes:
+    declared = Headers(scope=scope).get("content-length", "")
+    if declared.isdecimal() and int(declared) > most:
+        raise _TooLarge
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise _TooLarge
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return again
+
+
+def _agent(scope: Scope) -> str:
+    user = scope.get("user")
+    return user.display_name if isinstance(user, BaseUser) else ""
+
+
+def _opens_session(scope: Scope, body: bytes) -> bool:
+    """Say whether the library opens a session for a request: MCP 2026-07-28 has none."""
+    headers = Headers(scope=scope)
+    version = headers.get("mcp-protocol-version")
+    if SESSION in headers or not (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS):
+        return False
+    return bool(_message(body).get("method") == "initialize")
+
+
+def _id_of(body: bytes) -> Any:
+    request = _message(body).get("id")
+    return request if isinstance(request, str | int) else None
+
+
+def _message(body: bytes) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        message = json.loads(body)
+        if isinstance(message, dict):
+            return message
+    return {}
+
+
+def _error(request: Any, text: str, code: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text}}

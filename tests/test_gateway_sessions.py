@@ -1,0 +1,191 @@
+"""Sessions of MCP 2025-11-25 over HTTP: no agent can take them all, and one that is not used ends."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
+from gateways import agents_of, http_gateway, token_of, write_config
+from running import COMMAND
+
+pytestmark = pytest.mark.anyio
+
+LIST = {"name": "upstream_servers", "arguments": {}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+def _of(agent: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token_of(agent)}"}
+
+
+async def _opened(client: httpx2.AsyncClient, url: str, count: int, **headers: str) -> list[httpx2.Response]:
+    return list(await asyncio.gather(*(initialized(client, url, **headers) for _ in range(count))))
+
+
+async def test_an_agent_at_its_limit_opens_no_more_sessions_and_others_are_served(tmp_path: Path) -> None:
+    """Its own open sessions and MCP 2026-07-28, which has none, go on; a session that it ends makes room."""
+    config = write_config(tmp_path, {}, agents=agents_of({"a": [], "b": []}), http={"sessions_per_agent": 3})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            answers = await _opened(client, url, 10, **_of("a"))
+            assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 7
+            refused = next(answer for answer in answers if answer.status_code == 429).json()
+            assert refused == {
+                "jsonrpc": "2.0",
+                "id": INITIALIZE["id"],
+                "error": {
+                    "code": -32603,
+                    "message": "No session was opened: agent `a` has 3 sessions open, which is the limit. End one by"
+                    " DELETE with its Mcp-Session-Id, or wait: a session without a request ends after 300 s."
+                    " MCP 2026-07-28 needs no session.",
+                },
+            }
+            sessions = [answer.headers["mcp-session-id"] for answer in answers if answer.status_code == 200]
+            own = [await client.post(url, **legacy("tools/call", LIST, it, **_of("a"))) for it in sessions]
+            own.append(await client.post(url, **modern("tools/call", LIST, **_of("a"))))
+            other = (await initialized(client, url, **_of("b"))).headers["mcp-session-id"]
+            own.append(await client.post(url, **legacy("tools/call", LIST, other, **_of("b"))))
+            assert [answer.status_code for answer in own] == [200] * 5
+            ending = {**ACCEPT, **_of("a"), "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": sessions[0]}
+            assert (await client.delete(url, headers=ending)).status_code == 200
+            assert [answer.status_code for answer in await _opened(client, url, 1, **_of("a"))] == [200]
+    log = (tmp_path / "gateway.log").read_text()
+    assert log.count("agent `a` has 3 sessions open") == 1
+
+
+async def test_no_agent_can_use_or_end_the_session_of_another(tmp_path: Path) -> None:
+    """It gets the answer for a session that does not exist, and the place stays taken."""
+    config = write_config(tmp_path, {}, agents=agents_of({"a": [], "b": []}), http={"sessions_per_agent": 1})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            session = (await initialized(client, url, **_of("a"))).headers["mcp-session-id"]
+            foreign = {**ACCEPT, **_of("b"), "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+            assert (await client.delete(url, headers=foreign)).status_code == 404
+            assert (await client.post(url, **legacy("tools/call", LIST, session, **_of("b")))).status_code == 404
+            assert (await client.post(url, **legacy("tools/call", LIST, session, **_of("a")))).status_code == 200
+            assert (await initialized(client, url, **_of("a"))).status_code == 429
+
+
+async def test_the_limit_of_all_sessions_together_is_the_gateways_own(tmp_path: Path) -> None:
+    """Without tokens everyone is one agent; the answer is another one than for an agent's own limit."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 5, "sessions": 2})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            answers = await _opened(client, url, 4)
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
+    [words] = {answer.json()["error"]["message"] for answer in answers if answer.status_code == 503}
+    assert words.startswith("No session was opened: all agents together have 2 sessions open, which is the limit.")
+
+
+async def test_a_session_that_is_not_used_ends_and_one_with_an_open_stream_stays(tmp_path: Path) -> None:
+    """Its place is free again, and its id is not known any more."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 2, "session_idle_seconds": 0.5})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client, AsyncExitStack() as stack:
+            kept = await _streaming(client, url, stack)
+            unused = (await initialized(client, url)).headers["mcp-session-id"]
+            while (answer := await initialized(client, url)).status_code == 429:
+                assert "0.5 s" in answer.json()["error"]["message"]
+            gone = await client.post(url, **legacy("tools/call", LIST, unused))
+            there = await client.post(url, **legacy("tools/call", LIST, kept))
+    assert (gone.status_code, there.status_code) == (404, 200)
+
+
+async def _streaming(client: httpx2.AsyncClient, url: str, stack: AsyncExitStack) -> str:
+    """Return a session with an open stream; on a slow machine a session may end before its stream is open."""
+    while True:
+        session = (await initialized(client, url)).headers["mcp-session-id"]
+        standing = {**ACCEPT, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+        stream = await stack.enter_async_context(client.stream("GET", url, headers=standing))
+        if stream.status_code == 200:
+            return str(session)
+
+
+async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) -> None:
+    """Whatever is wrong with it."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
+    wrong: list[dict[str, Any]] = [
+        {"json": INITIALIZE, "headers": {"Accept": "text/html"}},
+        {"json": {**INITIALIZE, "method": "tools/list"}, "headers": ACCEPT},
+        {"content": b"{", "headers": ACCEPT},
+        {"json": [INITIALIZE], "headers": ACCEPT},
+    ]
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            for request in wrong:
+                answer = await client.post(url, **request)
+                assert "error" in answer.text, request
+            sessions = await _opened(client, url, 2)
+    assert sorted(answer.status_code for answer in sessions) == [200, 429]
+
+
+async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
+    """For the sessions that are opened from then on."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            assert [answer.status_code for answer in await _opened(client, url, 1)] == [200]
+            write_config(tmp_path, {}, http={"sessions_per_agent": 2})
+            while (await initialized(client, url)).status_code == 429:
+                pass
+            assert [answer.status_code for answer in await _opened(client, url, 1)] == [429]
+
+
+@pytest.mark.parametrize(("most", "status"), [(1_000, 413), (1_000_000, 200)])
+async def test_a_request_that_is_too_large_gets_an_error_that_says_so(most: int, status: int, tmp_path: Path) -> None:
+    """Whether its length is announced or not, in both revisions."""
+    config = write_config(tmp_path, {}, http={"request_bytes": most})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            call = modern("tools/call", LIST)
+            call["json"]["params"]["arguments"] = {"name": "x" * 2_000, "operation": "get"}
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            old = legacy("tools/call", call["json"]["params"], session)
+            for request in (call, old):
+                whole = await client.post(url, **request)
+                body = httpx2.Request("POST", url, json=request["json"]).content
+
+                async def pieces(body: bytes = body):  # type: ignore[no-untyped-def]
+                    yield body
+
+                in_pieces = await client.post(url, content=pieces(), headers=request["headers"])
+                assert (whole.status_code, in_pieces.status_code) == (status, status)
+                if status == 413:
+                    words = "The body of the request has more than 1,000 bytes, which is the limit"
+                    assert whole.json()["error"]["message"].startswith(words)
+                    assert in_pieces.json()["error"]["message"].startswith(words)
+
+
+async def test_a_gateway_with_very_many_sessions_ends_in_its_grace_time(tmp_path: Path) -> None:
+    """No request is in flight, so that nothing is cut off; each session has several tasks."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 10_000, "sessions": 10_000})
+    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    with (tmp_path / "gateway.log").open("w") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=log)
+        try:
+            assert process.stdout is not None
+            url = (await process.stdout.readline()).decode().split()[-1]
+            async with httpx2.AsyncClient(timeout=120, limits=httpx2.Limits(max_connections=10)) as client:
+                answers = await _opened(client, url, 500)
+            assert {answer.status_code for answer in answers} == {200}
+            process.terminate()
+            assert await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    text = (tmp_path / "gateway.log").read_text()
+    assert "cut off" not in text
+    assert "Traceback" not in text
