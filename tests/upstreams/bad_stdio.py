@@ -193,7 +193,8 @@ def main() -> None:
                 write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             case "tools/list":
                 names = ["pid", *BEFORE_THE_ANSWER, *ANSWERS, *INSTEAD] if how == "lists all" else ["pid"]
-                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                kept = {"execution": {"taskSupport": "required"}} if how == "lists a task" else {}
+                tools = [{"name": name, "inputSchema": {"type": "object"}, **kept} for name in names]
                 say(request, {"result": {"tools": tools}})
             case "tools/call":
                 call(request)

@@ -10,6 +10,7 @@ import grpc
 
 from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory import KnownServer
+from callability.gateway.unread import Unread
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 
@@ -47,8 +48,9 @@ class PolicyUnavailable(Exception):
 class Decisions:
     """The service's answers to an agent."""
 
-    def __init__(self, stub: CallabilityStub, *, agent: str = "") -> None:
+    def __init__(self, stub: CallabilityStub, *, agent: str = "", unread: Unread | None = None) -> None:
         self._stub = stub
+        self._unread = unread or Unread()
         self._agent = facts_pb2.Agent(name=agent)
 
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
@@ -65,11 +67,15 @@ class Decisions:
             tool_facts=known.tool_facts(tool),
         )
         try:
-            return await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
+            response = await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 return pb.CheckToolResponse()
             raise _unavailable(error) from error
+        # Any name may be called of a server that is switched off; only the names that are known are remembered.
+        if tool in known.by_name:
+            self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
+        return response
 
     async def judge(self, servers: Collection[KnownServer]) -> Judgement:
         """Decide every known tool of some servers.
@@ -85,7 +91,9 @@ class Decisions:
             _logger.exception("the answer of the policy service is not one to the question")
             raise PolicyUnavailable("the policy service gave an answer to another question") from error
         tools = tuple(tool for judgement in judgements for tool in judgement.tools)
-        return Judgement(tools, {key: said for judgement in judgements for key, said in judgement.words.items()})
+        self._unread.judged(self._agent.name, ((each.server, each.tool, each.unread) for each in tools))
+        words = {key: said for judgement in judgements for key, said in judgement.words.items()}
+        return Judgement(tools, words, {name: why for known in servers for name, why in known.refusals.items()})
 
     async def counts(self, servers: Collection[KnownServer]) -> dict[str, dict[str, int]]:
         """Return the counts of those of some servers that have a tool that is not callable (FR-010).

@@ -271,7 +271,8 @@ class Gateway:
             if not exists:
                 return None
             response = await self._decisions.check(known, tool)
-            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool))
+            refusal = known.refusals.get(f"{server}:{tool}", "")
+            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool), refusal=refusal)
             if refused:
                 return refused
             if upstream is None:

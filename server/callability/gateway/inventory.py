@@ -11,6 +11,7 @@ from mcp_types import Tool
 from callability.adapter import ToolText
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
+from callability.gateway.refusal import refusal_of
 from callability.gateway.search import SearchDocument
 from callability.gateway.upstream import Upstream, UpstreamTool
 from callability.v1 import facts_pb2
@@ -26,11 +27,15 @@ _STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its upstream listed it: what is shown of it, what is searched, and what rules may read."""
+    """A tool as its upstream listed it: what is shown of it, what is searched, and what rules may read.
+
+    `refusal` is why the gateway itself refuses it, or nothing.
+    """
 
     text: ToolText
     document: SearchDocument
     annotations: facts_pb2.Annotations
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class KnownServer:
     fingerprints: Mapping[str, str]
     question: ServerTools
     """The part of a request that asks about all the tools; it is not to be changed."""
+    refusals: Mapping[str, str]
+    """Why the gateway itself refuses tools, by `server:tool`."""
 
     def tool_facts(self, tool: str) -> facts_pb2.ToolFacts:
         """Return the facts of a tool, known or not."""
@@ -164,7 +171,8 @@ class Inventory:
         labels = facts_pb2.Labels(values=config.labels)
         facts = facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
         question = ServerTools(name=server, facts=facts, tools=asked)
-        return KnownServer(config, records, tools, connected, by_name, fingerprints, question)
+        refusals = {f"{server}:{name}": it.refusal for name, it in by_name.items() if it and it.refusal}
+        return KnownServer(config, records, tools, connected, by_name, fingerprints, question, refusals)
 
     def _by_name(self, server: str, tools: Iterable[UpstreamTool], *, connected: bool) -> dict[str, ListedTool | None]:
         by_name: dict[str, ListedTool | None] = {}
@@ -207,6 +215,7 @@ def _tool_facts(
     return facts_pb2.ToolFacts(
         config_denied=config.config_denies(tool),
         approval=None if records is None else _approval(config, records.get(tool), fingerprint),
+        caller_refuses=bool(listed and listed.refusal),
         annotations=listed.annotations if listed else None,
         labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
     )
@@ -228,7 +237,8 @@ def _listed(server: str, tool: Tool) -> ListedTool:
     properties = tool.input_schema.get("properties")
     parameters = tuple(map(str, properties)) if isinstance(properties, dict) else ()
     document = SearchDocument(tool.name, server, tool.title or "", tool.description or "", parameters)
-    return ListedTool(ToolText(tool.description, tool.input_schema, annotations), document, _annotations(tool))
+    text = ToolText(tool.description, tool.input_schema, annotations)
+    return ListedTool(text, document, _annotations(tool), refusal_of(tool))
 
 
 def _annotations(tool: Tool) -> facts_pb2.Annotations:

@@ -23,6 +23,7 @@ from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.standing import Standing
+from callability.gateway.unread import Unread
 from callability.gateway.upstream import Upstream, UpstreamError
 from callability.tool_name import MAX_BYTES, byte_length
 
@@ -67,6 +68,7 @@ class Live:
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
         self._told: set[str] = set()
+        self._unread = Unread()
         self._tasks: set[asyncio.Task[None]] = set()
         self.gateways = Gateways(*self._made())
         self._warn_of_leftovers()
@@ -118,7 +120,7 @@ class Live:
     def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
         return Gateway(
             inventory,
-            Decisions(self._setup.stub, agent=agent),
+            Decisions(self._setup.stub, agent=agent, unread=self._unread),
             phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
             self._files.standing,
             self._setup.metrics,

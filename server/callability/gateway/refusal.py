@@ -1,0 +1,15 @@
+"""Tools that the gateway itself refuses, since it could not call them, whatever the policy says."""
+
+from __future__ import annotations
+
+from mcp_types import Tool
+
+NO_TASKS = (
+    "This tool can only be called as an MCP task, and the gateway does not support tasks. Tell the user that the tool"
+    " cannot be called through this gateway."
+)
+
+
+def refusal_of(tool: Tool) -> str:
+    """Return why the gateway refuses a tool; nothing if it does not."""
+    return NO_TASKS if tool.execution is not None and tool.execution.task_support == "required" else ""

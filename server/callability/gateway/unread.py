@@ -1,0 +1,70 @@
+"""The log of facts that could not be read: which tools are held back by them, once for each change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from callability.finding import listed, shown
+
+_logger = logging.getLogger(__name__)
+
+
+class _Held(NamedTuple):
+    """A tool that is held back by a fact."""
+
+    server: str
+    tool: str
+    fact: str
+
+
+class Unread:
+    """What is unread at the moment, for each agent: two agents may reach different rules for the same tool."""
+
+    def __init__(self) -> None:
+        self._facts: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self._agents: dict[_Held, set[str]] = {}
+
+    def judged(self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
+        """Log what changed about the tools of an agent: each is a server, a tool and the facts that are unread."""
+        begun: list[_Held] = []
+        ended: list[_Held] = []
+        for server, tool, unread in tools:
+            before = self._facts.get((agent, server, tool), ())
+            if before != unread:
+                self._facts[agent, server, tool] = unread
+                ended += self._end(agent, [_Held(server, tool, fact) for fact in before if fact not in unread])
+                begun += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
+        for (server, fact), names in _together(begun).items():
+            _logger.warning("`%s`: %s %s, and the policy holds back %s", server, shown(fact), _why(fact), listed(names))
+        for (server, fact), names in _together(ended).items():
+            _logger.info("`%s`: %s no longer holds back %s", server, shown(fact), listed(names))
+
+    def _begin(self, agent: str, facts: Iterable[_Held]) -> Iterator[_Held]:
+        """Yield what holds back a tool for no other agent yet."""
+        for held in facts:
+            if held not in self._agents:
+                yield held
+            self._agents.setdefault(held, set()).add(agent)
+
+    def _end(self, agent: str, facts: Iterable[_Held]) -> Iterator[_Held]:
+        """Yield what holds back a tool for no agent any more."""
+        for held in facts:
+            self._agents[held].discard(agent)
+            if not self._agents[held]:
+                del self._agents[held]
+                yield held
+
+
+def _together(every: Iterable[_Held]) -> dict[tuple[str, str], list[str]]:
+    """Return the tools that each fact of each server holds back."""
+    tools: dict[tuple[str, str], list[str]] = {}
+    for held in every:
+        tools.setdefault((held.server, held.fact), []).append(held.tool)
+    return tools
+
+
+def _why(fact: str) -> str:
+    """Say why a fact is unknown: the gateway always sends labels, so that a label is one that is not declared."""
+    return "has a value that the policy does not declare" if ".label." in fact else "could not be read"

@@ -1,0 +1,182 @@
+"""Facts that could not be read: the gateway tells agents their kind, and people the fact, once for each change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from callability.gateway.unread import Unread
+from conftest import write_policy
+from gateways import (
+    agents_of,
+    call,
+    client_with,
+    http_gateway,
+    over_stdio,
+    retrieve,
+    shelf,
+    text_of,
+    token_of,
+    write_config,
+)
+
+RULES = """\
+labels:
+  server: {environment: [production, staging]}
+rules:
+  - id: lock
+    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}, {caller.refuses: true}]}
+    status: disabled_unknown
+  - {id: freeze, when: {server.label.environment: production}, status: disabled_by_config}
+  - {id: open, status: callable}
+words:
+  disabled_by_config: {remediation: Ask the operator., rejection: 'Tool {tool}: ask the operator.'}
+  disabled_unknown: {remediation: 'Tell the user: {check_logs}.', rejection: 'Tool {tool}: {check_logs}.'}
+"""
+READ = {"name": "read_file", "description": "Reads a file."}
+WRITE = {"name": "write_file", "description": "Writes a file."}
+LABEL = ("a", "read_file", ("server.label.environment",))
+
+
+def _messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    found = [(record.levelname, record.getMessage()) for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+    """With server, fact and tools; not again for each request, and again after it could be read in between."""
+    caplog.set_level(logging.INFO, logger="callability")
+    unread = Unread()
+    tools = [("files", name, ("approval.status",)) for name in ("read", "write\n")]
+    begun = (
+        "WARNING",
+        "`files`: `approval.status` could not be read, and the policy holds back `read`, `write\\u000a`",
+    )
+    unread.judged("", tools)
+    assert _messages(caplog) == [begun]
+    unread.judged("", tools)
+    unread.judged("", tools[:1])
+    assert _messages(caplog) == []
+    unread.judged("", [("files", "read", ())])
+    assert _messages(caplog) == [("INFO", "`files`: `approval.status` no longer holds back `read`")]
+    unread.judged("", [("files", "read", ("server.enabled", "approval.status")), tools[1]])
+    assert _messages(caplog) == [
+        ("WARNING", "`files`: `server.enabled` could not be read, and the policy holds back `read`"),
+        ("WARNING", "`files`: `approval.status` could not be read, and the policy holds back `read`"),
+    ]
+
+
+def test_agents_for_whom_other_rules_are_reached_do_not_repeat_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A fact is logged when it begins to hold back a tool for any of them, and when it does so for none any more."""
+    caplog.set_level(logging.INFO, logger="callability")
+    unread = Unread()
+    for _ in range(3):
+        unread.judged("one", [LABEL])
+        unread.judged("two", [("a", "read_file", ())])
+        unread.judged("three", [LABEL])
+    said = "`a`: `server.label.environment` has a value that the policy does not declare, and the policy holds back"
+    assert _messages(caplog) == [("WARNING", f"{said} `read_file`")]
+    unread.judged("one", [("a", "read_file", ())])
+    assert _messages(caplog) == []
+    unread.judged("three", [("a", "read_file", ())])
+    assert _messages(caplog) == [("INFO", "`a`: `server.label.environment` no longer holds back `read_file`")]
+
+
+def _gateway(directory: Path, **labels: str) -> tuple[Path, Path]:
+    """Write a config whose server `files` has labels, and a policy that reads one; return both."""
+    policy = directory / "policy"
+    policy.mkdir()
+    config = write_config(directory, {"files": shelf(directory, "files", READ, WRITE, labels=labels)})
+    return config, write_policy(policy, RULES)
+
+
+def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_show_the_label(tmp_path: Path) -> None:
+    """The agent reads which kind of fact is missing, and the log has server, tool and fact, once."""
+    config, policy = _gateway(tmp_path, environment="prod")
+
+    async def story() -> None:
+        async with over_stdio(config, "--policy", str(policy)) as client:
+            for _ in range(3):
+                rejected = await call(client, "files:read_file")
+                found = await retrieve(client, "file", include_disabled=True)
+            assert rejected.is_error
+            assert rejected.structured_content == {
+                "status": "disabled_unknown",
+                "server": "files",
+                "tool": "read_file",
+                "lifted_by": "undetermined",
+                "retry": "never",
+            }
+            text = text_of(rejected)
+            assert "Could not be read: a label that the operator sets. " in text
+            assert "Who can lift this is not known. Calling again gives the same answer. " in text
+            assert "later" not in text
+            assert [entry["status"] for entry in found["disabled"]] == ["disabled_unknown"] * 2
+            for told in (text, str(found)):
+                assert "environment" not in told
+                assert "prod" not in told
+
+    asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    held = "`files`: `server.label.environment` has a value that the policy does not declare, and the policy holds back"
+    assert [line.split(held)[1] for line in log.splitlines() if held in line] == [" `read_file`", " `write_file`"]
+
+
+def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) -> None:
+    """Text and field say so, and the log has it."""
+    config, policy = _gateway(tmp_path)
+    config.write_text(config.read_text().replace('{\n  "mcpServers"', '{\n  "approvals": "gone.yaml",\n  "mcpServers"'))
+
+    async def story() -> None:
+        async with over_stdio(config, "--policy", str(policy)) as client:
+            rejected = await call(client, "files:read_file")
+            assert (rejected.structured_content or {})["retry"] == "later"
+            assert "Could not be read: the approval of the tool. " in text_of(rejected)
+            assert "Calling again later may succeed. " in text_of(rejected)
+
+    asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    assert log.count("`files`: `approval.status` could not be read, and the policy holds back `read_file`") == 1
+
+
+def test_an_agent_learns_nothing_of_what_could_not_be_read_of_a_server_out_of_its_scope(tmp_path: Path) -> None:
+    """Every answer is as if the server were not there (FR-007), and so it is after others asked about it."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    write_policy(policy, RULES)
+    seen: list[list[str]] = []
+    for there in (True, False):
+        directory = tmp_path / str(there)
+        directory.mkdir()
+        servers = {"files": shelf(directory, "files", READ)}
+        if there:
+            servers["held"] = shelf(directory, "held", WRITE, labels={"environment": "prod"})
+        agents = agents_of({"small": ["files"], "large": [*servers]})
+        config = write_config(directory, servers, agents=agents)
+
+        async def story(config: Path = config, there: bool = there) -> None:
+            with http_gateway(config, "--policy", str(policy)) as url:
+                if there:
+                    async with client_with(url, token_of("large")) as large:
+                        rejected = await call(large, "held:write_file")
+                        assert (rejected.structured_content or {})["status"] == "disabled_unknown"
+                async with client_with(url, token_of("small")) as small:
+                    seen.append(await _answers(small))
+
+        asyncio.run(story())
+    assert seen[0] == seen[1]
+
+
+async def _answers(client: Client) -> list[str]:
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("retrieve_tools", {"query": "write file", "include_disabled": True}),
+        ("call_tool", {"name": "held:write_file"}),
+        ("upstream_servers", {}),
+    ]
+    return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in asked]
