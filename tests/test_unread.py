@@ -99,6 +99,19 @@ def test_unread_facts_of_a_tool_are_those_that_brute_force_finds(condition: Cond
     assert unread(CORE_QUESTION, condition, facts) == _by_brute_force(CORE_QUESTION, condition, facts)
 
 
+_HINTS = tuple(fact for fact in CALLABILITY.facts.values() if fact.hint)
+_OF_HINTS = facts_by_name(_HINTS)
+HINT_QUESTION = replace(
+    CALLABILITY, facts=_OF_HINTS, axes=tuple(axis for axis in CALLABILITY.axes if _OF_HINTS.keys() & axis.facts)
+)
+
+
+@given(condition=_conditions(_HINTS), facts=_points(HINT_QUESTION))
+def test_unread_annotations_are_those_that_brute_force_finds(condition: Condition, facts: dict[str, str]) -> None:
+    """Some of which depend on one another."""
+    assert unread(HINT_QUESTION, condition, facts) == _by_brute_force(HINT_QUESTION, condition, facts)
+
+
 @given(condition=_conditions(_FACTS), facts=_points(JOINED))
 def test_unread_facts_that_depend_on_one_another_are_those_that_brute_force_finds(
     condition: Condition, facts: dict[str, str]
