@@ -75,6 +75,15 @@ class StandIn:
         if self.state == "failed":
             raise UpstreamError(self.name, _GONE, NOT_SENT)
 
+    async def opened(self) -> None:
+        """Fail where there is no connection.
+
+        Raises:
+            UpstreamError: there is none.
+        """
+        if self.state != "connected":
+            raise UpstreamError(self.name, _GONE)
+
     async def call(self, tool: str, arguments: Mapping[str, Any] | None, **_: object) -> CallToolResult:
         """Note the call, and say that it was carried out.
 

@@ -222,7 +222,7 @@ def test_a_line_of_the_policy_makes_a_refused_connection_mend(tmp_path: Path) ->
 
 @pytest.mark.parametrize("by", ["a call", "an edit"])
 def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str, tmp_path: Path) -> None:
-    """By a call of a tool that is known, which dials as always, or by an edit of its entry, whatever is edited."""
+    """By a call of a tool that is known, or by an edit of its entry, whatever is edited."""
     (tmp_path / "approvals.json").write_text(json.dumps({"late": {"read": {}}}))
     late = {"command": str(tmp_path / "late")}
     config = write_config(tmp_path, {"late": late}, approvals="approvals.json", deadlines=DEADLINES)
@@ -233,12 +233,17 @@ def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str
             assert await loads(client, "late")() == [("failed", "permanent")]
             script(tmp_path / "late", shelf(tmp_path, "late", READ))
             if by == "a call":
-                assert text_of(await call(client, "late:read")) == "read was called"
+                # Calls open it again when a pause is over.
+                await becomes(lambda: _said(client, "late:read"), "read was called")
             else:
                 edit(config, servers={"late": {"trust": "manual"}})
             await becomes(loads(client, "late"), [("connected", "available")])
 
     asyncio.run(story())
+
+
+async def _said(client: Client, name: str) -> str:
+    return text_of(await call(client, name))
 
 
 def _children() -> set[int]:

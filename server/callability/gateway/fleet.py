@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.loading import Keeper, LoadStub, in_words, numbers_of
-from callability.gateway.upstream import Target, Upstream, UpstreamTool, target_of
+from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, target_of
 
 _logger = logging.getLogger(__name__)
 
@@ -35,10 +35,14 @@ class _Member:
 
 
 class Fleet:
-    """One upstream for each server of the config; use it in one event loop. The stub says what failed loads mean."""
+    """One upstream for each server of the config; use it in one event loop. The stub says what failed loads mean.
 
-    def __init__(self, stub: LoadStub) -> None:
+    After an opening that fails has begun, no call opens the server again for `rest_seconds`.
+    """
+
+    def __init__(self, stub: LoadStub, rest_seconds: float = REST_SECONDS) -> None:
         self._stub = stub
+        self._rest_seconds = rest_seconds
         self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
@@ -106,7 +110,9 @@ class Fleet:
         if earlier is not None and earlier.wanted.target == wanted.target:
             tools = earlier.upstream.tools
         kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
-        upstream = Upstream(name, wanted.target, names_only=wanted.names_only, tools=kept)
+        upstream = Upstream(
+            name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
+        )
         upstream.wait_at_most(config.deadlines)
         return _Member(wanted, upstream, server, Keeper(upstream, self._stub) if wanted.enabled else None)
 

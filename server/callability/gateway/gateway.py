@@ -254,7 +254,8 @@ class Gateway:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
 
         The tool that is called is the one that was judged: what a connection lists that was opened meanwhile, and what
-        the server announced, is read and judged before.
+        the server announced, is read and judged before. Nothing is opened for a tool that is not known, nor before the
+        policy lets the call through.
 
         Raises:
             UpstreamError: the server is not connected and cannot be.
@@ -262,7 +263,11 @@ class Gateway:
         """
         upstream = self._inventory.upstream(server)
         if upstream is not None and tool not in self._inventory.known(server).by_name:
-            await self._read(upstream)
+            try:
+                await upstream.opened()
+            except UpstreamError as error:
+                return self._not_connected(server, error)
+            await self._settle(upstream)
         for _ in range(LOOKS):
             if server not in self._inventory.servers:
                 return None
@@ -290,13 +295,30 @@ class Gateway:
             UpstreamError: it cannot be connected, or does not list its tools in time.
         """
         connection = await upstream.connected()
+        await self._settle(upstream)
+        return connection
+
+    async def _settle(self, upstream: Upstream) -> None:
+        """Read what the server announced about its tools.
+
+        Raises:
+            UpstreamError: it does not list its tools in time.
+        """
         if not upstream.settled:
             try:
                 async with asyncio.timeout(READ_SECONDS):
                     await upstream.current()
             except TimeoutError:
                 raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
-        return connection
+
+    def _not_connected(self, server: str, error: UpstreamError) -> Result:
+        """Return the answer to a call of a tool that is not known, of a server that is not connected (A.4)."""
+        messages = self._loads.messages([server], self._phrases.about(server)).values()
+        why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
+        return error_result(
+            f"Not done: server `{server}` is not connected, so that it is not known whether it has this tool; the call"
+            f" was not sent. {why}"
+        )
 
     async def _unknown(self, name: str) -> Result:
         judgement = await self._decisions.judge(self._inventory.known_servers().values())

@@ -24,7 +24,7 @@ from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
 from callability.gateway.standing import Standing
 from callability.gateway.unread import Unread
-from callability.gateway.upstream import Upstream, UpstreamError
+from callability.gateway.upstream import REST_SECONDS, Upstream, UpstreamError
 from callability.tool_name import MAX_BYTES, byte_length
 
 _logger = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ class Setup:
     stub: CallabilityStub
     metrics: Metrics = field(default_factory=Metrics)
     standing: Standing = field(default_factory=Standing)
+    rest_seconds: float = REST_SECONDS
+    """For how long calls do not open a server again whose opening failed, from its beginning on."""
 
 
 @asynccontextmanager
@@ -62,7 +64,7 @@ class Live:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._files = Files(setup.config, setup.approvals, setup.metrics, setup.standing)
-        self._fleet = Fleet(setup.stub)
+        self._fleet = Fleet(setup.stub, setup.rest_seconds)
         self._catalog = Catalog(setup.stub, self._announce)
         setup.metrics.follow(self._fleet.states, self._fleet.loads)
         self._inventory: Inventory | None = None

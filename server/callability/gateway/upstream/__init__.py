@@ -7,10 +7,11 @@ from callability.gateway.upstream.http_client import HttpTarget
 from callability.gateway.upstream.stdio_transport import StdioTarget
 from callability.gateway.upstream.target import Target, target_of
 from callability.gateway.upstream.tool import UpstreamTool
-from callability.gateway.upstream.upstream import Upstream
+from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 
 __all__ = [
     "NOT_SENT",
+    "REST_SECONDS",
     "Authorization",
     "AuthorizationFailed",
     "Connection",

@@ -90,6 +90,8 @@ class Connection:
         self.state: State = "connecting"
         self.failure: Failure | None = None
         self.tools = tools
+        self.stood = False
+        """Whether it has ever been connected."""
         self.settled = asyncio.Event()
         self.ended = asyncio.Event()
         self._name = name
@@ -202,7 +204,7 @@ class Connection:
             await self._listing.read(client.session, exchange)
             expiry.cancel()
             if self.state == "connecting":
-                self._session, self.state = client.session, "connected"
+                self._session, self.state, self.stood = client.session, "connected", True
                 self.settled.set()
                 _logger.info("`%s` is connected with %d tools", self._name, len(self.tools))
             async with anyio.create_task_group() as group:

@@ -17,6 +17,8 @@ from callability.gateway.upstream.tool import UpstreamTool
 
 # Every owner bounds its own leaving; this bounds the ones whose bounds do not hold.
 CLOSE_SECONDS = 8
+REST_SECONDS = 5.0
+"""After an opening has begun that fails, calls begin no other one for so long."""
 _NOT_CONNECTED = Failure("is not connected")
 
 
@@ -27,7 +29,8 @@ class Upstream:
     HTTP the tools are listed again after `refresh_seconds`, beside the changes that the upstream tells. With
     `names_only` no text of the tools is kept, as for a server in quarantine (A.4). `tools` are those listed earlier.
     With `once_within` it is opened once only, for at most so many seconds, since a person may be asked on the way:
-    whoever wants it again makes another.
+    whoever wants it again makes another. A call that comes within `rest_seconds` after the beginning of an opening that
+    failed gets that failure, and opens nothing.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Upstream:
         names_only: bool = False,
         tools: tuple[UpstreamTool, ...] = (),
         once_within: float | None = None,
+        rest_seconds: float = 0,
     ) -> None:
         self.name = name
         self._once_within = once_within
@@ -57,6 +61,8 @@ class Upstream:
         self._owners: set[asyncio.Task[None]] = set()
         self._retired = False
         self._openings = 0
+        self._rest_seconds = rest_seconds
+        self._rests_until = 0.0
         self._begun = asyncio.Event()
         self._callers = 0
 
@@ -102,6 +108,7 @@ class Upstream:
             names_only=self._names_only,
         )
         self._openings += 1
+        self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
         self._begun.set()
         self._begun = asyncio.Event()
         owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
@@ -150,9 +157,10 @@ class Upstream:
         """Return the connection on which a call can be made, opening one where that is needed.
 
         Raises:
-            UpstreamError: it cannot be opened, so that the call was not sent.
+            UpstreamError: it cannot be opened, or could not a moment ago, so that the call was not sent.
         """
-        self.start()
+        if not self._rests:
+            self.start()
         self._callers += 1
         try:
             return await self._opened()
@@ -160,6 +168,12 @@ class Upstream:
             raise UpstreamError(self.name, error.failure, NOT_SENT) from None
         finally:
             self._callers -= 1
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the last opening failed and began so recently that no call may begin another one."""
+        failed = self._connection is not None and self.state == "failed" and not self._connection.stood
+        return failed and asyncio.get_running_loop().time() < self._rests_until
 
     async def current(self) -> None:
         """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""

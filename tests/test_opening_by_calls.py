@@ -1,0 +1,174 @@
+"""What the calls of agents open: nothing that failed, but for a tool that is known, and that only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from callability.gateway.config import load_config
+from callability.gateway.live import Setup, opened
+from callability.gateway.mcp_server import mcp_server
+from gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
+from judging import stub_of
+from test_gateway_loads import ABSENT, REFUSAL, http, loads
+from test_live_state import becomes, edit
+from upstreams.bad_http import BadHttp
+
+CALLS = 20
+LONG = 3600.0
+UNKNOWN = "is not connected, so that it is not known whether it has this tool; the call was not sent."
+
+
+def exiting(directory: Path, name: str, **keys: Any) -> dict[str, Any]:
+    """Return the config entry of a program that notes each of its starts, and exits."""
+    program = directory / name
+    program.write_text(f"#!/bin/sh\necho started >> {directory}/{name}.starts\nexit 3\n")
+    program.chmod(0o755)
+    return {"command": str(program), **keys}
+
+
+def starts(directory: Path, name: str) -> int:
+    """Return how often the program was started."""
+    path = directory / f"{name}.starts"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@asynccontextmanager
+async def asking(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
+    """Yield a client of a gateway in this process whose servers were all tried once."""
+    setup = Setup(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
+    async with opened(setup) as gateways, Client(mcp_server(gateways, agent)) as client:
+        await retrieve(client, "anything")
+        yield client
+
+
+async def _calls(client: Client, name: str) -> str:
+    """Call a tool again and again, and return the answer, which is the same each time."""
+    answers = {text_of(await call(client, name)) for _ in range(CALLS)}
+    assert len(answers) == 1
+    return answers.pop()
+
+
+@pytest.mark.parametrize("quarantined", [False, True], ids=["failed", "failed in quarantine"])
+def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool, tmp_path: Path) -> None:
+    """Whatever time has passed since the last opening: the agent reads that the server is not connected, and why."""
+    config = write_config(tmp_path, {"it": exiting(tmp_path, "it", quarantined=quarantined)})
+
+    async def story() -> None:
+        async with asking(config, rest_seconds=0) as client:
+            await becomes(loads(client, "it"), [("failed", "permanent")])
+            answer = await _calls(client, "it:never-listed")
+            assert answer.startswith(f"Not done: server `it` {UNKNOWN} Needs attention: ")
+            assert '"it" (exited with code 3 before it answered)' in answer
+        assert starts(tmp_path, "it") == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("opening", "said"),
+    [(REFUSAL, 'Access refused: "it".'), (ABSENT, "Needs attention: ")],
+    ids=["denied", "permanent"],
+)
+def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(
+    opening: bytes, said: str, tmp_path: Path
+) -> None:
+    """A denial is asked for once."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as server:
+            server.opening = opening
+            config = write_config(tmp_path, {"it": http(server)})
+            async with asking(config, rest_seconds=0) as client:
+                accepted = server.accepted
+                assert (await _calls(client, "it:never-listed")).startswith(f"Not done: server `it` {UNKNOWN} {said}")
+                assert server.accepted == accepted
+
+    asyncio.run(story())
+
+
+def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Path) -> None:
+    """Within the pause they get the last failure; when it is over the next call opens the server."""
+    servers = {"it": exiting(tmp_path, "it", enabled_tools=["listed"])}
+    config = write_config(tmp_path, servers, deadlines={"reopen_seconds": LONG})
+
+    async def story(rest_seconds: float) -> None:
+        async with asking(config, rest_seconds) as client:
+            await becomes(loads(client, "it"), [("failed", "permanent")])
+            answer = await _calls(client, "it:listed")
+            assert answer == "Not done: server `it` exited with code 3 before it answered; the call was not sent."
+
+    asyncio.run(story(LONG))
+    assert starts(tmp_path, "it") == 1
+    asyncio.run(story(0))
+    assert starts(tmp_path, "it") == 1 + 1 + CALLS
+
+
+def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
+    """A call that it does not let through opens nothing, whether the server is in quarantine or the tool is locked."""
+    (tmp_path / "approvals.json").write_text(
+        json.dumps({name: {"read": {"disabled": True}} for name in ("it", "held")})
+    )
+    servers = {"it": exiting(tmp_path, "it"), "held": exiting(tmp_path, "held", quarantined=True)}
+    config = write_config(tmp_path, servers, approvals="approvals.json")
+
+    async def story() -> None:
+        async with asking(config, rest_seconds=0) as client:
+            await becomes(loads(client, *servers), [("failed", "permanent")] * 2)
+            assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user.")
+            assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined.")
+        assert (starts(tmp_path, "it"), starts(tmp_path, "held")) == (1, 1)
+
+    asyncio.run(story())
+
+
+def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> None:
+    """Within the pause too: it is the owner who asks for it."""
+    config = write_config(tmp_path, {"it": exiting(tmp_path, "it")})
+
+    async def story() -> None:
+        async with asking(config) as client:
+            await becomes(loads(client, "it"), [("failed", "permanent")])
+            edit(config, servers={"it": {"trust": "manual"}})
+
+            async def started() -> int:
+                return starts(tmp_path, "it")
+
+            await becomes(started, 2)
+
+    asyncio.run(story())
+
+
+def test_a_server_whose_connection_was_lost_is_opened_by_the_next_call_at_once(tmp_path: Path) -> None:
+    """It had stood, so that no opening failed."""
+    config = write_config(tmp_path, {"it": bad()}, deadlines={"open_seconds": 60, "reopen_seconds": LONG})
+
+    async def story() -> None:
+        async with asking(config) as client:
+            assert (await call(client, "it:exit")).is_error
+            again = await call(client, "it:pid")
+            assert not again.is_error, text_of(again)
+
+    asyncio.run(story())
+
+
+def test_a_server_out_of_scope_that_failed_is_answered_for_as_one_that_does_not_exist(tmp_path: Path) -> None:
+    """To the byte (FR-007)."""
+    files = shelf(tmp_path, "files", {"name": "read", "description": "Reads."})
+    agents = agents_of({"clerk": ["files"]})
+
+    async def answer(servers: dict[str, Any]) -> str:
+        config = write_config(tmp_path, servers, agents=agents)
+        async with asking(config, agent="clerk") as client:
+            return (await call(client, "it:never-listed")).model_dump_json()
+
+    hidden = asyncio.run(answer({"it": exiting(tmp_path, "it"), "files": files}))
+    assert hidden == asyncio.run(answer({"files": files}))
+    assert "there is no tool" in hidden
