@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from enum import StrEnum
 from pathlib import Path
 
@@ -41,6 +43,16 @@ def test_the_stubs_are_what_the_contract_generates(tmp_path: Path) -> None:
     kept = {path.name: path.read_text() for path in (ROOT / "server/callability/v1").iterdir() if path.is_file()}
     assert kept.keys() == made.keys() | {"__init__.py"}
     assert [name for name in made if made[name] != kept[name]] == []
+
+
+def test_the_base_requires_no_newer_versions_than_the_stubs_do() -> None:
+    """Generated code refuses older ones, so that these are the oldest with which it runs."""
+    stubs = ROOT / "server/callability/v1"
+    [grpcio] = re.findall(r"GRPC_GENERATED_VERSION = '(.+)'", (stubs / "policy_service_pb2_grpc.py").read_text())
+    [protobuf] = re.findall(r"# Protobuf Python Version: (.+)", (stubs / "facts_pb2.py").read_text())
+    following = int(protobuf.partition(".")[0]) + 2
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {f"grpcio>={grpcio}", f"protobuf>={protobuf},<{following}"} <= {*required}
 
 
 @pytest.mark.parametrize("arguments", [("lint",), ("format", "--diff", "--exit-code"), ("build",)])

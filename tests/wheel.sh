@@ -19,8 +19,8 @@ check() {
   (cd "$extra/work" && "$python" "$checks" "$extra")
 }
 
-# A proxy that uses the adapter keeps its own version of MCP.
-check base "$wheel" 'mcp<2' &
+# A proxy that uses the adapter keeps its own version of MCP, and may have the oldest versions of what the base requires.
+check base "$wheel" 'mcp<2' grpcio==1.72.1 protobuf==6.30.0 typer==0.16.0 &
 base=$!
 # What the extras need is fetched, and the engine compiled, once.
 "$BIN/python" $pip wheel --wheel-dir wheels "$wheel[all]"
