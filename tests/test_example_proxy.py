@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -11,36 +12,15 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import json_format
 
 from callability.adapter import JudgedTool, ToolText, unavailable
+from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from conftest import write_policy
 from running import serving
 
 EXAMPLE = Path(__file__).parents[1] / "examples/proxy.py"
-OPEN = {"enabled": True, "quarantined": False}
-INVENTORY = json_format.ParseDict(
-    {
-        "servers": [
-            {
-                "name": "git",
-                "facts": OPEN,
-                "tools": [
-                    {"name": "git_status", "facts": {"configDenied": False, "approval": {}}},
-                    {"name": "git_reset", "facts": {"configDenied": True, "approval": {}}},
-                    {"name": "git_push", "facts": {"configDenied": False, "approval": {"record": {"disabled": True}}}},
-                ],
-            },
-            {
-                "name": "time",
-                "facts": OPEN,
-                "tools": [{"name": "now", "facts": {"configDenied": False, "approval": {}}}],
-            },
-        ]
-    },
-    CheckToolsRequest(),
-)
 TEXTS = {
     "git:git_status": ToolText("Show the state of the repository.", {"type": "object"}),
     "git:git_reset": ToolText("Reset the repository."),
@@ -49,15 +29,38 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def proxy() -> ModuleType:
-    """The example as a module."""
+def _proxy() -> ModuleType:
     spec = importlib.util.spec_from_file_location("proxy", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["proxy"] = module
     spec.loader.exec_module(module)
     return module
+
+
+PROXY: Any = _proxy()
+SWITCHED_OFF = facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=True))
+INVENTORY = PROXY.inventory_of(
+    "assistant",
+    {
+        "git": PROXY.KnownServer(
+            tools={
+                "git_status": PROXY.KnownTool(annotations={"readOnlyHint": True}),
+                "git_reset": PROXY.KnownTool(config_denied=True),
+                "git_push": PROXY.KnownTool(approval=SWITCHED_OFF),
+            },
+            labels={"environment": "production"},
+        ),
+        "time": PROXY.KnownServer(tools={"now": PROXY.KnownTool()}),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def proxy() -> ModuleType:
+    """The example as a module."""
+    return PROXY  # type: ignore[no-any-return]  # it is a module
 
 
 def _search(query: str, tools: Sequence[JudgedTool]) -> list[str]:
@@ -157,6 +160,37 @@ def test_only_a_server_with_locked_tools_has_counts(proxy: ModuleType, channel: 
     assert proxy.tool_counts(CallabilityServiceStub(channel), INVENTORY) == {
         "git": {"callable": 1, "disabled_by_config": 1, "disabled_by_user": 1}
     }
+
+
+def test_a_policy_that_reads_every_group_holds_back_no_tool_of_the_proxy(proxy: ModuleType, tmp_path: Path) -> None:
+    """It sends complete groups; each tool that reaches a rule about a group that is left out is undetermined."""
+    rules = """\
+labels:
+  server: {environment: [production, test]}
+  tool: {kind: [report]}
+rules:
+  - {id: label, when: {server.label.environment: test, tool.label.kind: report}, status: disabled_by_config}
+  - {id: hint, when: {server.label.environment: production, annotations.open_world: false}, status: disabled_by_config}
+  - {id: kind, when: {tool.label.kind: report, annotations.read_only: false}, status: disabled_by_config}
+  - {id: agent, when: {agent.name: "other-*"}, status: disabled_by_config}
+  - id: lock
+    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
+    status: disabled_unknown
+  - {id: open, status: callable}
+words:
+  disabled_by_config: {remediation: Ask., rejection: Ask.}
+  disabled_unknown: {remediation: Ask., rejection: Ask.}
+"""
+    tools = {"now": proxy.KnownTool(), "zone": proxy.KnownTool(annotations={"readOnlyHint": True})}
+    asked = proxy.inventory_of("assistant", {"time": proxy.KnownServer(tools, labels={"environment": "production"})})
+    without_agent = CheckToolsRequest(servers=asked.servers)
+    with (
+        serving("--policy", str(write_policy(tmp_path, rules))) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        stub = CallabilityServiceStub(channel)
+        assert proxy.tool_counts(stub, asked) == {}
+        assert proxy.tool_counts(stub, without_agent) == {"time": {"callable": 0, "disabled_unknown": 2}}
 
 
 def test_without_the_service_nothing_is_named_and_nothing_called(proxy: ModuleType) -> None:

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,30 +42,46 @@ func main() {
 }
 
 // What this client knows of its tools. A fact that it does not know is left out.
+//
+// The groups `Agent`, `Labels` and `Annotations` are always sent, even if they are empty. A group that is left out is
+// unknown as a whole, and each tool that reaches a rule about it is held back.
 func inventory() *callabilityv1.CheckToolsRequest {
 	yes, no := true, false
 	noRecord := &callabilityv1.Approval{}
+	readOnly := &callabilityv1.Annotations{ReadOnly: &yes}
+	tool := func(name string, denied bool, approval *callabilityv1.Approval, said *callabilityv1.Annotations) *callabilityv1.Tool {
+		return &callabilityv1.Tool{Name: name, Facts: &callabilityv1.ToolFacts{
+			ConfigDenied: &denied,
+			Approval:     approval,
+			Annotations:  said,
+			Labels:       &callabilityv1.Labels{},
+		}}
+	}
 	switchedOff := &callabilityv1.Approval{Record: &callabilityv1.ApprovalRecord{
 		Disabled: &yes,
 		Status:   callabilityv1.ApprovalStatus_APPROVAL_STATUS_APPROVED.Enum(),
 	}}
-	return &callabilityv1.CheckToolsRequest{Servers: []*callabilityv1.ServerTools{
-		{
-			Name:  "git",
-			Facts: &callabilityv1.ServerFacts{Enabled: &yes, Quarantined: &no},
-			Tools: []*callabilityv1.Tool{
-				{Name: "git_status", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no, Approval: noRecord}},
-				{Name: "git_reset", Facts: &callabilityv1.ToolFacts{ConfigDenied: &yes, Approval: noRecord}},
-				{Name: "git_push", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no, Approval: switchedOff}},
-				{Name: "git_log", Facts: &callabilityv1.ToolFacts{ConfigDenied: &no}},
+	production := &callabilityv1.Labels{Values: map[string]string{"environment": "production"}}
+	return &callabilityv1.CheckToolsRequest{
+		Agent: &callabilityv1.Agent{Name: "assistant"},
+		Servers: []*callabilityv1.ServerTools{
+			{
+				Name:  "git",
+				Facts: &callabilityv1.ServerFacts{Enabled: &yes, Quarantined: &no, Labels: production},
+				Tools: []*callabilityv1.Tool{
+					tool("git_status", false, noRecord, readOnly),
+					tool("git_reset", true, noRecord, &callabilityv1.Annotations{}),
+					tool("git_push", false, switchedOff, &callabilityv1.Annotations{}),
+					tool("git_log", false, nil, readOnly),
+				},
+			},
+			{
+				Name:  "time",
+				Facts: &callabilityv1.ServerFacts{Enabled: &no, Quarantined: &no, Labels: &callabilityv1.Labels{}},
+				Tools: []*callabilityv1.Tool{tool("now", false, noRecord, &callabilityv1.Annotations{})},
 			},
 		},
-		{
-			Name:  "time",
-			Facts: &callabilityv1.ServerFacts{Enabled: &no},
-			Tools: []*callabilityv1.Tool{{Name: "now"}},
-		},
-	}}
+	}
 }
 
 func checkTools(ctx context.Context, connection *grpc.ClientConn, out io.Writer) error {
@@ -87,5 +104,9 @@ func told(result *callabilityv1.ToolResult) string {
 		return result.GetError().GetMessage()
 	}
 	verdict := result.GetVerdict()
-	return fmt.Sprintf("%s %s %s by %s", verdict.GetStatus(), verdict.GetLiftedBy(), verdict.GetRetry(), verdict.GetRule())
+	line := fmt.Sprintf("%s %s %s by %s", verdict.GetStatus(), verdict.GetLiftedBy(), verdict.GetRetry(), verdict.GetRule())
+	if unread := verdict.GetUnread(); len(unread) > 0 {
+		line += ", unread: " + strings.Join(unread, ", ")
+	}
+	return line
 }
