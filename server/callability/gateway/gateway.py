@@ -330,7 +330,7 @@ class Gateway:
         waiting = [
             _settling(upstream, self._loads)
             for upstream in upstreams
-            if upstream and (not upstream.settled or self._loads.begins(upstream.name))
+            if upstream and ((not upstream.settled and not upstream.is_restless) or self._loads.begins(upstream.name))
         ]
         await asyncio.gather(*waiting)
 

@@ -12,6 +12,11 @@ from callability.finding import shown
 from callability.gateway.inventory import Inventory
 from callability.gateway.loading import LoadOutcome
 
+_RESTLESS = (
+    "announces changes of its tools again and again; they are read after pauses, so `retrieve_tools` may show an"
+    " earlier list"
+)
+
 
 def server_entry(
     inventory: Inventory, server: str, counts: Mapping[str, int] | None, outcome: LoadOutcome | None
@@ -32,6 +37,8 @@ def server_entry(
         entry["load"] = {"status": str(outcome.status), "attempts": outcome.attempts, **error}
     elif upstream and upstream.failure:
         entry["reason"] = upstream.failure
+    if upstream and upstream.is_restless:
+        entry["note"] = _RESTLESS
     if counts:
         entry["tools"] = dict(counts)
     return entry

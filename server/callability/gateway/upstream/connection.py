@@ -157,6 +157,11 @@ class Connection:
         """Whether there is nothing to wait for."""
         return self.settled.is_set() and self._listing.is_current
 
+    @property
+    def is_restless(self) -> bool:
+        """Whether the upstream announces changes of its tools again and again."""
+        return self.state == "connected" and self._listing.is_restless
+
     async def current(self) -> None:
         """Wait until the changes of the tool list that the upstream has announced are read."""
         await self._listing.current()

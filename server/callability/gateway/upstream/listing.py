@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable
 
 import anyio
@@ -20,10 +22,15 @@ from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
 """Tools of one upstream: a longer list would hold up the discovery of everybody."""
-# In seconds, between two listings; doubled as long as changes are announced in between: an upstream that announces
-# without end must not keep the gateway listing.
+# In seconds, between two listings: an upstream that announces without end must not keep the gateway listing.
 LEAST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
+QUIET_SECONDS = 10.0
+"""A change that is announced sooner after the listing and the pause before it belongs to the same series."""
+SHORT_PAUSES = 4
+"""Listings of a series that are followed by the least pause; from then on it is doubled."""
+RESTLESS = 8
+"""Listings of a series from which on discovery does not wait for the upstream."""
 LISTEN_AGAIN_SECONDS = 10.0
 
 _logger = logging.getLogger("callability.gateway.upstream")
@@ -56,7 +63,11 @@ class Listing:
         self._covered = 0
         self._change = asyncio.Event()
         self._turn = asyncio.Event()
+        self._wanted = asyncio.Event()
         self._ended = False
+        self._series = 0
+        self._quiet_at = 0.0
+        self._is_told = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -80,10 +91,16 @@ class Listing:
         """Whether every change that was announced is read, or could not be, or the connection has ended."""
         return self._ended or self._covered >= self._announced
 
+    @property
+    def is_restless(self) -> bool:
+        """Whether changes are announced again and again; it ends when none was for a while."""
+        return self._series >= RESTLESS and time.monotonic() < self._quiet_at
+
     async def current(self) -> None:
-        """Wait for the changes that were announced until now."""
+        """Wait for the changes that were announced until now, and let no pause delay the listing that reads them."""
         announced = self._announced
         while self._covered < announced and not self._ended:
+            self._wanted.set()
             await self._turn.wait()
 
     def end(self) -> None:
@@ -93,16 +110,34 @@ class Listing:
 
     async def follow(self, client: Client) -> None:
         """Read the list again at every change, as long as the connection stands."""
-        pause = LEAST_PAUSE
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
             while True:
                 with anyio.move_on_after(self._again_seconds):
                     await self._change.wait()
+                if self._change.is_set():
+                    self._count()
                 self._change.clear()
+                self._wanted.clear()
                 await self._read_again(client.session)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE) if self._change.is_set() else LEAST_PAUSE
+                await self._pause()
+
+    def _count(self) -> None:
+        """Count a listing that an announcement asked for."""
+        self._series = self._series + 1 if time.monotonic() < self._quiet_at else 1
+        self._quiet_at = math.inf
+        if self._series >= RESTLESS and not self._is_told:
+            self._is_told = True
+            words = "`%s` announces changes of its tools again and again: they are read after pauses of up to %g s"
+            _logger.warning(words, self._name, LONGEST_PAUSE)
+
+    async def _pause(self) -> None:
+        """Wait between two listings, for the longer the more there were; a call that waits for one ends it."""
+        pause = min(LEAST_PAUSE * 2 ** min(max(0, self._series - SHORT_PAUSES), 16), LONGEST_PAUSE)
+        self._quiet_at = time.monotonic() + pause + QUIET_SECONDS
+        await asyncio.sleep(LEAST_PAUSE)
+        with anyio.move_on_after(pause - LEAST_PAUSE):
+            await self._wanted.wait()
 
     async def _read_again(self, session: ClientSession) -> None:
         covered = self._announced

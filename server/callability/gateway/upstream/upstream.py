@@ -147,6 +147,11 @@ class Upstream:
         """Whether no opening is under way, and every change of the tools that was announced is read."""
         return self._connection is None or self._connection.is_current
 
+    @property
+    def is_restless(self) -> bool:
+        """Whether it announces changes of its tools again and again, so that discovery does not wait for them."""
+        return self._connection is not None and self._connection.is_restless
+
     def renew(self) -> None:
         """Open another connection in place of the one that stands, which ends when its calls have."""
         if self._connection is not None and self.state == "connected":

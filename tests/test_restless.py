@@ -1,0 +1,87 @@
+"""An upstream that announces changes of its tools again and again: discovery does not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callability.gateway import gateway as gateway_module
+from callability.gateway.config import load_config
+from callability.gateway.gateway import Gateway
+from callability.gateway.live import Setup, opened
+from callability.gateway.upstream import listing
+from gateways import bad, shelf, write_config
+from judging import stub_of
+
+pytestmark = pytest.mark.anyio
+
+READ = {"name": "read", "description": "Reads a file."}
+PATIENCE = 60
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery that waits for the upstream at all waits for longer than a test does; a series is short."""
+    monkeypatch.setattr(gateway_module, "SETTLE_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(listing, "RESTLESS", 3)
+
+
+async def _note(gateway: Gateway) -> str | None:
+    answer = await gateway.upstream_servers({"operation": "get", "name": "it"})
+    note: str | None = answer["structuredContent"]["server"].get("note")
+    return note
+
+
+async def _until_its_note(gateway: Gateway, *, is_there: bool) -> None:
+    while (await _note(gateway) is not None) is not is_there:  # noqa: ASYNC110 - a process causes it
+        await asyncio.sleep(0.05)
+
+
+async def _found(gateway: Gateway) -> list[str]:
+    answer: dict[str, Any] = await gateway.retrieve_tools({"query": "read"})
+    return [tool["name"] for tool in answer["structuredContent"]["tools"]]
+
+
+async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although it has announced a change and does not list its tools; its entry says so, and the log once."""
+    servers = {"files": shelf(tmp_path, "files", READ), "it": bad("announces a series")}
+    config = load_config(write_config(tmp_path, servers, deadlines={"open_seconds": 10 * PATIENCE}))
+    caplog.set_level(logging.INFO)
+    async with opened(Setup(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+        gateway = gateways.asked("")
+        await _until_its_note(gateway, is_there=True)
+        for _ in range(20):
+            assert await _found(gateway) == ["files:read"]
+        assert "announces changes of its tools again and again" in str(await _note(gateway))
+        listed = await gateway.upstream_servers({})
+        assert ["note" in entry for entry in listed["structuredContent"]["servers"]] == [False, True]
+    lines = [line for line in caplog.messages if "again and again" in line]
+    assert len(lines) == 1
+
+
+async def test_an_upstream_that_calms_down_is_treated_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tools can be called all the time: a call reads what was announced first."""
+    monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
+    config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is told")}))
+    async with opened(Setup(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+        gateway = gateways.asked("")
+        await _until_its_note(gateway, is_there=True)
+        called = await gateway.answer("call_tool", {"name": "it:calm"})
+        assert "calm" in called.model_dump_json()
+        await _until_its_note(gateway, is_there=False)
+        assert await _found(gateway) == []
