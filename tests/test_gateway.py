@@ -409,14 +409,14 @@ def test_entries_of_the_lists_that_match_no_tool_are_warned_of(tmp_path: Path) -
 
 
 def test_a_config_that_is_not_sound_stops_the_start_with_all_findings(tmp_path: Path) -> None:
-    """Exit code 2, and an unknown key has a suggestion."""
+    """Exit code 1, and an unknown key has a suggestion."""
     servers = {"a b": {"command": "x"}, "c": {"command": "x", "disabled": True, "enabled_tools": []}}
     done = callability("gateway", "--config", str(write_config(tmp_path, servers)))
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert "`enabled: false`" in done.stderr
     assert done.stderr.count("mcp_config.json:") == 3
     missing = callability("gateway", "--config", str(tmp_path / "nowhere.json"))
-    assert (missing.returncode, "cannot be read" in missing.stderr) == (2, True)
+    assert (missing.returncode, "cannot be read" in missing.stderr) == (1, True)
 
 
 def test_a_policy_is_asked_at_an_address_of_loopback_only(tmp_path: Path) -> None:

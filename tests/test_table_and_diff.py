@@ -136,7 +136,7 @@ def test_what_is_old_may_be_a_revision_of_git(repository: Path) -> None:
     path = repository / "rules/load_outcome.yaml"
     path.write_text(path.read_text().replace("{load.http_status: [408, 429]}", "{load.http_statu: [408, 429]}"))
     refused = callability("diff", "HEAD", str(repository / "rules"))
-    assert refused.returncode == 2
+    assert refused.returncode == 1
     assert f"{repository}/rules/load_outcome.yaml:" in refused.stderr
     path.write_text(path.read_text().replace("{load.http_statu: [408, 429]}", "{load.http_status: 408}"))
     done = callability("diff", "HEAD", str(repository / "rules"))
@@ -181,7 +181,7 @@ def test_the_tools_that_a_change_concerns_are_told(tmp_path: Path) -> None:
     assert "SECRET" not in inventory.read_text()
     copy = edited(tmp_path, "callability.yaml", ("approval.status: [pending, changed]", "approval.status: changed"))
     done = callability("diff", str(POLICY), str(copy), "--inventory", str(inventory))
-    assert done.returncode == 2, "what is withheld may not become callable"
+    assert (done.returncode, done.stdout) == (1, ""), "what is withheld may not become callable"
     first = "  - {id: user-off,          when: {approval.disabled: true},             status: disabled_by_user}\n"
     second = "  - {id: awaiting-review,   when: {approval.status: [pending, changed]}, status: pending_approval}\n"
     copy = edited(tmp_path / "other", "callability.yaml", (first + second, second + first))
@@ -212,10 +212,10 @@ def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"servers": 3}', '{"tools": []}', "\udcff"])
-def test_what_is_no_inventory_is_a_wrong_call(content: str, tmp_path: Path) -> None:
+def test_what_is_no_inventory_is_refused(content: str, tmp_path: Path) -> None:
     """It says so, and where."""
     path = tmp_path / "inventory.json"
     path.write_text(content, errors="surrogateescape")
     done = callability("diff", str(POLICY), str(POLICY), "--inventory", str(path))
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"callability: `{path}` is no inventory: ")

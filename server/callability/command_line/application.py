@@ -28,6 +28,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     made = typer.Typer(
         name="callability",
         help="Says why an AI agent cannot call a tool that exists, and what it should tell its user.",
+        epilog="Exit code 0: done. 1: a file is refused, or something failed. 2: a wrong call. Each command's help has"
+        " the details.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -99,9 +99,9 @@ def as_json(checked: Checked) -> str:
         "revision": check.policy.revision if check.policy else None,
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
-        "findings": [_json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
+        "findings": [json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
         "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
-        "notes": [_json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
+        "notes": [json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
     }
     return json.dumps(answer, indent=2)
 
@@ -142,7 +142,8 @@ def _json_of_overlap(overlap: Overlap) -> dict[str, Any]:
     }
 
 
-def _json_of_finding(finding: Finding) -> dict[str, Any]:
+def json_of_finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding for programs."""
     return {
         "severity": finding.severity,
         "code": finding.code,

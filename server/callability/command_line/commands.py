@@ -41,6 +41,10 @@ COMMANDS: Mapping[str, Command | Group] = {
         "The policy that comes with the program.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
     ),
+    "config": Group(
+        "The config of a gateway.",
+        {"check": Command("config:check", "gateway", "Print what a gateway would find in its files at start.")},
+    ),
     "servers": Group(
         "The servers of a gateway's config, for the person who keeps it.",
         {

@@ -43,7 +43,8 @@ def diff(
     """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
 
     An answer is the status, and what is said about it. The tests beside the rules are not run. Exit code 0: no answer
-    changes. 1: some do. 2: a policy is refused, or is not there, or the two are too much to be compared.
+    changes. 1: some do, a policy or the inventory is refused, or the two policies cannot be compared: then nothing is
+    written to standard output. 2: a wrong call, such as an OLD that is neither a directory nor a revision.
     """
     directory = new or shipped_policy()
     asked = read_inventory(inventory) if inventory else None
@@ -52,20 +53,20 @@ def diff(
     try:
         changes = differences(*policies)
     except TooMuch as error:
-        leave(f"the two policies cannot be compared: {error}", 2)
+        leave(f"the two policies cannot be compared: {error}", 1)
     tools = None if asked is None else tool_changes(*policies, asked)
     typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
     raise typer.Exit(1 if changes else 0)
 
 
 def _loaded(directory: Path, name: str) -> Policy:
-    """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 2."""
+    """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 1."""
     files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
     check = check_files(files, directory)
     if check.policy is None:
         for each in told(check.findings):
             typer.echo(each.replace(str(directory), name), err=True)
-        leave(f"the policy {shown(name)} is refused", 2)
+        leave(f"the policy {shown(name)} is refused", 1)
     return check.policy
 
 

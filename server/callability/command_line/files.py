@@ -30,6 +30,10 @@ ApprovalsOption = Annotated[
         help="The approval records. Left out: those that the config names, or else `approvals.yaml` beside it.",
     ),
 ]
+GivenApprovalsOption = Annotated[
+    Path | None,
+    typer.Option("--approvals", metavar="FILE", help="The approval records. Left out: those that the config names."),
+]
 
 
 @dataclass(frozen=True, slots=True)

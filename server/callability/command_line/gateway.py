@@ -15,6 +15,8 @@ import grpc
 import typer
 
 from callability.address import AddressRefused
+from callability.command_line.config import checked_files
+from callability.command_line.files import GivenApprovalsOption
 from callability.command_line.options import (
     Loaded,
     LogLevel,
@@ -27,6 +29,7 @@ from callability.command_line.options import (
     loaded_to_serve,
     log_to_standard_error,
 )
+from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
@@ -35,6 +38,8 @@ from callability.gateway.decisions import CallabilityStub
 from callability.gateway.live import Setup
 from callability.gateway.metrics import Metrics
 from callability.gateway.serving import run
+from callability.policy.loading import check_written, written_in
+from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
 from callability.service.metrics import PolicyMetrics
@@ -54,12 +59,7 @@ def gateway(
     config: Annotated[
         Path, typer.Option("--config", metavar="FILE", help="The servers: `mcpServers`, in JSON or YAML.")
     ],
-    approvals: Annotated[
-        Path | None,
-        typer.Option(
-            "--approvals", metavar="FILE", help="The approval records. Left out: those that the config names."
-        ),
-    ] = None,
+    approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: Annotated[
         str | None,
@@ -79,20 +79,30 @@ def gateway(
     ] = "",
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
+    ] = False,
+    strict: StrictOption = False,
+    form: FormOption = Form.TEXT,
 ) -> None:
     """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
 
     An edit of the config, of the approvals or of the policy takes effect while it runs, whole or not at all. It ends
     when standard input closes (stdio), or at SIGTERM, SIGINT or SIGHUP, and the processes of its servers with it. Over
-    HTTP its URL is written to standard output. Exit code 0: ended. 1: the policy is refused. 2: the config or an
-    address is.
+    HTTP its URL is written to standard output. With `--check` no server is started, and nothing is listened on. Exit
+    code 0: ended, or no errors. 1: the config or the policy is refused. 2: a wrong call, or an address that cannot be
+    listened on.
     """
     log_to_standard_error(log_level)
+    if not check and (strict or form is not Form.TEXT):
+        leave("`--strict` and `--format` go with `--check`", 2)
     if policy and policy_address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
     if policy_address is not None and not policy_address.startswith("unix:"):
         check_address(policy_address, "the service is asked without encryption")
     check_metrics_address(metrics_address)
+    if check:
+        raise _checked(config, approvals, policy, agent, transport, strict=strict).printed(form)
     read = _config(config)
     if agent:
         _check_agent(read, agent, transport)
@@ -150,7 +160,18 @@ def _config(path: Path) -> Config:
     except ConfigRefused as error:
         for finding in error.findings:
             typer.echo(line(finding), err=True)
-        leave("the config is refused", 2)
+        leave("the config is refused", 1)
+
+
+def _checked(
+    path: Path, approvals: Path | None, policy: Path | None, agent: str, transport: Transport, *, strict: bool
+) -> StartReport:
+    """Return what a start would find."""
+    files = checked_files(path, approvals)
+    if agent and files.config is not None:
+        _check_agent(files.config, agent, transport)
+    of_policy = check_written(written_in(policy or shipped_policy()))
+    return StartReport.of(path, (*files.findings, *of_policy.findings), strict=strict)
 
 
 def _edits(

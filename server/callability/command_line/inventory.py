@@ -33,8 +33,8 @@ def inventory(
 
     `callability diff --inventory` reads it. The enabled servers are connected for it: those on standard input and
     output are run. It holds names and facts, annotations among them, and no other text of a server. Exit code 0:
-    written. 1: a file is refused, or a server cannot be connected; the others are written. 2: there is no such agent,
-    or the output cannot be written.
+    written. 1: a file is refused, the output cannot be written, or a server cannot be connected; the others are
+    written. 2: there is no such agent.
     """
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)
@@ -62,4 +62,4 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 2)
+        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 1)

@@ -27,12 +27,12 @@ def studio(
 
     The policy that comes with the program can be looked at, and edited for trial; to save an edit, export it first
     (`callability policy export DIR`). The URL is written to standard output. It ends at SIGTERM or SIGINT. Exit code 0:
-    ended by a signal. 2: the address or the directory is refused.
+    ended by a signal. 1: the directory cannot be read. 2: the address is refused.
     """
     log_to_standard_error(log_level)
     directory = policy or shipped_policy()
     if not directory.is_dir():
-        leave(f"{shown(str(directory))} is not a directory that can be read", 2)
+        leave(f"{shown(str(directory))} is not a directory that can be read", 1)
 
     def started(url: str) -> None:
         typer.echo(f"listening on {url}")

@@ -51,8 +51,8 @@ def test(
 
     A rule is reached where a test is decided by it, and a part of a condition where it is true in one test and false in
     another, of those that try its rule. With `--watch` the tests are run again after each edit. Exit code 0: every test
-    passed. 1: one failed, the policy is refused, or less is reached than PERCENT. 2: a wrong call, or no test has such
-    a name.
+    passed. 1: one failed, the policy is refused, less is reached than PERCENT, or FILE cannot be written. 2: a wrong
+    call, or no test has such a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` is about all tests, and `--filter` runs some", 2)
@@ -94,4 +94,4 @@ def _write(path: Path, text: bytes) -> None:
     try:
         path.write_bytes(text)
     except OSError as error:
-        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 2)
+        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 1)

@@ -31,18 +31,18 @@ class ToolChange:
 
 
 def read_inventory(path: Path) -> CheckToolsRequest:
-    """Return what `callability inventory` wrote, or leave with exit code 2."""
+    """Return what `callability inventory` wrote, or leave with exit code 1."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 2)
+        leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 1)
     if len(data) > MAX_BYTES:
-        leave(f"{shown(str(path))} is no inventory: it has more than {MAX_BYTES:,} bytes", 2)
+        leave(f"{shown(str(path))} is no inventory: it has more than {MAX_BYTES:,} bytes", 1)
     try:
         return _parsed(data)
     except (ParseError, ValueError, RecursionError) as error:
-        leave(f"{shown(str(path))} is no inventory: {str(error)[:200]}", 2)
+        leave(f"{shown(str(path))} is no inventory: {str(error)[:200]}", 1)
 
 
 def _parsed(data: bytes) -> CheckToolsRequest:
@@ -53,11 +53,11 @@ def _parsed(data: bytes) -> CheckToolsRequest:
 
 
 def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tuple[ToolChange, ...]:
-    """Return the tools whose status differs, in the order of the inventory, or leave with exit code 2."""
+    """Return the tools whose status differs, in the order of the inventory, or leave with exit code 1."""
     try:
         before, after = asyncio.run(_statuses(old, inventory)), asyncio.run(_statuses(new, inventory))
     except grpc.aio.AioRpcError as error:
-        leave(f"the inventory is refused: {error.details()}", 2)
+        leave(f"the inventory is refused: {error.details()}", 1)
     pairs = zip(before, after, strict=True)
     return tuple(ToolChange(tool, was, now) for (tool, was), (_, now) in pairs if was != now)
 

@@ -1,0 +1,67 @@
+"""`callability config check`: everything that a gateway would find in its files at start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from callability import document
+from callability.command_line.files import ConfigOption, GivenApprovalsOption
+from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
+from callability.finding import Finding, Severity, did_you_mean, shown
+from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.config.place import key_place
+
+
+def check(
+    config: ConfigOption,
+    approvals: GivenApprovalsOption = None,
+    strict: StrictOption = False,
+    form: FormOption = Form.TEXT,
+) -> None:
+    """Check the config and the approvals of a gateway: print everything that it would find at start.
+
+    No server is started. Variables are looked up in the environment of this command. An approvals file that cannot be
+    read is an error, although a gateway starts with it and holds back every tool. `callability gateway --check` checks
+    the policy too. Exit code 0: no errors. 1: a file is refused. 2: a wrong call.
+    """
+    raise StartReport.of(config, checked_files(config, approvals).findings, strict=strict).printed(form)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFiles:
+    """A config, None if it is refused, and all findings of it and of the approvals."""
+
+    config: Config | None
+    findings: tuple[Finding, ...]
+
+
+def checked_files(path: Path, given: Path | None) -> CheckedFiles:
+    """Return what a start would find in a config, and in the approvals that are given or that it names."""
+    try:
+        config = load_config(path, os.environ)
+    except ConfigRefused as refused:
+        records = load_approvals(given) if given else NO_APPROVALS
+        return CheckedFiles(None, (*refused.findings, *_of_approvals(records)))
+    of_approvals = given or config.approvals
+    records = load_approvals(of_approvals) if of_approvals else NO_APPROVALS
+    leftovers = _leftovers(config, records, of_approvals) if of_approvals and records.readable else ()
+    return CheckedFiles(config, (*config.warnings, *_of_approvals(records), *leftovers))
+
+
+def _of_approvals(approvals: Approvals) -> Iterator[Finding]:
+    for finding in approvals.warnings:
+        yield finding if approvals.readable else replace(finding, severity=Severity.ERROR)
+
+
+def _leftovers(config: Config, approvals: Approvals, path: Path) -> Iterator[Finding]:
+    """Yield a warning for each server of the approvals that is not in the config."""
+    unknown = [server for server in approvals.records if server not in config.names]
+    root = document.read(path) if unknown else None
+    for server in unknown:
+        assert root is not None
+        sentence = f"the approvals have records of server {shown(server)}, which is not in the config"
+        hint = did_you_mean(server, config.names)
+        yield Finding(key_place(root, (server,)), "leftover-records", sentence, hint, Severity.WARNING)

@@ -1,0 +1,79 @@
+"""What the start of a gateway would find in its files, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from callability.command_line.checked import json_of_finding
+from callability.command_line.terminal import escaped, number_of
+from callability.finding import MAX_FINDINGS, Finding, Severity, in_order, told
+
+
+class Form(StrEnum):
+    """How the report is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormOption = Annotated[Form, typer.Option("--format", help="How the findings are written.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Let warnings refuse the files too.")]
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """The findings of a gateway's files, in order; `strict`: warnings refuse them too."""
+
+    config: Path
+    findings: tuple[Finding, ...]
+    strict: bool = False
+
+    @classmethod
+    def of(cls, config: Path, findings: Iterable[Finding], *, strict: bool) -> StartReport:
+        """Return the report of a config and of what belongs to it."""
+        return cls(config, in_order(findings), strict)
+
+    @property
+    def errors(self) -> int:
+        """How many errors there are."""
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        """How many warnings there are."""
+        return sum(finding.severity is Severity.WARNING for finding in self.findings)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing refuses the files."""
+        return not self.errors and not (self.strict and self.warnings)
+
+    def printed(self, form: Form) -> typer.Exit:
+        """Write the report to standard output, and return the exit of the command: 0 accepted, 1 refused."""
+        typer.echo(_json(self) if form is Form.JSON else _text(self))
+        return typer.Exit(0 if self.accepted else 1)
+
+
+def _text(report: StartReport) -> str:
+    counts = f"{number_of(report.errors, 'error')}, {number_of(report.warnings, 'warning')}"
+    end = f"{escaped(str(report.config))}: {'accepted' if report.accepted else 'refused'}, {counts}"
+    return "\n".join((*told(report.findings), end))
+
+
+def _json(report: StartReport) -> str:
+    answer = {
+        "config": str(report.config),
+        "accepted": report.accepted,
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "findings": [json_of_finding(finding) for finding in report.findings[:MAX_FINDINGS]],
+        "findings_more": max(0, len(report.findings) - MAX_FINDINGS),
+    }
+    return json.dumps(answer, indent=2)

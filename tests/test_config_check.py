@@ -1,0 +1,119 @@
+"""`callability config check` and `callability gateway --check`: what a start would find, without a start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gateways import write_config
+from running import callability
+
+POLICY = Path(__file__).parents[1] / "policy"
+
+
+def _touching(directory: Path) -> dict[str, object]:
+    """Return a server that leaves a mark if it is run."""
+    return {"command": "touch", "args": [str(directory / "started")]}
+
+
+def _commands(*options: str) -> list[list[str]]:
+    return [["config", "check", *options], ["gateway", "--check", *options]]
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_files_without_findings_are_accepted_and_nothing_is_started(command: list[str], tmp_path: Path) -> None:
+    """No server is run, and nothing is listened on."""
+    (tmp_path / "approvals.yaml").write_text("marks: {wipe: {disabled: true}}\n")
+    config = write_config(tmp_path, {"marks": _touching(tmp_path)}, approvals="approvals.yaml")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        listening = ["--transport", "http", "--address", address] if command[0] == "gateway" else []
+        done = callability(*command, "--config", str(config), *listening, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{config}: accepted, 0 errors, 0 warnings\n"
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_everything_that_a_start_would_find_is_found_at_once(command: list[str], tmp_path: Path) -> None:
+    """Keys, variables, approvals and leftovers, each with its place, in the order of the files."""
+    servers = {"git": {"command": "git", "disabled": True}, "web": {"url": "http://h/${NOT_SET_ANYWHERE}"}}
+    config = write_config(tmp_path, servers)
+    approvals = tmp_path / "approvals.yaml"
+    approvals.write_text("gti: {status: {status: aproved}}\n")
+    done = callability(*command, "--config", str(config), "--approvals", str(approvals))
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{approvals}:1:24: warning: `status` of tool `status` of server `gti` is none of `approved`, `pending`,"
+        " `changed`, and counts as unknown (did you mean `approved`?) [unknown-value]",
+        f"{config}:5:7: unknown key `disabled` in server `git` (write `enabled: false`) [unknown-key]",
+        f"{config}:8:14: `url` of server `web` needs the environment variable `NOT_SET_ANYWHERE`, which is not set (set"
+        " it for the gateway, or give it a default: `${NOT_SET_ANYWHERE:-DEFAULT}`) [unset-variable]",
+        f"{config}: refused, 2 errors, 1 warning",
+    ]
+    config.write_text(json.dumps({"mcpServers": {"git": {"command": "git"}}}))
+    done = callability(*command, "--config", str(config), "--approvals", str(approvals))
+    assert done.returncode == 0
+    leftover = "the approvals have records of server `gti`, which is not in the config (did you mean `git`?)"
+    assert f"{approvals}:1:1: warning: {leftover} [leftover-records]" in done.stdout.splitlines()
+
+
+def test_approvals_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    """A gateway starts with them, and holds back every tool."""
+    config = write_config(tmp_path, {}, approvals="approvals.yaml")
+    done = callability("config", "check", "--config", str(config))
+    assert (done.returncode, done.stdout.splitlines()) == (
+        1,
+        [
+            f"{tmp_path}/approvals.yaml: cannot be read: no such file or directory [unreadable-file]",
+            f"{config}: refused, 1 error, 0 warnings",
+        ],
+    )
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_strict_makes_warnings_refuse(command: list[str], tmp_path: Path) -> None:
+    """As `callability check --strict` does."""
+    config = write_config(tmp_path, {"git": {"command": "git", "disabled_tools": ["push", "push"]}})
+    done = callability(*command, "--config", str(config))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{config}: accepted, 0 errors, 1 warning")
+    done = callability(*command, "--config", str(config), "--strict")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"{config}: refused, 0 errors, 1 warning")
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_programs_get_json(command: list[str], tmp_path: Path) -> None:
+    """The findings as `callability check --format json` has them, and the counts."""
+    config = write_config(tmp_path, {"git": {"comand": "git"}})
+    done = callability(*command, "--config", str(config), "--format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["accepted"], told["errors"], told["warnings"]) == (1, False, 2, 0)
+    assert {"severity": "error", "code": "unknown-key", "line": 4, "column": 7}.items() <= told["findings"][1].items()
+
+
+def test_a_gateway_checks_its_policy_with_its_tests(tmp_path: Path) -> None:
+    """Beside the config; a policy that a start would refuse refuses."""
+    shutil.copytree(POLICY, tmp_path / "policy")
+    rules = tmp_path / "policy/callability.yaml"
+    rules.write_text(rules.read_text().replace("{server.enabled: false}", "{server.enabld: false}"))
+    config = write_config(tmp_path, {"git": {"command": "git"}})
+    done = callability("gateway", "--check", "--config", str(config), "--policy", str(tmp_path / "policy"))
+    assert done.returncode == 1
+    assert f"{rules}:" in done.stdout
+    assert "unknown fact `server.enabld`" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(f"{config}: refused, ")
+
+
+def test_a_variable_that_is_set_is_no_finding(tmp_path: Path) -> None:
+    """The check looks where the gateway looks: in its own environment."""
+    config = write_config(tmp_path, {"web": {"url": "${SET_FOR_THIS}"}})
+    for value, code in (("http://h/mcp", 0), ("hunter2", 1)):
+        done = callability("config", "check", "--config", str(config), env={**os.environ, "SET_FOR_THIS": value})
+        assert done.returncode == code
+        assert "hunter2" not in done.stdout + done.stderr

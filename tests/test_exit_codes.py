@@ -1,0 +1,152 @@
+"""Exit codes of every command: 0 done, 1 a refused file, 2 a wrong call (spec A.7)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from callability.command_line.commands import COMMANDS, Group
+from running import callability
+
+POLICY = Path(__file__).parents[1] / "policy"
+
+REFUSED = {
+    "check": "check bad-policy",
+    "check --format json": "check bad-policy --format json",
+    "check of no directory": "check nowhere",
+    "test": "test bad-policy",
+    "test --junit": "test policy --junit nowhere/junit.xml",
+    "explain": "explain --policy bad-policy",
+    "table": "table bad-policy",
+    "diff of OLD": "diff bad-policy policy",
+    "diff of NEW": "diff policy bad-policy",
+    "diff of no directory": "diff policy nowhere",
+    "diff --inventory": "diff policy policy --inventory bad.json",
+    "diff --inventory of no file": "diff policy policy --inventory nowhere.json",
+    "serve": "serve --policy bad-policy --address 127.0.0.1:0",
+    "studio": "studio --policy nowhere",
+    "gateway": "gateway --config bad.json",
+    "gateway of no file": "gateway --config nowhere.json",
+    "gateway over http": "gateway --config bad.json --transport http --address 127.0.0.1:0",
+    "gateway by a policy": "gateway --config good.json --policy bad-policy",
+    "gateway --check of a config": "gateway --check --config bad.json",
+    "gateway --check of a policy": "gateway --check --config good.json --policy bad-policy",
+    "inventory": "inventory --config bad.json",
+    "inventory --output": "inventory --config good.json --output nowhere/out.json",
+    "config check": "config check --config bad.json",
+    "config check of approvals": "config check --config good.json --approvals list.json",
+    "servers list": "servers list --config bad.json",
+    "servers enable": "servers enable git --config bad.json",
+    "servers disable": "servers disable git --config bad.json",
+    "servers quarantine": "servers quarantine git --config bad.json",
+    "servers release": "servers release git --config bad.json",
+    "approvals list": "approvals list --config bad.json",
+    "approvals list of approvals": "approvals list --config good.json --approvals list.json",
+    "approvals show": "approvals show git --config bad.json",
+    "approvals approve": "approvals approve git --all --yes --config bad.json",
+    "approvals disable": "approvals disable git status --config bad.json",
+    "approvals enable": "approvals enable git status --config bad.json",
+    "policy export": "policy export policy",
+    "schema policy": "schema policy good.json",
+}
+"""Commands whose files are refused, or cannot be read or written."""
+
+WRONG = {
+    "no such command": "chek",
+    "check": "check --engine none",
+    "test": "test policy --filter no-such-test",
+    "test with two options": "test policy --filter a --coverage 1",
+    "explain": "explain server.enabld=true",
+    "explain of no question": "explain --question none",
+    "table": "table --question none",
+    "diff": "diff no-such-revision policy",
+    "serve": "serve --address 0.0.0.0:0",
+    "serve --metrics-address": "serve --address 127.0.0.1:0 --metrics-address here",
+    "studio": "studio --address 0.0.0.0:0",
+    "gateway": "gateway",
+    "gateway --address": "gateway --config good.json --transport http --address 0.0.0.0:0",
+    "gateway --agent": "gateway --config good.json --agent nobody",
+    "gateway with two policies": "gateway --config good.json --policy policy --policy-address unix:x",
+    "gateway --strict": "gateway --config good.json --strict",
+    "gateway --check --agent": "gateway --check --config good.json --agent nobody",
+    "inventory": "inventory --config good.json --agent nobody",
+    "config check": "config check",
+    "config check --format": "config check --config good.json --format xml",
+    "servers list": "servers list",
+    "servers enable": "servers enable gti --config good.json",
+    "servers disable": "servers disable gti --config good.json",
+    "servers quarantine": "servers quarantine gti --config good.json",
+    "servers release": "servers release gti --config good.json",
+    "approvals list": "approvals list gti --config good.json --offline",
+    "approvals show": "approvals show gti --config good.json",
+    "approvals approve": "approvals approve git --config good.json",
+    "approvals disable": "approvals disable gti status --config good.json",
+    "approvals enable": "approvals enable gti status --config good.json",
+    "policy export": "policy export new --example none",
+    "schema config": "schema config --markdwn",
+    "schema rules": "schema rules none",
+    "schema tests": "schema tests none",
+    "schema policy": "schema policy",
+}
+"""Calls of something that is not there, or that do not go together."""
+
+WITHOUT_FILES = {"schema config", "schema rules", "schema tests"}
+"""Commands that read and write no file."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a good and a bad file of each kind."""
+    directory = tmp_path_factory.mktemp("files")
+    for name in ("policy", "bad-policy"):
+        shutil.copytree(POLICY, directory / name, ignore=shutil.ignore_patterns("schema", "examples"))
+    bad = directory / "bad-policy/callability.yaml"
+    bad.write_text(bad.read_text().replace("{server.enabled: false}", "{server.enabld: false}"))
+    (directory / "good.json").write_text('{"mcpServers": {"git": {"command": "git", "enabled": false}}}')
+    (directory / "list.json").write_text("[]")
+    (directory / "bad.json").write_text('{"mcpServers": {"git": {"comand": "git"}}}')
+    return directory
+
+
+def _run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
+    return callability(*command.split(), cwd=place, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("command", REFUSED.values(), ids=REFUSED)
+def test_a_refused_file_is_exit_code_1_in_every_command(command: str, place: Path) -> None:
+    """And so is one that cannot be read or written; the findings are printed."""
+    done = _run(command, place)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", WRONG.values(), ids=WRONG)
+def test_a_wrong_call_is_exit_code_2_in_every_command(command: str, place: Path) -> None:
+    """It says so on standard error, and prints nothing else."""
+    done = _run(command, place)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr
+
+
+def test_every_command_is_in_both_tables() -> None:
+    """A new command has its exit codes from the beginning."""
+    groups = {name: it.commands for name, it in COMMANDS.items() if isinstance(it, Group)}
+    commands = {*(COMMANDS.keys() - groups), *(f"{group} {name}" for group, each in groups.items() for name in each)}
+
+    def named(table: dict[str, str]) -> set[str]:
+        calls = [command.split() for command in table.values()]
+        return {" ".join(call[:2]) if call[0] in groups else call[0] for call in calls}
+
+    assert commands - named(REFUSED) == WITHOUT_FILES
+    assert commands - named(WRONG) == set()
+
+
+def test_the_help_says_what_exit_codes_mean() -> None:
+    """In general, and for each command that has more to say."""
+    assert "Exit code 0: done. 1: a file is refused" in " ".join(callability("--help").stdout.split())
+    assert "1: the config or the policy is refused" in " ".join(callability("gateway", "--help").stdout.split())
