@@ -141,6 +141,8 @@ def test_each_action_has_its_owner_and_its_fact() -> None:
         ("enable_tool", "user", "approval.disabled"),
         ("approve_tool", "user", "approval.status"),
         ("check_logs", "undetermined", None),
+        ("edit_labels", "operator", None),
+        ("edit_policy", "operator", None),
         ("grant_access", "operator", None),
         ("check_server", "operator", None),
     }

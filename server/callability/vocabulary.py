@@ -211,16 +211,25 @@ Status = ToolStatus | LoadStatus | EnableStatus
 @dataclass(frozen=True, slots=True)
 class Action:
     """Something that can be done about a status: its placeholder, its owner, the fact that it changes, if any, and a
-    neutral verb phrase in the infinitive.
+    neutral verb phrase in the infinitive. `labels`: it changes labels, whichever a rule reads.
     """
 
     name: str
     owner: LiftedBy
     fact: str | None
     phrase: str
+    labels: bool = False
 
 
 CHECK_LOGS = Action("check_logs", LiftedBy.UNDETERMINED, None, "look into the logs of the server and of the proxy")
+
+EDIT_LABELS = Action(
+    "edit_labels",
+    LiftedBy.OPERATOR,
+    None,
+    "change the labels of the server or of the tool in the configuration",
+    labels=True,
+)
 
 TOOL_ACTIONS = (
     Action("enable_server", LiftedBy.USER, "server.enabled", "enable the server"),
@@ -234,8 +243,10 @@ TOOL_ACTIONS = (
     Action("enable_tool", LiftedBy.USER, "approval.disabled", "enable the tool again"),
     Action("approve_tool", LiftedBy.USER, "approval.status", "review the tool and approve it"),
     CHECK_LOGS,
+    EDIT_LABELS,
+    Action("edit_policy", LiftedBy.OPERATOR, None, "change the rules of the policy"),
 )
-"""What words about a tool may name, in the order of the statuses."""
+"""What words about a tool may name: in the order of the statuses, then for rules that read something else."""
 
 LOAD_ACTIONS = (
     Action("grant_access", LiftedBy.OPERATOR, None, "grant access to the server"),

@@ -58,6 +58,8 @@ class Commands:
                 f"look at the tool and approve it with {self._command('approvals', 'approve', server, tool)}{of_tool}"
             ),
             "check_logs": _LOG,
+            "edit_labels": f"change `labels` or `tool_labels` in {entry}",
+            "edit_policy": "change the rules of the policy that the gateway was started with",
             "grant_access": (
                 f"give the gateway access by credentials in {entry}, which are taken over at once, or at the server"
                 f" itself, and then {anew}"

@@ -112,7 +112,8 @@ def _step(step: Step) -> pb.PathStep:
         message = pb.FactChange(
             fact=change.fact.name,
             current=change.value,
-            wanted=change.fact.open_value,
+            wanted=change.wanted,
+            wanted_values=change.wanted_values,
             changed_by=_lifted_by(change.fact.opened_by or LiftedBy.NONE),
             action=change.fact.action,
         )

@@ -533,7 +533,7 @@ class Action(_message.Message):
     owner: _verdict_pb2.LiftedBy.ValueType
     """Who can do it."""
     fact: _builtins.str
-    """The fact that it changes; empty where it changes none."""
+    """The fact that it changes. Empty if it changes none, or labels, as `edit_labels` does."""
     phrase: _builtins.str
     """A neutral verb phrase in the infinitive to fill the placeholder with."""
     def __init__(

@@ -45,6 +45,13 @@ class Masks:
         period = stride * len(axis.points)
         return (((1 << stride) - 1) << (number * stride)) * (self.all // ((1 << period) - 1))
 
+    def spread(self, mask: Mask, along: tuple[Axis, int]) -> Mask:
+        """Return a mask with every combination that differs from one of it along an axis alone."""
+        axis, stride = along
+        numbers = range(len(axis.points))
+        first = reduce(or_, ((mask & self.point(axis, stride, number)) >> (number * stride) for number in numbers))
+        return reduce(or_, (first << (number * stride) for number in numbers))
+
     def where(self, fact: str, values: Iterable[str]) -> Mask:
         """Return where a fact has one of the values; one that no rule and no law reads is at its open value."""
         if fact not in self.space.facts:

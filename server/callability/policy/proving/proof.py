@@ -10,9 +10,11 @@ from callability.finding import Finding, Severity, listed, shown
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.idle_part import check_parts
 from callability.policy.proving.mask import Mask
+from callability.policy.questions.fact import LabelFact
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.words import facts_opened, spoken, spoken_by_rule
+from callability.policy.rules.words import actions_named, spoken, spoken_by_rule
+from callability.vocabulary import Action
 
 
 def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
@@ -58,24 +60,41 @@ def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
 
 def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that decide where nothing that their words name an action for is in the way (SC-003)."""
-    masks, facts = decided.masks, rule_set.question.facts
     for rule in rule_set.rules:
-        opened = _opened(rule, rule_set)
-        needless = [reduce(and_, (masks.where(fact, (facts[fact].open_value,)) for fact in named)) for named in opened]
+        named = _changing(rule, rule_set)
+        needless = (reduce(and_, (_idle(action, rule, decided) for action in actions)) for actions in named)
         wrong = decided.certain(rule.id) & reduce(or_, needless, 0)
         if wrong:
-            told = listed(sorted({fact for named in opened for fact in named}))
-            sentence = f"the words of rule `{rule.id}` would have somebody open {told}, which is open where it decides"
+            actions = frozenset(action for actions in named for action in actions)
+            sentence = f"the words of rule `{rule.id}` would have somebody {_done_by(actions)} where it decides"
             hint = "give the rule an `action` of its own, or another status"
-            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=masks.witness(wrong))
+            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=decided.masks.witness(wrong))
 
 
-def _opened(rule: Rule, rule_set: RuleSet) -> tuple[frozenset[str], ...]:
-    """Return, for each text that a rule has said, the facts that its actions open, where there are any."""
+def _done_by(actions: Collection[Action]) -> str:
+    """Say what actions come to that change nothing about a rule."""
+    facts = listed(sorted(action.fact for action in actions if action.fact))
+    if not any(action.labels for action in actions):
+        return f"open {facts}, which is open"
+    return f"open {facts} or change labels, which lifts nothing" if facts else "change labels, which lifts nothing"
+
+
+def _changing(rule: Rule, rule_set: RuleSet) -> tuple[tuple[Action, ...], ...]:
+    """Return, for each text that a rule has said, the actions in it that change facts, where there are any."""
     if rule.status not in rule_set.words:
         return ()
     said = spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)
-    return tuple(filter(None, map(facts_opened, said.values())))
+    named = (tuple(each for each in actions_named(text) if each.fact or each.labels) for text in said.values())
+    return tuple(filter(None, named))
+
+
+def _idle(action: Action, rule: Rule, decided: Decided) -> Mask:
+    """Return where an action changes nothing about a rule: the fact is open, or no other labels make the rule false."""
+    masks, facts = decided.masks, decided.masks.space.question.facts
+    if action.fact:
+        return masks.where(action.fact, (facts[action.fact].open_value,))
+    labels = (each for each in masks.axes if isinstance(facts[each[0].facts[0]], LabelFact))
+    return masks.all & ~reduce(masks.spread, labels, masks.all & ~masks.truths(rule.when).possible)
 
 
 def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:

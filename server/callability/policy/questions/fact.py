@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from callability.finding import shown
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
 from callability.policy.names.glob import holds
-from callability.vocabulary import UNKNOWN, LiftedBy
+from callability.vocabulary import EDIT_LABELS, UNKNOWN, LiftedBy
 
 BOOLEAN = ("true", "false")
 NO_LABEL = "none"
@@ -86,7 +86,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class LabelFact(Fact):
-    """A label with its declared values, and `none` where it is not there. Any other value is unknown."""
+    """A label with its declared values, and `none` where it is not there. Any other value is unknown.
+
+    It is the operator's to change, to whichever value does: `open_value` is only what a label has that is left out.
+    """
+
+    opened_by: LiftedBy | None = LiftedBy.OPERATOR
+    action: str = EDIT_LABELS.name
 
     @property
     def stays_unknown(self) -> bool:

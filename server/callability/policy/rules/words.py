@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.policy.questions.fact import LabelFact
 from callability.policy.questions.question import Placeholder, Question
 from callability.policy.rules.rule_set import Rule, RuleSet, Text
 from callability.policy.rules.verdict import Verdict
-from callability.vocabulary import ACTIONS, LiftedBy, Status
+from callability.vocabulary import ACTIONS, Action, LiftedBy, Status
 
 _ACTIONS = {action.name: action for action in ACTIONS}
 _BRACES = re.compile(r"\{([^{}]*)\}|[{}]")
@@ -66,10 +67,10 @@ def spoken_of(rule_set: RuleSet, verdict: Verdict) -> SpokenOf | None:
     return SpokenOf(rule.id, own) if own else SpokenOf("", spoken(rule_set, verdict.status))
 
 
-def facts_opened(template: str) -> frozenset[str]:
-    """Return the facts that the actions which a template names would open."""
-    named = (_ACTIONS[match[1]] for match in _BRACES.finditer(template) if match[1] in _ACTIONS)
-    return frozenset(action.fact for action in named if action.fact)
+def actions_named(template: str) -> tuple[Action, ...]:
+    """Return the actions that a template names, each once, in the order of the text."""
+    named = dict.fromkeys(match[1] for match in _BRACES.finditer(template) if match[1] in _ACTIONS)
+    return tuple(map(_ACTIONS.__getitem__, named))
 
 
 def check_words(rule_set: RuleSet) -> Iterator[Finding]:
@@ -133,7 +134,7 @@ def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
     mine = [
         other.name
         for other in words.question.actions
-        if other.owner is status.lifted_by and (not other.fact or other.fact in words.reads)
+        if other.owner is status.lifted_by and _changes_something(other, words)
     ]
     hint = f"it may name {listed(mine)}" if mine else ""
     if action.owner is not status.lifted_by:
@@ -142,11 +143,18 @@ def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
             f" {_article(status.lifted_by)}"
         )
         yield Finding(text.place, "action-not-owned", sentence, hint)
-    elif action.fact and action.fact not in words.reads:
-        sentence = (
-            f"action `{{{name}}}` in {words.where} opens `{action.fact}`, which no rule that gives `{status}` reads"
-        )
+    elif not _changes_something(action, words):
+        opens = "changes labels, of which" if action.labels else f"opens `{action.fact}`, which"
+        no_rule = f"no rule that gives `{status}` reads" + (" any" if action.labels else "")
+        sentence = f"action `{{{name}}}` in {words.where} {opens} {no_rule}"
         yield Finding(text.place, "action-opens-nothing", sentence, hint)
+
+
+def _changes_something(action: Action, words: _Words) -> bool:
+    """Say whether an action is about no fact at all, or about one that is read."""
+    if action.labels:
+        return any(isinstance(words.question.facts[fact], LabelFact) for fact in words.reads)
+    return action.fact is None or action.fact in words.reads
 
 
 def _article(owner: LiftedBy) -> str:

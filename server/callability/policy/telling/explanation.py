@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.finding import listed
-from callability.policy.rules.condition import Truth
+from callability.policy.rules.condition import Condition, Truth, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.unread import unread
 from callability.policy.telling.path import Path, path_to_callable
 from callability.vocabulary import UNKNOWN
 
@@ -36,18 +37,33 @@ def explain(rule_set: RuleSet, facts: Mapping[str, str]) -> Explanation:
     for rule in rule_set.rules:
         truth = rule.when.truth(facts) if rule.when else True
         reads = tuple((fact, facts[fact]) for fact in rule.reads)
-        trials.append(Trial(rule, truth, reads, _why(rule, truth, reads, rule_set)))
+        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set)))
         if truth is not False:
             break
     return Explanation(tuple(trials), path_to_callable(rule_set, facts))
 
 
-def _why(rule: Rule, truth: Truth, reads: tuple[tuple[str, str], ...], rule_set: RuleSet) -> str:
+def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet) -> str:
     if rule.when is None:
         return f"has no condition: gives `{rule.status}`"
     facts = rule_set.question.facts
-    told = " and ".join(f"`{fact}` is {facts[fact].shown(value)}" for fact, value in reads)
     if truth is None:
-        unknown = listed(fact for fact, value in reads if value == UNKNOWN)
-        return f"cannot be decided without {unknown}, which is unknown: gives `{rule_set.question.undetermined}`"
+        unknown = unread(rule_set.question, rule.when, given)
+        are = "which is" if len(unknown) == 1 else "which are"
+        return f"cannot be decided without {listed(unknown)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+    told = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
     return f"holds, since {told}: gives `{rule.status}`" if truth else f"does not hold, since {told}"
+
+
+def _reasons(condition: Condition, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return facts that a condition reads and that alone make it true or false, whatever the others are.
+
+    None of them can be spared. Where the first facts of the text are enough, it is these.
+    """
+    truth = condition.truth(given)
+    known = dict(given)
+    for fact in reversed(facts_read(condition)):
+        value, known[fact] = known[fact], UNKNOWN
+        if condition.truth(known) is not truth:
+            known[fact] = value
+    return tuple(fact for fact in facts_read(condition) if known[fact] != UNKNOWN)

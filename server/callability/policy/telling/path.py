@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain, combinations
+from itertools import chain
 
-from callability.policy.questions.fact import Fact
+from callability.policy.questions.fact import Fact, LabelFact
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
+from callability.policy.rules.semantics import Decision, decide
+from callability.policy.rules.unread import unread
+from callability.policy.telling.way_out import Values, WayOut, ways_out
 from callability.vocabulary import UNKNOWN
+
+MAX_TOLD = 5
+"""Values of a label that are named in a sentence; how many more there are is said too."""
 
 
 class PathEnd(StrEnum):
@@ -23,10 +28,16 @@ class PathEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A fact to change, from its value to its open value."""
+    """A fact to change, from its value to any of those that would do, in their order; a label may have several."""
 
     fact: Fact
     value: str
+    wanted_values: tuple[str, ...]
+
+    @property
+    def wanted(self) -> str:
+        """The first value that would do."""
+        return self.wanted_values[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,59 +56,149 @@ class Path:
     end: PathEnd
     find_out: tuple[str, ...] = ()
 
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """All changes, in order."""
+        return tuple(chain.from_iterable(step.changes for step in self.steps))
+
 
 def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
-    """Open, for the rule that decides, the smallest set of facts that makes it false, until the status is the open one.
+    """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
     None where the question has no status that everything else could be opened to.
     """
     if rule_set.question.open_status is None:
         return None
-    now = dict(facts)
-    steps: list[Step] = []
+    search = _Search(rule_set, facts)
+    path = search.path()
+    while path is None:
+        path = search.path()
+    return _with_every_value(path, rule_set, facts)
+
+
+class _Search:
+    """Looks for a path. A label is changed once: if that value does not do for a later rule, the search begins again
+    without it, so that it ends.
+    """
+
+    def __init__(self, rule_set: RuleSet, facts: Mapping[str, str]) -> None:
+        self._rule_set = rule_set
+        self._facts = facts
+        self._left: dict[str, frozenset[str]] = {}
+
+    def path(self) -> Path | None:
+        """Return the path, or None after a value of a label was ruled out."""
+        question = self._rule_set.question
+        now = dict(self._facts)
+        steps: list[Step] = []
+        while True:
+            decision = decide(self._rule_set.rules, now)
+            rule = self._rule_set.rules[decision.rule]
+            if decision.undetermined:
+                return Path(tuple(steps), PathEnd.FIND_OUT, unread(question, rule.when, now))
+            if rule.status == question.open_status:
+                return Path(tuple(steps), PathEnd.CALLABLE)
+            out = self._way_out(rule, now, self._values(rule, now))
+            if out is None:
+                unknown = self._in_the_way(rule, now)
+                return Path(tuple(steps), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
+            again = [fact for fact in out if now[fact] not in out[fact] and now[fact] != self._facts[fact]]
+            if again:
+                self._left |= {fact: out[fact] - {self._facts[fact]} for fact in again}
+                return None
+            changes = tuple(_changes(out, self._rule_set, now))
+            steps.append(Step(rule, changes))
+            now |= {change.fact.name: change.wanted for change in changes}
+
+    def _way_out(self, rule: Rule, now: Mapping[str, str], values: Values) -> WayOut | None:
+        """Return what makes a rule false with the fewest changes, those of the first facts first."""
+        order = {fact: number for number, fact in enumerate(self._rule_set.question.facts)}
+
+        def effort(out: WayOut) -> tuple[int, list[int]]:
+            changed = sorted(
+                order[fact] for fact in out if now[fact] not in out[fact] and now[fact] == self._facts[fact]
+            )
+            return len(changed), changed
+
+        return next(iter(ways_out(rule.when, values, effort)), None) if rule.when else None
+
+    def _values(self, rule: Rule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        """Return the values that each fact of a rule can have: its own, and those that somebody can give it."""
+        facts = (self._rule_set.question.facts[name] for name in rule.reads)
+        return {fact.name: self._values_of(fact, now[fact.name]) for fact in facts}
+
+    def _values_of(self, fact: Fact, value: str) -> frozenset[str]:
+        if value == UNKNOWN:
+            return frozenset()
+        if fact.opened_by is None:
+            return frozenset((value,))
+        if isinstance(fact, LabelFact):
+            unchanged = frozenset((value,)) if value == self._facts[fact.name] else frozenset()
+            return unchanged | self._left.get(fact.name, frozenset(fact.values) - {self._facts[fact.name]})
+        return frozenset((value, fact.open_value))
+
+    def _in_the_way(self, rule: Rule, now: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the unknown facts whose values, known and changed, would make a rule false."""
+        values = self._values(rule, now)
+        for fact in map(self._rule_set.question.facts.__getitem__, rule.reads):
+            if now[fact.name] == UNKNOWN and fact.opened_by:
+                values[fact.name] = frozenset(fact.values if isinstance(fact, LabelFact) else (fact.open_value,))
+        out = self._way_out(rule, now, values) or {}
+        return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
+
+
+def _changes(out: WayOut, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[Change]:
+    for fact in rule_set.question.facts.values():
+        if fact.name in out and now[fact.name] not in out[fact.name]:
+            yield Change(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
+
+
+def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
+    """Return a path whose labels have every value with which it takes the same course to the same end.
+
+    The others have their first value meanwhile, which is the one that a client may take for each of them.
+    """
+    wanted = {change.fact.name: change.wanted for change in path.changes}
+    end = _end(path.steps, wanted, rule_set, facts)
     while True:
+        found = {
+            change.fact.name: tuple(
+                value
+                for value in (change.fact.values if isinstance(change.fact, LabelFact) else change.wanted_values)
+                if value != change.value
+                and _end(path.steps, {**wanted, change.fact.name: value}, rule_set, facts) == end
+            )
+            for change in path.changes
+        }
+        earlier = next((name for name, values in found.items() if values[0] != wanted[name]), None)
+        if earlier is None:
+            break
+        wanted[earlier] = found[earlier][0]
+    steps = (
+        Step(step.rule, tuple(replace(each, wanted_values=found[each.fact.name]) for each in step.changes))
+        for step in path.steps
+    )
+    return replace(path, steps=tuple(steps))
+
+
+def _end(
+    steps: tuple[Step, ...], wanted: Mapping[str, str], rule_set: RuleSet, facts: Mapping[str, str]
+) -> Decision | str | None:
+    """Return what decides after the steps, or the open status; None if another rule decides before one of them."""
+    now = dict(facts)
+    for step in steps:
         decision = decide(rule_set.rules, now)
-        rule = rule_set.rules[decision.rule]
-        if decision.undetermined:
-            unknown = tuple(fact for fact in rule.reads if now[fact] == UNKNOWN)
-            return Path(tuple(steps), PathEnd.FIND_OUT, unknown)
-        if rule.status == rule_set.question.open_status:
-            return Path(tuple(steps), PathEnd.CALLABLE)
-        changes = _smallest(rule, rule_set, now)
-        if not changes:
-            unknown = _in_the_way(rule, rule_set, now)
-            return Path(tuple(steps), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
-        steps.append(Step(rule, changes))
-        now |= {change.fact.name: change.fact.open_value for change in changes}
-
-
-def _in_the_way(rule: Rule, rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the unknown facts that would have to be open, with every known one, for the rule to be false."""
-    changeable = [fact for fact in rule_set.question.facts.values() if fact.name in rule.reads and fact.opened_by]
-    opened = {**facts, **{fact.name: fact.open_value for fact in changeable}}
-    if rule.when is None or rule.when.truth(opened) is not False:
-        return ()
-    return tuple(fact.name for fact in changeable if facts[fact.name] == UNKNOWN)
-
-
-def _smallest(rule: Rule, rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[Change, ...]:
-    if rule.when is None:
-        return ()
-    changeable = [
-        Change(fact, facts[fact.name])
-        for fact in rule_set.question.facts.values()
-        if fact.name in rule.reads and fact.opened_by is not None and facts[fact.name] not in {fact.open_value, UNKNOWN}
-    ]
-    sets = chain.from_iterable(combinations(changeable, size) for size in range(1, len(changeable) + 1))
-    for changes in sets:
-        if rule.when.truth({**facts, **{change.fact.name: change.fact.open_value for change in changes}}) is False:
-            return changes
-    return ()
+        if decision.undetermined or rule_set.rules[decision.rule] is not step.rule:
+            return None
+        now |= {change.fact.name: wanted[change.fact.name] for change in step.changes}
+    decision = decide(rule_set.rules, now)
+    status = rule_set.rules[decision.rule].status
+    return status if not decision.undetermined and status == rule_set.question.open_status else decision
 
 
 def sentences(path: Path) -> tuple[str, ...]:
     """Return a path in words: who changes what, in order, and what it leads to."""
-    told = tuple(_sentence(change) for step in path.steps for change in step.changes)
+    told = tuple(map(_sentence, path.changes))
     match path.end:
         case PathEnd.CALLABLE:
             return (*told, "then it is callable" if told else "it is callable now")
@@ -114,4 +215,9 @@ def _sentence(change: Change) -> str:
         if fact.action
         else "the caller, whose own gate refuses it: see its logs"
     )
-    return f"`{fact.name}` from {change.value} to {fact.open_value}: {by}"
+    return f"`{fact.name}` from {change.value} to {_told(change.wanted_values)}: {by}"
+
+
+def _told(values: tuple[str, ...]) -> str:
+    *others, last = values if len(values) <= MAX_TOLD else (*values[:MAX_TOLD], f"{len(values) - MAX_TOLD} more values")
+    return f"{', '.join(others)} or {last}" if others else last

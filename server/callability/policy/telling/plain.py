@@ -83,11 +83,12 @@ def of_change(change: Change) -> Plain:
     }
 
 
-def _of_opening(change: Opening) -> dict[str, str]:
+def _of_opening(change: Opening) -> Plain:
     return {
         "fact": change.fact.name,
         "current": change.value,
-        "wanted": change.fact.open_value,
+        "wanted": change.wanted,
+        "wanted_values": change.wanted_values,
         "changed_by": change.fact.opened_by or LiftedBy.NONE,
         "action": change.fact.action,
     }
