@@ -26,7 +26,7 @@ from catalogs import (
     works,
 )
 from gateways import shelf
-from upstreams.bad_http import BadHttp, Step, reply
+from upstreams.bad_http import BadHttp, Cut, Step, reply
 from upstreams.oauth_provider import OAuthProvider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
@@ -117,6 +117,7 @@ class Opening:
     says: str
 
 
+STALLED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nno"
 OPENINGS = {
     "nothing listens": Opening(None, "refused the connection (nothing listens there) (permanent)"),
     "it resets": Opening("reset", "closed the connection before it answered (transient)"),
@@ -125,6 +126,7 @@ OPENINGS = {
     "it has a fault": Opening(reply(b"{}", status="503 Service Unavailable"), "HTTP status 503 (transient)"),
     "it is a web page": Opening(reply(b"<p>", kind="text/html"), "that is not MCP (permanent)"),
     "it never answers": Opening("hang", "within 2 s (transient)"),
+    "it refuses and stalls": Opening(Cut(STALLED, "hang"), "HTTP status 403 (denied)"),
 }
 
 
@@ -161,6 +163,22 @@ async def test_a_program_that_is_not_there_or_ends_is_told_and_undone(mode: Mode
         assert "exited with code 3 before it answered (permanent)" in text
         _write_program(program, f"exec {tools['command']} {' '.join(tools['args'])}")
         await works(it)
+
+
+async def test_a_program_that_says_only_what_is_not_mcp_is_permanent(mode: Mode, tmp_path: Path) -> None:
+    """It lives on, and no waiting makes it a server; one that says nothing may be slow."""
+    program, deadlines = tmp_path / "greeter", {"enable_seconds": 2}
+    catalog = {"greeter": {"command": str(program)}}
+    async with gateway(tmp_path, catalog, deadlines=deadlines) as gateways, agent(gateways, mode) as it:
+        _write_program(program, "echo welcome; exec sleep 600")
+        text = is_no_connection(await it.enable(), "connect_failed")
+        assert "was not connected within 2 s, and wrote only what is not MCP (permanent)" in text
+        _write_program(program, "echo welcome; exec sleep 600 >/dev/null")
+        text = is_no_connection(await it.enable(), "connect_failed")
+        assert "closed the connection before it answered, and wrote only what is not MCP (permanent)" in text
+        _write_program(program, "exec sleep 600")
+        text = is_no_connection(await it.enable(), "connect_failed")
+        assert "was not connected within 2 s (transient)" in text
 
 
 def _write_program(path: Path, line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import shutil
 import socket
@@ -117,6 +118,16 @@ def unused_port() -> int:
         return port
 
 
+GZIP = "Content-Encoding: gzip\r\n"
+COMPACT_BODY = b'{"error":"upstream call timeout","path":"/mcp"}'
+
+
+def begun(number: int, body: bytes, extra: str = "") -> bytes:
+    """Return a response that ends before its body does."""
+    head = f"HTTP/1.1 {number} Status\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n{extra}\r\n"
+    return head.encode() + body
+
+
 OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
     "a reset after the request": ("reset", TRANSIENT),
     "an end before the response": ("eof", TRANSIENT),
@@ -144,6 +155,33 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
     "no JSON": (reply(b"{"), PERMANENT),
     "a JSON-RPC error": (lambda request: refusal(request, "no"), PERMANENT),
     "no HTTP": (b"what?\r\n\r\n", PERMANENT),
+    "200 in an encoding that it has not": (reply(b"{}", extra=GZIP), TRANSIENT),
+    "302 with a cut body": (Cut(begun(302, b"no"), "eof"), PERMANENT),
+    "307 to itself with a cut body": (Cut(begun(307, b"no", "Location: /mcp\r\n"), "eof"), PERMANENT),
+    "400 with a cut body": (Cut(begun(400, b"no"), "eof"), PERMANENT),
+    "401 with a cut body": (Cut(begun(401, b"no"), "eof"), DENIED),
+    "401 with a body that is reset": (Cut(begun(401, b"no"), "reset"), DENIED),
+    "403 without its body": (Cut(begun(403, b""), "eof"), DENIED),
+    "403 with a body in no chunks": (status(403, b"no", extra="Transfer-Encoding: chunked\r\n"), DENIED),
+    "403 in an encoding that it has not": (status(403, b"no", extra=GZIP), DENIED),
+    "403 in half an encoding": (status(403, gzip.compress(b"no " * 1000)[:20], extra=GZIP), DENIED),
+    "403 with a cut body of a proxy that timed out": (Cut(begun(403, COMPACT_BODY[:-3]), "eof"), TRANSIENT),
+    "403 of a proxy that timed out, reset": (Cut(begun(403, TIMEOUT_BODY), "reset"), TRANSIENT),
+    "403 of a proxy that timed out, in an encoding that it has not": (status(403, TIMEOUT_BODY, extra=GZIP), TRANSIENT),
+    "403 of a proxy that timed out, encoded": (status(403, gzip.compress(TIMEOUT_BODY), extra=GZIP), TRANSIENT),
+    "401 of a proxy that timed out, in half an encoding": (
+        status(401, gzip.compress(COMPACT_BODY + os.urandom(3000))[:1500], extra=GZIP),
+        TRANSIENT,
+    ),
+    "403 in compact JSON of a proxy that timed out": (status(403, COMPACT_BODY), TRANSIENT),
+    "401 in a page of a proxy that timed out": (status(401, b"<p>upstream request timeout</p>"), TRANSIENT),
+    "403 in compact JSON with a URL": (status(403, b'{"url":"http://h/upstream/call-timeout"}'), DENIED),
+    "404 with a cut body": (Cut(begun(404, b"no"), "eof"), PERMANENT),
+    "408 with a cut body": (Cut(begun(408, b"no"), "reset"), TRANSIENT),
+    "429 in an encoding that it has not": (status(429, extra=GZIP), TRANSIENT),
+    "500 with a cut body": (Cut(begun(500, RPC_ERROR), "eof"), TRANSIENT),
+    "503 with an odd header": (status(503, extra="X-Note: café\r\n"), TRANSIENT),
+    "403 in a charset that is none": (reply(b"no", status="403 No", kind="text/plain; charset=undefined"), DENIED),
 }
 
 
@@ -160,7 +198,7 @@ async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stu
     assert len(pauses) == attempts - 1
 
 
-@pytest.mark.parametrize("case", [case for case in OPENINGS if case != "404"])
+@pytest.mark.parametrize("case", [case for case in OPENINGS if "404" not in case])
 async def test_a_failure_while_the_tools_are_listed_is_the_same_row(case: str, stub: InProcessStub) -> None:
     """The session stood already; that changes nothing, but for a 404."""
     opening, expected = OPENINGS[case]

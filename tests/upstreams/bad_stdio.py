@@ -156,6 +156,7 @@ INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "too much": say_too_much,
     "too much first": say_too_much_first,
 }
+LISTED = {"lists without end": '{"tools":[],"nextCursor":"again"}', "lists this": sys.argv[-1]}
 
 
 def answer(request: dict[str, Any]) -> None:
@@ -197,8 +198,8 @@ def main() -> None:
                 server = {"name": "bad", "version": "1"}
                 opening = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
                 say(request, {"result": opening})
-            case "tools/list" if how == "lists without end":
-                say(request, {"result": {"tools": [], "nextCursor": "again"}})
+            case "tools/list" if how in LISTED:
+                write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], LISTED[how].encode()))
             case "tools/list" if how.startswith("announces a series"):
                 series += 1
                 if series <= SERIES or how.endswith("until it is told"):

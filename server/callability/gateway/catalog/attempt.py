@@ -52,6 +52,7 @@ class Attempt:
         self.ended: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
         self.question_id = ""
         """The id of the question that was asked last."""
+        self._upstream: Upstream | None = None
         self._question: Question | None = None
         self._limits = limits
         self._authorization = EnableAuthorization.NOT_NEEDED
@@ -82,6 +83,7 @@ class Attempt:
 
     async def connected(self, upstream: Upstream) -> EnableOutcome:
         """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
+        self._upstream = upstream
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
         upstream.start()
         opening = self._task(_opened(upstream), "opening")
@@ -240,7 +242,10 @@ class Attempt:
         if self._clock is not None:
             self._clock.cancel()
         failure = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
-        self._clock = asyncio.get_running_loop().call_later(seconds, lambda: self._end(self.failed(failure)))
+        self._clock = asyncio.get_running_loop().call_later(seconds, self._expire, failure)
+
+    def _expire(self, failure: Failure) -> None:
+        self._end(self.failed(failure if self._upstream is None else self._upstream.late(failure)))
 
     def _stop_clocks(self) -> None:
         for clock in (self._clock, self._release):

@@ -150,7 +150,8 @@ class _Load:
         except UpstreamError as error:
             return error.failure
         except TimeoutError:
-            late = Failure(f"did not load within {self._seconds:g} s", "TimeoutError", kind=LoadFailure.TIMEOUT)
+            words = f"did not load within {self._seconds:g} s"
+            late = self._upstream.late(Failure(words, "TimeoutError", kind=LoadFailure.TIMEOUT))
             self._upstream.give_up(late)
             return late
         except asyncio.CancelledError:

@@ -43,10 +43,11 @@ from callability.gateway.upstream.failure import (
 )
 from callability.gateway.upstream.http_answer import SESSION_LOST
 from callability.gateway.upstream.http_client import HttpClient, HttpTarget
+from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
-from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport
+from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport, only_garbage
 from callability.gateway.upstream.target import Target
 from callability.gateway.upstream.tool import UpstreamTool
 from callability.gateway.upstream.unreachable import Unreachable
@@ -104,8 +105,10 @@ class Connection:
             list_seconds=list_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
+            latest=lambda: self._arriving.latest,
         )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
+        self._opening = Exchange(open_seconds)
         self._arriving = Arriving()
         self._session: ClientSession | None = None
         self._calls = 0
@@ -119,7 +122,7 @@ class Connection:
         if isinstance(self._target, Unreachable):
             self._fail(self._target.failure)
             return
-        exchange = Exchange(self._open_seconds)
+        exchange = self._opening
         EXCHANGE.set(exchange)
         expiry = asyncio.get_running_loop().call_later(self._open_seconds, self._expire)
         try:
@@ -140,6 +143,12 @@ class Connection:
         """End the opening; whoever waits for it gets the failure, and does not wait for the cleaning up."""
         self._fail(failure)
         self._scope.cancel()
+
+    def late(self, failure: Failure) -> Failure:
+        """Return why an opening failed that is given up for its time: what was heard may say it better."""
+        if self._child is not None and self._child.is_garbled:
+            return only_garbage(failure)
+        return self._opening.known or failure
 
     def close(self) -> None:
         """Tell the owner to leave; whoever waits for an opening or an answer gets an error."""
@@ -192,7 +201,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 answer = await self._session.send_request(request, _ANSWER, progress_callback=progress)
         except TimeoutError:
-            raise self._unanswered(seconds, heard) from None
+            raise self._unanswered(seconds, heard, exchange) from None
         except (MCPError, ValidationError) as error:
             raise self._call_error(error, exchange) from None
         finally:
@@ -248,11 +257,10 @@ class Connection:
 
     def _expire(self) -> None:
         """End an opening at its deadline."""
-        words, kind = f"did not answer within {self._open_seconds:g} s", LoadFailure.TIMEOUT
-        if self._child is not None and self._child.is_garbled:
-            words, kind = f"{words}, and wrote only what is not MCP", LoadFailure.NOT_MCP
+        words = f"did not answer within {self._open_seconds:g} s"
         phase = None if self._child is None else LoadPhase.RESPONSE
-        self.give_up(Failure(words, exception="TimeoutError", kind=kind, phase=phase))
+        late = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT, phase=phase)
+        self.give_up(self.late(late))
 
     def _lose(self, failure: Failure) -> None:
         self._ended = self._ended or failure
@@ -264,6 +272,8 @@ class Connection:
         if self.failure is None:
             if self._lists and self.state == "connecting" and failure.phase in _WITHIN_THE_SESSION:
                 failure = replace(failure, phase=LoadPhase.LIST)
+            # The name of a tool may be in it.
+            failure = replace(failure, words=Secrets.of(self._target).masked(failure.words))
             self.state, self.failure = "failed", failure
             self.settled.set()
             self.ended.set()
@@ -291,7 +301,9 @@ class Connection:
             raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
         return request
 
-    def _unanswered(self, seconds: float, heard: int | None) -> UpstreamError:
+    def _unanswered(self, seconds: float, heard: int | None, exchange: Exchange) -> UpstreamError:
+        if exchange.known is not None:
+            return UpstreamError(self._name, exchange.known, _ending(exchange.known))
         failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError", kind=LoadFailure.TIMEOUT)
         # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
@@ -311,12 +323,17 @@ class Connection:
         if failure is None:
             assert isinstance(error, MCPError)
             return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).masked(error.message))
-        return UpstreamError(self._name, failure, MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT)
+        return UpstreamError(self._name, failure, _ending(failure))
 
     def _is_garbage(self, error: MCPError) -> bool:
-        """Say whether the SDK could not read an HTTP body: its words for that are no answer that a server gives."""
-        unread = error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE))
-        return self._child is None and unread
+        """Say whether an answer could not be read: the SDK's words for an HTTP body are none that a server gives."""
+        if self._child is not None:
+            return isinstance(error.data, UnreadAnswer)
+        return error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE))
+
+
+def _ending(failure: Failure) -> str:
+    return MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT
 
 
 def _of_the_tool(answer: CallToolResult) -> CallToolResult:

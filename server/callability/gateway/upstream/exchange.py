@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from callability.gateway.upstream.failure import Failure
 
@@ -16,7 +16,8 @@ class Exchange:
     An answer that says nothing for `seconds` is given up, whoever waits for it: a caller that has gone does not
     end its request in MCP 2025-11-25, and requests without an end would fill the pool. With None it never is.
     `so_far` returns the failure of an answer that is an error while its body is still being read. `refusal` is the
-    failure of a handshake that was refused or deferred: the same try does not ask again.
+    failure of a handshake that was refused or deferred: the same try does not ask again. `text` is what arrived of the
+    last list of tools: it says what is wrong where the SDK only says that something is.
     """
 
     seconds: float | None
@@ -25,10 +26,12 @@ class Exchange:
     status: int | None = None
     so_far: Callable[[], Failure | None] | None = None
     refusal: Failure | None = None
+    text: bytearray = field(default_factory=bytearray, repr=False)
 
     def begin(self) -> None:
         """Forget the outcome of an earlier request: another one is sent now."""
         self.failure = self.status = self.so_far = None
+        self.text = bytearray()
 
     def lose(self, failure: Failure) -> None:
         """Note a failure after which the connection is not to be used again."""

@@ -58,10 +58,13 @@ async def judged(
         exchange.failure = Failure(_BAD_SESSION, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
         return None
     if response.status_code != 202 and content_type.startswith("application/json"):
-        return await _read(response)
+        body = await _read(response)
+        exchange.text += body if method == "tools/list" else b""
+        return _whole(response, body)
     if response.status_code != 202 and content_type.startswith("text/event-stream"):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _WatchedStream(response.stream, exchange)
+        kept = exchange.text if method == "tools/list" else None
+        response.stream = _WatchedStream(response.stream, exchange, kept)
     else:
         exchange.failure = Failure(
             NOT_MCP, status=response.status_code, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE
@@ -120,15 +123,18 @@ class _ErrorBody:
 
 
 class _WatchedStream(httpx2.AsyncByteStream):
-    """An event stream whose early end is noted: the SDK tells it from no other error."""
+    """An event stream whose early end is noted: the SDK tells it from no other error; `kept` takes what arrives."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange, kept: bytearray | None) -> None:
         self._stream = stream
         self._exchange = exchange
+        self._kept = kept
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         try:
             async for chunk in self._stream:
+                if self._kept is not None and len(self._kept) < MESSAGE_BYTES:
+                    self._kept += chunk
                 yield chunk
         except httpx2.RequestError as error:
             note(error, self._exchange)
@@ -145,8 +151,8 @@ def note(error: httpx2.RequestError, exchange: Exchange) -> None:
     exchange.lost = ends_connection(error, exchange.failure)
 
 
-async def _read(response: httpx2.Response) -> httpx2.Response:
-    """Return an answer with its whole body."""
+async def _read(response: httpx2.Response) -> bytes:
+    """Return the whole body of an answer."""
     body = bytearray()
     try:
         async for chunk in response.aiter_bytes():
@@ -155,7 +161,7 @@ async def _read(response: httpx2.Response) -> httpx2.Response:
                 raise TooLong
     finally:
         await response.aclose()
-    return _whole(response, bytes(body))
+    return bytes(body)
 
 
 def _whole(response: httpx2.Response, content: bytes) -> httpx2.Response:

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError
-from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams, ToolListChangedNotification
+from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, ToolListChangedNotification
 from pydantic import ValidationError
 
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 
 MAX_PAGES = 100
@@ -39,6 +41,8 @@ _logger = logging.getLogger("callability.gateway.upstream")
 class Listing:
     """The tools that an upstream lists; `take` is handed each new list, and `lost` why there is none any more.
 
+    `latest` returns the latest result of the upstream as it came, for what is wrong with it.
+
     With `again_seconds` the list is read again now and then: a change that is announced over HTTP can get lost with its
     stream.
     """
@@ -52,8 +56,10 @@ class Listing:
         list_seconds: float,
         again_seconds: float | None,
         names_only: bool,
+        latest: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._name = name
+        self._latest = latest
         self._take = take
         self._lost = lost
         self._list_seconds = list_seconds
@@ -73,11 +79,20 @@ class Listing:
         """List the tools.
 
         Raises:
-            MCPError, ValidationError: the upstream gives none that can be read.
+            MCPError: the upstream gives none.
+            ListFault: it gives one that is not MCP.
             EndlessListError: they are too many.
         """
         covered = self._announced
-        tools = await _tools(session, exchange)
+        try:
+            tools = await _tools(session, exchange)
+        except ValidationError as error:
+            raise fault_of_shape(error, self._latest()) from None
+        except MCPError as error:
+            unread = error.data.text if isinstance(error.data, UnreadAnswer) else bytes(exchange.text)
+            if exchange.failure is None and unread and error.code == PARSE_ERROR:
+                raise fault_of_text(unread) from None
+            raise
         self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
         self._covered = max(self._covered, covered)
 
@@ -146,7 +161,9 @@ class Listing:
         try:
             async with asyncio.timeout(self._list_seconds):
                 await self.read(session, exchange)
-        except (MCPError, ValidationError, EndlessListError, TimeoutError) as error:
+        except ListFault as fault:
+            self._lost(fault.failure)
+        except (MCPError, EndlessListError, TimeoutError) as error:
             self._lost(exchange.failure or Failure("did not list its tools again", exception=type(error).__name__))
             self._covered = max(self._covered, covered)
         self._turn.set()

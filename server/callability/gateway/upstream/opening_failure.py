@@ -10,6 +10,7 @@ from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, UNSUPPORTED_PROTOCOL_VERSI
 from pydantic import ValidationError
 
 from callability.gateway.upstream.failure import MESSAGE_BYTES, NOT_MCP, TOO_LONG, Failure
+from callability.gateway.upstream.list_fault import ListFault
 from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError
 from callability.gateway.upstream.transport_failure import transport_failure
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -47,6 +48,8 @@ def _failure(error: BaseException, status: int | None) -> Failure:
         return transport_failure(error)
     if is_too_long(error):
         return TOO_LONG
+    if isinstance(error, ListFault):
+        return error.failure
     code = error.code if isinstance(error, MCPError) else None
     words, kind, phase = "could not be connected", LoadFailure.OTHER, None
     if isinstance(error, EndlessListError):

@@ -10,18 +10,19 @@ import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic_core import from_json
 
-from callability.gateway.upstream.failure import TOO_LONG, Failure
-from callability.gateway.upstream.lines import CHUNK_BYTES, Lines, LongLine
+from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure
+from callability.gateway.upstream.lines import CHUNK_BYTES, END_BYTES, Lines, LongLine
+from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -130,6 +131,7 @@ class StdioTransport:
         return self._garbled and not self.heard
 
     def _message(self, line: bytes) -> JSONRPCMessage | None:
+        """Return the message of a line; an answer that is no message becomes the error of its request."""
         try:
             # In two steps: validation of a large text takes many times as long as reading it, and nobody is served.
             read = from_json(line.decode("utf-8", "replace"))
@@ -138,7 +140,7 @@ class StdioTransport:
             if not self._garbled:
                 _logger.info("`%s` wrote a line that is not MCP; further ones are not reported", self._name)
             self._garbled = True
-            return None
+            return _unread(line)
         self.heard += 1
         return message
 
@@ -173,7 +175,9 @@ class StdioTransport:
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             await child.exited.wait()
         if not child.stopping:
-            self._on_end(_end_failure(child.exit_code, "" if self.heard else " before it answered"))
+            failure = _end_failure(child.exit_code, "" if self.heard else " before it answered")
+            garbage = self.is_garbled and failure.kind is LoadFailure.CLOSED
+            self._on_end(only_garbage(failure) if garbage else failure)
         arrived.close()
 
 
@@ -246,6 +250,15 @@ class _Child:
         return True
 
 
+def _unread(line: bytes) -> JSONRPCError | None:
+    """Return an error in the stead of an answer that is no message, such as one that is nested too deeply."""
+    request = LongLine(line[:END_BYTES], line[-END_BYTES:]).answered()
+    if request is None:
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=NOT_MCP, data=UnreadAnswer(line))
+    return JSONRPCError(jsonrpc="2.0", id=request, error=error)
+
+
 async def _cancel_after_exit(child: _Child, scope: anyio.CancelScope) -> None:
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_SECONDS)
@@ -257,6 +270,12 @@ def _end_failure(exit_code: int | None, when: str) -> Failure:
         return Failure(f"closed the connection{when}", kind=LoadFailure.CLOSED, phase=LoadPhase.RESPONSE)
     words = f"exited with code {exit_code}" if exit_code >= 0 else f"was ended by signal {_signal_name(-exit_code)}"
     return Failure(f"{words}{when}", exit_code=exit_code, kind=LoadFailure.EXITED, phase=LoadPhase.RESPONSE)
+
+
+def only_garbage(failure: Failure) -> Failure:
+    """Return the failure of a child that has written, and no message: it is no MCP server, and no waiting mends it."""
+    words = f"{failure.words}, and wrote only what is not MCP"
+    return replace(failure, words=words, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
 
 
 def _signal_name(number: int) -> str:

@@ -208,6 +208,10 @@ class Upstream:
         connection = on or await self.connected()
         return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
 
+    def late(self, failure: Failure) -> Failure:
+        """Return why an opening failed that is given up for its time: what was heard of it may say it better."""
+        return failure if self._connection is None else self._connection.late(failure)
+
     def give_up(self, failure: Failure) -> None:
         """End the opening that is under way with a failure, unless a call waits for it; another may be started."""
         if self._connection is not None and self.state == "connecting" and not self._callers:

@@ -1,0 +1,282 @@
+"""Loads that end before they are whole: refusals, silences, sockets that are closed, lists that are none (spec B)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callability.gateway.loading import Loader, LoadOutcome
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_answer
+from callability.policy.deciding.tabulation import Engine
+from callability.policy.loading import load
+from callability.service.in_process import InProcessStub
+from callability.vocabulary import LoadStatus
+from conftest import POLICY
+from test_loading import COMPACT_BODY, begun, status, summary, unused_port
+from upstreams.bad_http import BadHttp, Cut, reply
+
+pytestmark = pytest.mark.anyio
+
+BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+AVAILABLE, TRANSIENT, DENIED, PERMANENT = LoadStatus
+PATIENT, SHORT = 60, 1
+ERAS: dict[str, dict[str, Any]] = {"session": {"session": "one"}, "stateless": {"modern": True}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def stub() -> InProcessStub:
+    """The shipped policy."""
+    return InProcessStub(load(POLICY, engine=Engine.REFERENCE))
+
+
+async def no_pause(_: float) -> None:
+    """Take no time."""
+
+
+async def loaded(
+    target: HttpTarget | StdioTarget, stub: InProcessStub, *, tries: int = 2, seconds: float = 600, open_seconds: float
+) -> LoadOutcome:
+    """Load one server, without pauses, and close it."""
+    upstream = Upstream("x", target, open_seconds=open_seconds)
+    async with asyncio.timeout(PATIENT):
+        outcome = await Loader(stub, tries=tries, seconds=seconds, sleep=no_pause).load(upstream)
+        await upstream.close()
+    return outcome
+
+
+STALLED = {
+    "401": (begun(401, b"no"), DENIED),
+    "403 without a byte of its body": (begun(403, b""), DENIED),
+    "403 of a proxy that timed out": (begun(403, COMPACT_BODY[:-1]), TRANSIENT),
+    "404": (begun(404, b"no"), PERMANENT),
+    "503": (begun(503, b"no"), TRANSIENT),
+    "302": (begun(302, b"no"), PERMANENT),
+    "200": (begun(200, b"{"), TRANSIENT),
+}
+
+
+@pytest.mark.parametrize("where", ["opening", "listing"])
+@pytest.mark.parametrize("case", STALLED)
+async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
+    case: str, where: str, stub: InProcessStub
+) -> None:
+    """The try ends at its own deadline; what the status line says is known by then."""
+    answer, expected = STALLED[case]
+    async with BadHttp(modern=where == "listing").listening() as server:
+        setattr(server, where, Cut(answer, "hang"))
+        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=SHORT)
+    assert summary(outcome) == (expected, 2 if expected is TRANSIENT else 1)
+
+
+async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_status(stub: InProcessStub) -> None:
+    """The same where no single try has come to its end."""
+    async with BadHttp().listening() as server:
+        server.opening = Cut(begun(403, b"no"), "hang")
+        outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
+        assert summary(outcome) == (DENIED, 1)
+        server.opening = Cut(begun(200, b"no"), "hang")
+        outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
+        assert summary(outcome) == (TRANSIENT, 1)
+
+
+async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an opening nor a call, whatever their deadlines."""
+    monkeypatch.setattr(http_answer, "ERROR_BODY_SECONDS", 0.2)
+    async with BadHttp(answers={"stalls": Cut(begun(403, b"no"), "hang")}).listening() as server:
+        upstream = Upstream("x", HttpTarget(server.url), open_seconds=600, call_seconds=600)
+        async with asyncio.timeout(PATIENT):
+            with pytest.raises(
+                UpstreamError, match="answered with HTTP status 403; the call may have been carried out"
+            ):
+                await upstream.call("stalls", {})
+            assert upstream.state == "connected"
+            await upstream.close()
+            server.opening = Cut(begun(403, b"no"), "hang")
+            assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=600)) == (DENIED, 1)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(401, DENIED), (403, DENIED), (429, TRANSIENT)])
+async def test_what_was_refused_or_deferred_is_not_asked_again_in_the_same_try(
+    number: int, expected: LoadStatus, stub: InProcessStub
+) -> None:
+    """One request a try: an `initialize` after the `server/discover` would only be refused too (L-1)."""
+    async with BadHttp().listening() as server:
+        server.opening = status(number)
+        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
+        tries = 2 if expected is TRANSIENT else 1
+        assert summary(outcome) == (expected, tries)
+        assert server.asked == ["server/discover"] * tries
+        assert outcome.error == f"answered with HTTP status {number}"
+
+
+async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) -> None:
+    """What was not asked in one try is asked in the next."""
+    async with BadHttp().listening() as server:
+        server.opening = status(429)
+
+        async def mend(_: float) -> None:
+            server.opening = None
+
+        upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
+        assert summary(await Loader(stub, sleep=mend).load(upstream)) == (AVAILABLE, 2)
+        assert server.asked[:3] == ["server/discover", "server/discover", "initialize"]
+        await upstream.close()
+
+
+@pytest.mark.parametrize("not_found", [status(404), Cut(begun(404, b"no"), "eof")])
+async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
+    not_found: bytes | Cut, stub: InProcessStub
+) -> None:
+    """A server of the older protocol does not know the request (L-1)."""
+    async with BadHttp(session="one").listening() as server:
+        older = status(403)
+
+        def answer(request: dict[str, Any]) -> bytes | Cut:
+            return not_found if request["method"] == "server/discover" else older
+
+        server.opening = answer
+        assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (DENIED, 1)
+        assert server.asked == ["server/discover", "initialize"]
+        value = b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}'
+        older = reply(b'{"jsonrpc":"2.0","id":2,"result":%s}' % value, extra="Mcp-Session-Id: one\r\n")
+        assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (AVAILABLE, 1)
+
+
+@contextmanager
+def accepting(then: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Accept connections on a port in a thread, which deals with each at once."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                then(connection)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def reset(connection: socket.socket) -> None:
+    """Reset a connection."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def read_and_reset(connection: socket.socket) -> None:
+    """Reset a connection on which something has arrived."""
+    connection.recv(1)
+    reset(connection)
+
+
+def read_and_close(connection: socket.socket) -> None:
+    """Close a connection when all that was sent has been read."""
+    connection.recv(65536)
+    connection.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("then", [reset, socket.socket.close, read_and_reset, read_and_close])
+async def test_a_peer_that_accepts_and_goes_away_is_transient(
+    then: Callable[[socket.socket], None], scheme: str, stub: InProcessStub
+) -> None:
+    """At once, while the client still connects, or later: the connection had been established (L-1)."""
+    with accepting(then) as port:
+        for _ in range(20):
+            outcome = await loaded(HttpTarget(f"{scheme}://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+            assert summary(outcome) == (TRANSIENT, 2)
+            assert outcome.error == "closed the connection before it answered"
+
+
+async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_permanent(stub: InProcessStub) -> None:
+    """Nobody accepted the one, and the other answered."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(status(400))
+        connection.close()
+
+    refused = await loaded(HttpTarget(f"https://127.0.0.1:{unused_port()}/mcp"), stub, open_seconds=PATIENT)
+    assert summary(refused) == (PERMANENT, 1)
+    with accepting(answer) as port:
+        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert outcome.error == "could not be reached: no trusted TLS connection could be made"
+
+
+NOT_MCP = "answered with something that is not MCP"
+DEEP = '{"a":' * 400 + "1" + "}" * 400
+FINE = '{"name":"fine","inputSchema":{"type":"object"}}'
+LISTS = {
+    "[]": NOT_MCP,
+    '"tools"': NOT_MCP,
+    "null": NOT_MCP,
+    "{MODERN}": f"{NOT_MCP}: the result of `tools/list` has no list `tools`",
+    '{MODERN"tools":{}}': f"{NOT_MCP}: the result of `tools/list` has no list `tools`",
+    '{MODERN"tools":[FINE,3]}': f"{NOT_MCP}: tool number 2 is not an object",
+    '{MODERN"tools":[FINE,{"name":"bare"}]}': f"{NOT_MCP}: tool `bare` has no `inputSchema`",
+    '{MODERN"tools":[{"name":"odd","inputSchema":"x"}]}': f"{NOT_MCP}: tool `odd` has no valid `inputSchema`",
+    '{MODERN"tools":[{"inputSchema":{"type":"object"}}]}': f"{NOT_MCP}: tool number 1 has no `name`",
+    '{MODERN"tools":[{"name":"a b\\u001b"}]}': f"{NOT_MCP}: tool number 1 has no `inputSchema`",
+    '{MODERN"tools":[FINE,{"name":"deep","inputSchema":DEEP}]}': (
+        f"{NOT_MCP}: tool `deep` is nested more than 200 levels deep"
+    ),
+    '{MODERN"tools":[{"inputSchema":DEEP,"title":"]","name":"deep"},FINE]}': (
+        f"{NOT_MCP}: tool `deep` is nested more than 200 levels deep"
+    ),
+    '{MODERN"tools":[{"name":"s3cr3t-v4lu3"}]}': f"{NOT_MCP}: tool `***` has no `inputSchema`",
+}
+
+
+def listed(case: str, *, modern: bool) -> str:
+    """Return the result of a listing as JSON."""
+    more = '"resultType":"complete","ttlMs":0,"cacheScope":"private"' if modern else '"_meta":{"tools":[{}]}'
+    filled = case.replace("{MODERN}", f"{{{more}}}").replace("MODERN", f"{more},")
+    return filled.replace("FINE", FINE).replace("DEEP", DEEP)
+
+
+@pytest.mark.parametrize("how", ["session", "stateless", "events", "stdio"])
+@pytest.mark.parametrize("case", LISTS)
+async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
+    case: str, how: str, stub: InProcessStub
+) -> None:
+    """At once, over each transport: it is no timeout, and no waiting mends it."""
+    text = listed(case, modern=how in ("stateless", "events"))
+    if how == "stdio":
+        target = StdioTarget(sys.executable, (str(BAD), "lists this", text), {"TOKEN": "s3cr3t-v4lu3"})
+        outcome = await loaded(target, stub, open_seconds=PATIENT)
+    else:
+        async with BadHttp(**ERAS["session" if how == "session" else "stateless"]).listening() as server:
+
+            def answer(request: dict[str, Any]) -> bytes:
+                body = f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{text}}}'.encode()
+                events = b"event: message\ndata: " + body + b"\n\n"
+                return reply(events, kind="text/event-stream") if how == "events" else reply(body)
+
+            server.listing = answer
+            headers = {"X-Key": "s3cr3t-v4lu3"}
+            outcome = await loaded(HttpTarget(server.url, headers), stub, open_seconds=PATIENT)
+    assert summary(outcome) == (PERMANENT, 1)
+    assert outcome.error == LISTS[case]
