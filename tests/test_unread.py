@@ -177,6 +177,15 @@ def test_the_unread_facts_of_a_condition(
     assert unread(JOINED, condition, {**UNKNOWN_ALL, **known}) == expected
 
 
+def test_a_condition_on_many_unknown_facts_is_not_looked_at_fact_by_fact() -> None:
+    """Its facts have 2**64 completions, and what is left of it after a few of them is the same for most."""
+    facts = tuple(Fact(f"{name}{number}", BOOLEAN, "true") for number in range(32) for name in "ab")
+    question = replace(CALLABILITY, facts=facts_by_name(facts), axes=tuple(map(axis_of, facts)))
+    leaf = {fact.name: Is(fact.name, frozenset({"true"})) for fact in facts}
+    condition = Any(tuple(All((leaf[f"a{number}"], leaf[f"b{number}"])) for number in range(32)))
+    assert unread(question, condition, dict.fromkeys(question.facts, UNKNOWN)) == tuple(question.facts)
+
+
 def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another() -> None:
     """Only a failure that is an HTTP status has one, so that the number says all about a rule that reads both."""
     condition = All((Is("load.failure", frozenset({"http_status"})), Is("load.http_status", frozenset({"404"}))))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
+from callability.policy.names.glob import holds
 from callability.policy.questions.fact import Axis
 from callability.policy.questions.question import Question
-from callability.policy.rules.condition import Condition, Facts, Truth, facts_read
+from callability.policy.rules.condition import All, Any, Condition, Facts, Is, Not, atoms, facts_read
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.vocabulary import UNKNOWN, Retry
@@ -29,10 +30,11 @@ def unread(question: Question, condition: Condition | None, facts: Facts) -> tup
     """
     if condition is None or condition.truth(facts) is not None:
         return ()
-    unknown = frozenset(fact for fact in facts_read(condition) if facts[fact] == UNKNOWN)
+    known = {fact: facts[fact] for fact in facts_read(condition) if facts[fact] != UNKNOWN}
+    unknown = frozenset(facts_read(condition)) - known.keys()
     axes = [states for axis in question.axes if unknown & set(axis.facts) and (states := _states(axis, unknown, facts))]
-    found = _Completions(condition, axes).deciding(facts) or unknown
-    return tuple(name for name in question.facts if name in found)
+    found = _Completions([_told_apart(states, condition) for states in axes]).deciding(_rest(condition, known))
+    return tuple(name for name in question.facts if name in (found or unknown))
 
 
 def unread_of(rule_set: RuleSet, verdict: Verdict, facts: Facts) -> tuple[str, ...]:
@@ -60,28 +62,59 @@ def _states(axis: Axis, unknown: frozenset[str], facts: Facts) -> list[State]:
     return [dict(state) for state in found]
 
 
-class _Completions:
-    """The truths of a condition under all completions, as a decision diagram whose equal parts have one number."""
+def _told_apart(states: list[State], condition: Condition) -> list[State]:
+    """Return one state for all that are the same to a condition, if they differ in one fact alone."""
+    if len(states[0]) > 1:
+        return states
+    [fact] = states[0]
+    read = [atom for atom in atoms(condition) if atom.fact == fact]
+    return list({tuple(atom.truth(state) for atom in read): state for state in states}.values())
 
-    def __init__(self, condition: Condition, axes: list[list[State]]) -> None:
-        self._condition = condition
+
+def _rest(condition: Condition, known: Facts) -> Condition | bool:
+    """Return what is left of a condition if some facts are known."""
+    match condition:
+        case Is(fact=fact):
+            return holds(condition.values, known[fact]) if fact in known else condition
+        case Not(part=part):
+            rest = _rest(part, known)
+            return not rest if isinstance(rest, bool) else Not(rest)
+        case All(parts=parts) | Any(parts=parts):
+            # The truth that decides the whole if one part has it.
+            deciding = isinstance(condition, Any)
+            rests = [_rest(part, known) for part in parts]
+            if deciding in rests:
+                return deciding
+            left = tuple(rest for rest in rests if not isinstance(rest, bool))
+            return type(condition)(left) if left else not deciding
+
+
+class _Completions:
+    """What is left of a condition under all completions, as a decision diagram whose equal parts have one number."""
+
+    def __init__(self, axes: list[list[State]]) -> None:
         self._axes = axes
-        self._numbers: dict[tuple[Truth] | tuple[int, tuple[int, ...]], int] = {}
+        self._rests: dict[Condition | bool, int] = {}
+        self._numbers: dict[Condition | bool | tuple[int, tuple[int, ...]], int] = {}
         self._differences: set[frozenset[str]] = set()
 
-    def deciding(self, facts: Facts) -> frozenset[str]:
+    def deciding(self, rest: Condition | bool) -> frozenset[str]:
         """Return the facts of the smallest differences between completions of different truths."""
-        self._number(0, facts)
+        self._number(0, rest)
         smallest = (one for one in self._differences if not any(other < one for other in self._differences))
         return frozenset().union(*smallest)
 
-    def _number(self, axis: int, facts: Facts) -> int:
+    def _number(self, axis: int, rest: Condition | bool) -> int:
         """Return the number of what is left of the condition; it is the same for what has the same truths."""
-        truth = self._condition.truth(facts)
-        if truth is not None or axis == len(self._axes):
-            return self._numbers.setdefault((truth,), len(self._numbers))
+        if rest not in self._rests:
+            self._rests[rest] = self._made(axis, rest)
+        return self._rests[rest]
+
+    def _made(self, axis: int, rest: Condition | bool) -> int:
+        if isinstance(rest, bool) or axis == len(self._axes):
+            return self._numbers.setdefault(rest, len(self._numbers))
         states = self._axes[axis]
-        parts = tuple(self._number(axis + 1, {**facts, **state}) for state in states)
+        parts = tuple(self._number(axis + 1, _rest(rest, state)) for state in states)
         if len(set(parts)) == 1:
             return parts[0]
         self._differences.update(_differences(states, parts))
