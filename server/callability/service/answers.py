@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from callability.policy.deciding.space import Combination
 from callability.policy.loading import Policy
@@ -72,9 +70,13 @@ class Results:
     gaps: Mapping[Gap, int]
 
 
-def gaps_among(answers: Iterable[Answer]) -> Mapping[Gap, int]:
+def gaps_among(answers: Sequence[Answer]) -> Mapping[Gap, int]:
     """Return the gaps of some answers, each with the number of answers that have it."""
-    return Counter(chain.from_iterable(answer.gaps for answer in answers))
+    found: dict[Gap, int] = {}
+    for answer in dict.fromkeys(answers):
+        for gap in answer.gaps:
+            found[gap] = found.get(gap, 0) + answers.count(answer)
+    return found
 
 
 def error_answer(error: ServiceError) -> Answer:

@@ -22,7 +22,7 @@ from callability.service.answers import (
 )
 from callability.service.errors import InvalidName, InvalidRequest
 from callability.service.facts import Names
-from callability.service.gaps import Gaps
+from callability.service.gaps import Gap, Gaps
 from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
 from callability.service.metrics import PolicyMetrics
 from callability.service.outcomes import Outcomes
@@ -122,6 +122,7 @@ class Calls:
         agent = self._agent(request)
         reply = twin.CheckToolsResponse(revision=self._answers.revision)
         words: set[WordsKey] = set()
+        gaps: dict[Gap, int] = {}
         tools = turn = 0
         for server in servers:
             results = self._answers.results(server, agent)
@@ -135,8 +136,10 @@ class Calls:
             limits.check_sizes(tools, len(servers))
             words |= results.words
             if results.gaps:
-                self._gaps.met(results.gaps)
+                for gap, times in results.gaps.items():
+                    gaps[gap] = gaps.get(gap, 0) + times
             reply.servers.append(results.encoded)
+        self._gaps.met(gaps)
         reply.words.extend(self._answers.encoded_words(words))
         encoded: bytes = reply.SerializeToString()
         return encoded
