@@ -187,7 +187,7 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
 
 @pytest.mark.parametrize("case", OPENINGS)
 async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stub: InProcessStub) -> None:
-    """What mends is tried as often as there are tries, a denial and what needs attention once (fault 10)."""
+    """What mends is tried as often as there are tries, a denial and what needs attention once (L-1, L-3, fault 10)."""
     opening, expected = OPENINGS[case]
     pauses = Pauses()
     async with BadHttp().listening() as server:
@@ -480,7 +480,7 @@ async def test_an_upstream_stays_open_that_a_loader_was_given(stub: InProcessStu
 
 
 async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -> None:
-    """Side by side, and asked over a channel; the older triple and the messages tell of all others (L-5 to L-7)."""
+    """Side by side, and asked over a channel; the older triple and the messages tell of all others (L-5, L-6, L-7)."""
     async with AsyncExitStack() as stack:
         well = await stack.enter_async_context(BadHttp().listening())
         openings: dict[str, Step] = {"hangs": "hang", "resets": "reset", "busy": status(503), "denies": status(403)}

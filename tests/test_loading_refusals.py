@@ -75,7 +75,7 @@ STALLED = {
 async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
     case: str, where: str, stub: InProcessStub
 ) -> None:
-    """The try ends at its own deadline; what the status line says is known by then."""
+    """The try ends at its own deadline; what the status line says is known by then (L-1)."""
     answer, expected = STALLED[case]
     async with BadHttp(modern=where == "listing").listening() as server:
         setattr(server, where, Cut(answer, "hang"))

@@ -14,17 +14,18 @@ TESTS = ROOT / "tests"
 REQUIRED = (
     *(f"FR-{number:03}" for number in range(1, 15)),
     *(f"SC-{number:03}" for number in range(1, 7)),
+    *(f"L-{number}" for number in range(1, 10)),
     *(f"E-{number}" for number in range(1, 11)),
     *(f"fault {number}" for number in range(1, 14)),
 )
-_ID = r"\b(?:FR|SC)-\d{3}\b|\bE-\d+\b|\b[Ff]ault \d+\b"
+_ID = r"\b(?:FR|SC)-\d{3}\b|\b[EL]-\d+\b|\b[Ff]ault \d+\b"
 
 
 def _rows() -> dict[str, set[str]]:
     """Return the tests of each requirement in the table."""
     rows = {}
     for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines():
-        if match := re.match(r"\| ((?:FR|SC)-\d{3}|E-\d+|fault \d+) \| .+ \| (.+) \|$", line):
+        if match := re.match(r"\| ((?:FR|SC)-\d{3}|[EL]-\d+|fault \d+) \| .+ \| (.+) \|$", line):
             assert match[1] not in rows
             rows[match[1]] = set(re.findall(r"`(test_\w+\.py::test_\w+)`", match[2]))
     return rows

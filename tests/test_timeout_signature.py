@@ -61,13 +61,13 @@ NOT_SURE = (
 
 @pytest.mark.parametrize("body", [*TIMED_OUT, *CUT])
 def test_a_body_says_that_it_timed_out_on_the_way(body: str) -> None:
-    """As text, in a value of JSON at any depth, in a text of a page, and if the end of it is missing."""
+    """As text, in a value of JSON at any depth, in a text of a page, and if the end of it is missing (L-1)."""
     assert timed_out_on_the_way(body)
 
 
 @pytest.mark.parametrize("body", NOT_SURE)
 def test_a_body_that_is_not_sure_does_not_say_it(body: str) -> None:
-    """A URL, a path, a name, a number, two texts together, a decision beside it, what no reader of a page sees."""
+    """A URL, a path, a name, a number, two texts together, a decision beside it, what no reader sees (L-2)."""
     assert not timed_out_on_the_way(body)
 
 
