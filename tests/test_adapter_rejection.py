@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,11 @@ from callability.adapter import (
     tool_counts,
     unknown_tool,
 )
+from callability.policy.loading import load
+from callability.policy.rules.words import spoken
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
+from conftest import POLICY, write_policy
 from judging import (
     DENIED,
     LOCKED,
@@ -145,6 +149,15 @@ def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> 
     assert result is not None
     assert result["structuredContent"]["retry"] == "never"
     assert "Calling again gives the same answer until then." in text_of(result)
+
+
+@pytest.mark.parametrize("policy", [POLICY, *sorted((POLICY / "examples").iterdir())], ids=lambda path: path.name)
+def test_no_shipped_words_for_what_could_not_be_determined_promise_a_retry(policy: Path, tmp_path: Path) -> None:
+    """It depends on the verdict, and the adapter says it."""
+    written = write_policy(tmp_path, (policy / "callability.yaml").read_text())
+    words = spoken(load(written).rule_sets["callability"].rule_set, "disabled_unknown").values()
+    assert len(words) == 2
+    assert [text for text in words if re.search(r"again|later|retry|\btry\b|wait", text)] == []
 
 
 REASON = "This proxy cannot call tools that run as tasks.\nTell the user so."
