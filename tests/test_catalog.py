@@ -78,6 +78,20 @@ CASES = {
 }
 
 
+STEPS = {
+    "was not authorized within": "try it again if the user wants to.",
+    "(transient)": "try it again later if the user's request still needs it.",
+    "(denied)": "Tell the user that the operator has to give the gateway access by credentials in the entry",
+    "(permanent)": "Tell the user what is wrong, and that the operator has to ",
+}
+
+
+def says_what_to_do(text: str) -> bool:
+    """Say whether the step that fits a failed connection is told, and no other one, and no command that cannot help."""
+    [step, *_] = [step for failure, step in STEPS.items() if failure in text]
+    return [other for other in STEPS.values() if other in text] == [step] and "callability servers" not in text
+
+
 @pytest.mark.parametrize("name", CASES)
 async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
     name: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
@@ -95,6 +109,7 @@ async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
         async with asyncio.timeout(60):
             text = is_no_connection(await it.enable(), case.status)
         assert case.says in text
+        assert case.status != "connect_failed" or says_what_to_do(text)
         assert len(person.dialogs) == dialogs
         assert await it.state() == "absent"
         requests = len(provider.requests)
@@ -143,7 +158,9 @@ async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: M
             if case.answer is None:
                 upstream.deafen()
             upstream.opening = case.answer
-            assert case.says in is_no_connection(await it.enable(), "connect_failed")
+            text = is_no_connection(await it.enable(), "connect_failed")
+            assert case.says in text
+            assert says_what_to_do(text)
             assert await it.state() == "absent"
             await has_no_trace(it)
             upstream.opening = None
@@ -161,6 +178,7 @@ async def test_a_program_that_is_not_there_or_ends_is_told_and_undone(mode: Mode
         _write_program(program, "exit 3")
         text = is_no_connection(await it.enable(), "connect_failed")
         assert "exited with code 3 before it answered (permanent)" in text
+        assert says_what_to_do(text)
         _write_program(program, f"exec {tools['command']} {' '.join(tools['args'])}")
         await works(it)
 

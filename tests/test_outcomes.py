@@ -23,6 +23,7 @@ from callability.policy.questions.question import Question
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
+from callability.policy.rules.words import SpokenOf, spoken, spoken_of
 from callability.service.in_process import InProcessStub
 from callability.service.signals import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
@@ -59,6 +60,8 @@ _enables = st.builds(
     authorization=st.none() | _numbers,
     ended=st.none() | _numbers,
     callable_tools=st.none() | st.booleans(),
+    load_status=st.none() | _numbers,
+    dialog_expired=st.none() | st.booleans(),
 )
 
 
@@ -185,6 +188,57 @@ def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
     assert not re.search(r"\b(?:the user|you|operator)\b[^.]*\bstopped\b", words["cancelled"]["message"].template)
 
 
+@settings(max_examples=300, deadline=None)
+@given(facts=_enables)
+def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> None:
+    """Whatever contradicts itself is decided, and decided as the reference does."""
+    proved = _shipped().rule_sets["enable_outcome"]
+    read = enable_facts(facts)
+    assert ENABLE_OUTCOME.contradicted(read) is None
+    decision = decide(proved.rule_set.rules, read)
+    assert proved.table.verdict(read).rule == proved.rule_set.rules[decision.rule].id
+
+
+@settings(max_examples=300, deadline=None)
+@given(facts=_enables)
+def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_words_that_are_true(
+    facts: outcome_pb2.EnableFacts,
+) -> None:
+    """Those of the status, which are about every failure, and no rule's own, which would be a guess."""
+    older = outcome_pb2.EnableFacts()
+    older.CopyFrom(facts)
+    older.ClearField("load_status")
+    older.ClearField("dialog_expired")
+    proved = _shipped().rule_sets["enable_outcome"]
+    before, now = (proved.table.verdict(enable_facts(each)) for each in (older, facts))
+    assert before.status == now.status
+    if before.status == "connect_failed":
+        assert before.undetermined
+        assert spoken_of(proved.rule_set, before) == SpokenOf("", spoken(proved.rule_set, "connect_failed"))
+
+
+def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:
+    """Each has its own next step, and only a failure of which nothing is known sends to the logs."""
+    rule_set = _shipped().rule_sets["enable_outcome"].rule_set
+    own = {rule.id: rule.action.template for rule in rule_set.rules if rule.status == "connect_failed" and rule.action}
+    assert list(own) == ["dialog-expired", "may-work-later", "access-refused", "needs-attention"]
+    steps = ("try it again if the user wants to", "try it again later", "{grant_access}", "{check_server}")
+    for step, telling in zip(steps, own, strict=True):
+        assert [rule for rule, text in own.items() if step in text] == [telling]
+    assert not any("{check_logs}" in text for text in own.values())
+    assert "{check_logs}" in rule_set.words["connect_failed"]["message"].template
+
+
+def test_only_the_own_words_of_a_rule_may_say_that_the_operator_lifts_a_failed_connection(tmp_path: Path) -> None:
+    """The words of the status are also for a failure of which nothing is known."""
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
+    text = (POLICY / "enable_outcome.yaml").read_text()
+    assert text.count("to {check_logs}") == 1
+    (tmp_path / "enable_outcome.yaml").write_text(text.replace("to {check_logs}", "to {grant_access}"))
+    found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
+    assert [finding.code for finding in found if finding.severity is Severity.ERROR] == ["action-not-owned"]
+
+
 FAULTY = [
     (
         "load_outcome",
@@ -227,6 +281,12 @@ FAULTY = [
         "- {id: one, when: {enable.ended: failed}, status: connect_failed, action: 'Set {variables}.'}",
         "unknown-placeholder",
         "(it stands in the words of `missing_credentials` only)",
+    ),
+    (
+        "enable_outcome",
+        "- {id: one, when: {enable.ended: connected, enable.load_status: denied}, status: connect_failed}",
+        "never-decides",
+        "only an attempt that failed has a load status, and only a dialog that nobody answered can have expired",
     ),
     (
         "enable_outcome",

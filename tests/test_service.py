@@ -124,7 +124,7 @@ def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
     assert {name: combinations for name, (combinations, _, _) in told.items()} == {
         "callability": 756,
         "load_outcome": 3_312,
-        "enable_outcome": 1_944,
+        "enable_outcome": 4_860,
     }
     assert reply.engine == checked["rule_sets"][0]["engine"]
     assert [status.name for status in reply.statuses][-2:] == ["disabled_unknown", "callable"]

@@ -259,7 +259,7 @@ LOAD_ACTIONS = (
 )
 """What words about a load may name."""
 
-ENABLE_ACTIONS = (CHECK_LOGS,)
+ENABLE_ACTIONS = (CHECK_LOGS, *LOAD_ACTIONS)
 """What words about an enable may name."""
 
 ACTIONS = (*TOOL_ACTIONS, *LOAD_ACTIONS)

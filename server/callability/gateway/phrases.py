@@ -43,10 +43,13 @@ class Commands:
         entry = f"the entry of the server, under {self._section(server)} in `{self.config}`"
         show = self._command("approvals", "show", server)
         of_server, of_tool = _meaning(server), _meaning(server, tool)
-        anew = (
-            f"have it loaded anew with {self._command('servers', 'disable', server)} and then"
-            f" {self._command('servers', 'enable', server)}{of_server}"
-        )
+        # No command connects a server of the catalog: its agents do.
+        again = "; after that it can be enabled again"
+        if server not in self.catalog:
+            again = (
+                f", and then have it loaded anew with {self._command('servers', 'disable', server)} and then"
+                f" {self._command('servers', 'enable', server)}{of_server}"
+            )
         return {
             "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
             "edit_config": f"change `enabled_tools` or `disabled_tools` in {entry}",
@@ -62,9 +65,9 @@ class Commands:
             "edit_policy": "change the rules of the policy that the gateway was started with",
             "grant_access": (
                 f"give the gateway access by credentials in {entry}, which are taken over at once, or at the server"
-                f" itself, and then {anew}"
+                f" itself{again}"
             ),
-            "check_server": f"{_LOG}, mend the server or change {entry}, and then {anew}",
+            "check_server": f"{_LOG}, mend the server or change {entry}{again}",
         }
 
     def _section(self, server: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
+from callability.policy.questions.enable_outcome import attempt_facts
 from callability.policy.questions.load_outcome import can_fail, http_facts
 from callability.service.error_text import signals_of
 from callability.v1 import outcome_pb2 as pb
@@ -15,6 +16,7 @@ from callability.vocabulary import (
     EnableEnd,
     LoadFailure,
     LoadPhase,
+    LoadStatus,
 )
 
 _FIRST_ERROR = 400
@@ -26,6 +28,7 @@ def _names(wire: Iterable[tuple[str, int]], prefix: str, names: type[StrEnum]) -
 
 _PHASES = _names(pb.LoadPhase.items(), "LOAD_PHASE_", LoadPhase)
 _FAILURES = _names(pb.LoadFailure.items(), "LOAD_FAILURE_", LoadFailure)
+_LOAD_STATUSES = _names(pb.LoadStatus.items(), "LOAD_STATUS_", LoadStatus)
 _CREDENTIALS = _names(pb.EnableCredentials.items(), "ENABLE_CREDENTIALS_", EnableCredentials)
 _AUTHORIZATIONS = _names(pb.EnableAuthorization.items(), "ENABLE_AUTHORIZATION_", EnableAuthorization)
 _ENDS = _names(pb.EnableEnd.items(), "ENABLE_END_", EnableEnd)
@@ -54,12 +57,14 @@ def load_facts(signals: pb.LoadSignals, error_text: str) -> dict[str, str]:
 
 def enable_facts(facts: pb.EnableFacts) -> dict[str, str]:
     """Return every fact of an enable by name."""
+    load_status = _LOAD_STATUSES.get(facts.load_status, UNKNOWN) if facts.HasField("load_status") else UNKNOWN
+    expired = _boolean(facts.dialog_expired) if facts.HasField("dialog_expired") else UNKNOWN
+    authorization, ended = _AUTHORIZATIONS.get(facts.authorization, UNKNOWN), _ENDS.get(facts.ended, UNKNOWN)
     return {
         "enable.known": _boolean(facts.known) if facts.HasField("known") else UNKNOWN,
         "enable.was_connected": _boolean(facts.was_connected) if facts.HasField("was_connected") else UNKNOWN,
         "enable.credentials": _CREDENTIALS.get(facts.credentials, UNKNOWN),
-        "enable.authorization": _AUTHORIZATIONS.get(facts.authorization, UNKNOWN),
-        "enable.ended": _ENDS.get(facts.ended, UNKNOWN),
+        **attempt_facts(authorization, ended, load_status, expired),
         "enable.callable_tools": _boolean(facts.callable_tools) if facts.HasField("callable_tools") else UNKNOWN,
     }
 

@@ -100,9 +100,11 @@ class Attempt:
             self._stop_clocks()
             self._closed.set_result(None)
 
-    def failed(self, failure: Failure) -> EnableOutcome:
+    def failed(self, failure: Failure, *, dialog_expired: bool = False) -> EnableOutcome:
         """Return the outcome of an attempt that failed now."""
-        return EnableOutcome(authorization=self._authorization, end=EnableEnd.FAILED, failure=failure)
+        return EnableOutcome(
+            authorization=self._authorization, end=EnableEnd.FAILED, failure=failure, dialog_expired=dialog_expired
+        )
 
     def cancelled(self) -> EnableOutcome:
         """Return the outcome of an attempt that is stopped now."""
@@ -127,7 +129,9 @@ class Attempt:
         self._authorization = EnableAuthorization.UNANSWERED
         self.question_id = secrets.token_urlsafe(16)
         self._question = Question(self.question_id, self.server, url)
-        self._restart_clock(self._limits.dialog, f"was not authorized within {self._limits.dialog:g} s")
+        self._restart_clock(
+            self._limits.dialog, f"was not authorized within {self._limits.dialog:g} s", dialog_expires=True
+        )
         coming = self._task(redirect.awaited(parse_qs(urlsplit(url).query)["state"][0]), "awaiting the person for")
         try:
             self._offer()
@@ -238,14 +242,15 @@ class Attempt:
         else:
             self.stop()
 
-    def _restart_clock(self, seconds: float, words: str) -> None:
+    def _restart_clock(self, seconds: float, words: str, *, dialog_expires: bool = False) -> None:
         if self._clock is not None:
             self._clock.cancel()
         failure = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
-        self._clock = asyncio.get_running_loop().call_later(seconds, self._expire, failure)
+        self._clock = asyncio.get_running_loop().call_later(seconds, self._expire, failure, dialog_expires)
 
-    def _expire(self, failure: Failure) -> None:
-        self._end(self.failed(failure if self._upstream is None else self._upstream.late(failure)))
+    def _expire(self, failure: Failure, dialog_expired: bool) -> None:
+        late = failure if self._upstream is None else self._upstream.late(failure)
+        self._end(self.failed(late, dialog_expired=dialog_expired))
 
     def _stop_clocks(self) -> None:
         for clock in (self._clock, self._release):

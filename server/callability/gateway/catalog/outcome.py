@@ -18,7 +18,8 @@ class EnableOutcome:
     """The facts of an enable, all but whether a tool can be called, and what its answer is made of.
 
     `variables` are those that are not set; `failure` says why the connection failed, and `load` what the policy says
-    of that; `upstream` is what is connected.
+    of that; `dialog_expired` says that it failed since nobody answered the dialog in time; `upstream` is what is
+    connected.
     """
 
     known: bool = True
@@ -27,6 +28,7 @@ class EnableOutcome:
     authorization: EnableAuthorization = EnableAuthorization.NOT_NEEDED
     end: EnableEnd = EnableEnd.FAILED
     failure: Failure | None = None
+    dialog_expired: bool = False
     load: ClassifyLoadResponse | None = field(default=None, repr=False)
     upstream: Upstream | None = None
 
@@ -40,4 +42,6 @@ class EnableOutcome:
             authorization=WireAuthorization.Value(f"ENABLE_AUTHORIZATION_{self.authorization.name}"),
             ended=WireEnd.Value(f"ENABLE_END_{self.end.name}"),
             callable_tools=callable_tools,
+            load_status=self.load.verdict.status if self.load is not None else None,
+            dialog_expired=self.dialog_expired,
         )

@@ -2,24 +2,78 @@
 
 from __future__ import annotations
 
-from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from callability.policy.questions.fact import BOOLEAN, Axis, Fact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
 from callability.vocabulary import (
     ENABLE_ACTIONS,
+    UNKNOWN,
     EnableAuthorization,
     EnableCredentials,
     EnableEnd,
     EnableStatus,
+    LiftedBy,
+    LoadStatus,
 )
 
-_FACTS = (
-    Fact("enable.known", BOOLEAN, "true"),
-    Fact("enable.was_connected", BOOLEAN, "false"),
-    Fact("enable.credentials", tuple(EnableCredentials), EnableCredentials.COMPLETE),
-    Fact("enable.authorization", tuple(EnableAuthorization), EnableAuthorization.NOT_NEEDED),
-    Fact("enable.ended", tuple(EnableEnd), EnableEnd.CONNECTED),
-    Fact("enable.callable_tools", BOOLEAN, "true"),
+_KNOWN = Fact("enable.known", BOOLEAN, "true")
+_WAS_CONNECTED = Fact("enable.was_connected", BOOLEAN, "false")
+_CREDENTIALS = Fact("enable.credentials", tuple(EnableCredentials), EnableCredentials.COMPLETE)
+_AUTHORIZATION = Fact("enable.authorization", tuple(EnableAuthorization), EnableAuthorization.NOT_NEEDED)
+_ENDED = Fact("enable.ended", tuple(EnableEnd), EnableEnd.CONNECTED)
+_LOAD_STATUS = Fact(
+    "enable.load_status", ("none", LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT), "none"
 )
+_DIALOG_EXPIRED = Fact("enable.dialog_expired", BOOLEAN, "false")
+_CALLABLE_TOOLS = Fact("enable.callable_tools", BOOLEAN, "true")
+
+_ATTEMPT = facts_by_name((_AUTHORIZATION, _ENDED, _LOAD_STATUS, _DIALOG_EXPIRED))
+"""The facts of an attempt that depend on each other."""
+_MAY_HAVE_FAILED = (EnableEnd.FAILED, UNKNOWN)
+_MAY_BE_UNANSWERED = (EnableAuthorization.UNANSWERED, UNKNOWN)
+
+
+def attempt_facts(authorization: str, ended: str, load_status: str, dialog_expired: str) -> dict[str, str]:
+    """Return the facts of an attempt that depend on each other, for what a caller sends of them.
+
+    Only a load that failed has a status, and only a dialog that nobody answered can have expired. What does not go
+    with how the attempt ended is not looked at, and what is not known of a failure is unknown.
+    """
+    failed = ended == EnableEnd.FAILED
+    load = "none"
+    if ended in _MAY_HAVE_FAILED:
+        load = load_status if failed and load_status in _LOAD_STATUS.values[1:] else UNKNOWN
+    expired = "false"
+    if ended in _MAY_HAVE_FAILED and authorization in _MAY_BE_UNANSWERED:
+        expired = dialog_expired if failed or dialog_expired == "false" else UNKNOWN
+    return dict(zip(_ATTEMPT, (authorization, ended, load, expired), strict=True))
+
+
+def _states() -> Iterator[tuple[str, str, str, str]]:
+    """Yield every state of an attempt; the first one that has some facts is what is meant by them."""
+    for ended in _ENDED.readings:
+        loads = (UNKNOWN, *_LOAD_STATUS.values[1:]) if ended == EnableEnd.FAILED else (UNKNOWN,)
+        for authorization in _AUTHORIZATION.readings:
+            if ended not in _MAY_HAVE_FAILED:
+                yield authorization, ended, "none", "false"
+                continue
+            expiries = ("false", "true", UNKNOWN) if ended == EnableEnd.FAILED else ("false", UNKNOWN)
+            for expired in expiries if authorization in _MAY_BE_UNANSWERED else ("false",):
+                yield from ((authorization, ended, load, expired) for load in loads)
+
+
+@cache
+def _meant(given: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    states = (dict(zip(_ATTEMPT, state, strict=True)) for state in _states())
+    otherwise = {name: fact.open_value for name, fact in _ATTEMPT.items()} | dict(given)
+    return next((state for state in states if state.items() >= dict(given).items()), otherwise)
+
+
+def _normalized(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return all facts of an attempt for those that somebody wrote, or these as they are if they contradict."""
+    return _meant(tuple(given.items()))
 
 
 def _only(name: str, status: EnableStatus) -> Placeholder:
@@ -28,8 +82,18 @@ def _only(name: str, status: EnableStatus) -> Placeholder:
 
 ENABLE_OUTCOME = Question(
     name="enable_outcome",
-    facts=facts_by_name(_FACTS),
-    axes=tuple(map(axis_of, _FACTS)),
+    facts=facts_by_name((_KNOWN, _WAS_CONNECTED, _CREDENTIALS, *_ATTEMPT.values(), _CALLABLE_TOOLS)),
+    axes=(
+        *map(axis_of, (_KNOWN, _WAS_CONNECTED, _CREDENTIALS)),
+        Axis(
+            tuple(_ATTEMPT),
+            tuple(Point(" ".join(state), state) for state in _states()),
+            impossible="only an attempt that failed has a load status, and only a dialog that nobody answered can have"
+            " expired",
+            normalized=_normalized,
+        ),
+        axis_of(_CALLABLE_TOOLS),
+    ),
     statuses=tuple(EnableStatus),
     undetermined=EnableStatus.CONNECT_FAILED,
     wordless=frozenset(),
@@ -42,4 +106,5 @@ ENABLE_OUTCOME = Question(
         )
     },
     actions=ENABLE_ACTIONS,
+    owners_by_rule={EnableStatus.CONNECT_FAILED: frozenset({LiftedBy.OPERATOR})},
 )

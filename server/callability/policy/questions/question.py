@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from callability.policy.questions.fact import Axis, Fact, axis_of
-from callability.vocabulary import Action, Status
+from callability.vocabulary import Action, LiftedBy, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,10 @@ class Question:
 
     `wordless` are the statuses about which nothing has to be said, and `texts` the texts that the words of any other
     have, with their placeholders. With an `open_status` there is a path from any other status to it. `labels` are what
-    a file may declare labels of, with the beginning of the names of their facts. `withholds` says for a combination of
-    facts whether text from the upstream must be kept back (spec A.3), where the question is about such text.
+    a file may declare labels of, with the beginning of the names of their facts. `owners_by_rule` are, for a status,
+    those whose actions a rule's own words may name besides its `lifted_by`: a rule that decides may know more than its
+    status says. `withholds` says for a combination of facts whether text from the upstream must be kept back (spec
+    A.3), where the question is about such text.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Question:
     texts: Mapping[str, tuple[Placeholder, ...]]
     actions: tuple[Action, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    owners_by_rule: Mapping[str, frozenset[LiftedBy]] = field(default_factory=dict)
     open_status: str | None = None
     withholds: Callable[[Mapping[str, str]], bool] | None = None
 

@@ -42,6 +42,12 @@ class _Words:
     reads: Collection[str]
     placeholders: Collection[Placeholder]
     question: Question
+    of_rule: bool = False
+
+    def names(self, owner: LiftedBy) -> bool:
+        """Say whether they may name an action of somebody: a rule that decided may know more than its status says."""
+        more = self.question.owners_by_rule.get(self.status, ()) if self.of_rule else ()
+        return owner is self.status.lifted_by or owner in more
 
 
 def spoken(rule_set: RuleSet, status: str) -> Spoken:
@@ -85,7 +91,7 @@ def check_words(rule_set: RuleSet) -> Iterator[Finding]:
             )
     for rule in rule_set.rules:
         status = question.status(rule.status)
-        words_of_rule = _Words(f"rule `{rule.id}`", status, rule.reads, question.shared_placeholders, question)
+        words_of_rule = _Words(f"rule `{rule.id}`", status, rule.reads, question.shared_placeholders, question, True)
         for own in filter(None, (rule.because, rule.action)):
             yield from _check(own, words_of_rule)
 
@@ -132,12 +138,10 @@ def _near(name: str, words: _Words) -> str:
 def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
     action, status = _ACTIONS[name], words.status
     mine = [
-        other.name
-        for other in words.question.actions
-        if other.owner is status.lifted_by and _changes_something(other, words)
+        other.name for other in words.question.actions if words.names(other.owner) and _changes_something(other, words)
     ]
     hint = f"it may name {listed(mine)}" if mine else ""
-    if action.owner is not status.lifted_by:
+    if not words.names(action.owner):
         sentence = (
             f"action `{{{name}}}` in {words.where} is the {action.owner}'s, and `{status}` is lifted by"
             f" {_article(status.lifted_by)}"
