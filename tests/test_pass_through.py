@@ -21,10 +21,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
+from gateway_requests import answer_in, initialized, legacy
 from gateways import bad, call, http_gateway, retrieve, text_of, write_config
 from running import COMMAND
 from upstreams import rich
 from upstreams.bad_http import Answer, BadHttp, refusal, reply
+from upstreams.bad_stdio import NULLS
 
 pytestmark = pytest.mark.anyio
 
@@ -294,31 +296,64 @@ async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: 
     assert [place for place, secret in SECRETS.items() if secret in told] == []
 
 
+async def _asked(url: str, name: str, arguments: dict[str, Any], given: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the result of a call as it is on the wire, where `given` is metadata of the call."""
+    own = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "x", "version": "1"}, "clientCapabilities": {}}
+    meta = {**(given or {}), **{f"io.modelcontextprotocol/{key}": value for key, value in own.items()}}
+    params = {"name": name, "arguments": arguments, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": name,
+    }
+    async with httpx2.AsyncClient(timeout=60) as client:
+        result: dict[str, Any] = (await client.post(url, json=message, headers=headers)).json()["result"]
+    assert result["_meta"].pop(SERVER_INFO)["name"] in {"rich", "callability"}
+    return result
+
+
 async def test_on_the_wire_an_answer_is_the_upstreams_to_the_last_key(http_upstream: str, tmp_path: Path) -> None:
     """Without any client in between, of which each might leave the same thing out."""
-
-    async def asked(url: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        own = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "x", "version": "1"}, "clientCapabilities": {}}
-        meta = {f"io.modelcontextprotocol/{key}": value for key, value in own.items()}
-        params = {"name": name, "arguments": arguments, "_meta": meta}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = {
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": "2026-07-28",
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": name,
-        }
-        async with httpx2.AsyncClient(timeout=60) as client:
-            result: dict[str, Any] = (await client.post(url, json=message, headers=headers)).json()["result"]
-        assert result["_meta"].pop(SERVER_INFO)["name"] in {"rich", "callability"}
-        return result
-
     process = ExitStack()
     url = await asyncio.to_thread(process.enter_context, http_gateway(_config(tmp_path, http_upstream)))
     try:
         for tool in ("every kind of content", "odd JSON", "an error", "nothing"):
-            through = await asked(url, "call_tool", {"name": f"rich-http:{tool}", "arguments": {}})
-            direct = await asked(http_upstream, tool, {})
+            through = await _asked(url, "call_tool", {"name": f"rich-http:{tool}", "arguments": {}})
+            direct = await _asked(http_upstream, tool, {})
             assert json.dumps(through, sort_keys=True) == json.dumps(direct, sort_keys=True)
+    finally:
+        await asyncio.to_thread(process.close)
+
+
+@UPSTREAMS
+async def test_a_null_in_the_metadata_of_a_call_reaches_the_upstream(
+    upstream: str, http_upstream: str, tmp_path: Path
+) -> None:
+    """Also at its top level, where a client of the SDK could not even send it."""
+    given = {"example.org/null": None, "example.org/deep": {"null": None}}
+    process = ExitStack()
+    url = await asyncio.to_thread(process.enter_context, http_gateway(_config(tmp_path, http_upstream)))
+    try:
+        sent = await _asked(url, "call_tool", {"name": f"{upstream}:meta", "arguments": {}}, given)
+        assert given.items() <= sent["structuredContent"].items()
+    finally:
+        await asyncio.to_thread(process.close)
+
+
+async def test_a_null_in_the_metadata_of_an_answer_reaches_the_agent(tmp_path: Path) -> None:
+    """In each place that has metadata and in both revisions; a server of the SDK could not even send it."""
+    config = write_config(tmp_path, {"it": bad("lists all")})
+    process = ExitStack()
+    url = await asyncio.to_thread(process.enter_context, http_gateway(config))
+    try:
+        modern = await _asked(url, "call_tool", {"name": "it:nulls", "arguments": {}})
+        async with httpx2.AsyncClient(timeout=60) as client:
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            params = {"name": "call_tool", "arguments": {"name": "it:nulls"}}
+            legacy_one = answer_in((await client.post(url, **legacy("tools/call", params, session))).text)["result"]
+        for result in (modern, legacy_one):
+            assert (result["content"], result["_meta"]) == (NULLS["content"], NULLS["_meta"])
     finally:
         await asyncio.to_thread(process.close)

@@ -131,7 +131,15 @@ BEFORE_THE_ANSWER: dict[str, Callable[[], object]] = {
     "stderr": lambda: sys.stderr.write("no end " * 10000 + "\n" + STDERR_LINE * (2 * MEGABYTE // 64)),
     "secrets": tell_secrets,
 }
+NULLS: dict[str, Any] = {
+    "content": [
+        {"type": "text", "text": "", "_meta": {"null": None, "a": 1}},
+        {"type": "resource", "resource": {"uri": "x://1", "text": "t", "_meta": {"null": None}}, "_meta": {"b": None}},
+    ],
+    "_meta": {"example.org/null": None, "example.org/deep": {"null": [None]}},
+}
 ANSWERS: dict[str, dict[str, Any]] = {
+    "nulls": {"result": NULLS},
     "bytes in the answer": text("\udcff"),
     "large": text("x" * (4 * MEGABYTE)),
     "shape": {"result": {"content": "no list"}},
@@ -225,4 +233,5 @@ def main() -> None:
         hang()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -103,7 +103,7 @@ class Fleet:
         wanted = _Wanted(target_of(server), server.quarantined, server.enabled)
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
-            earlier.upstream.wait_at_most(config.deadlines)
+            earlier.upstream.wait_at_most(config.deadlines.of(server))
             return _Member(wanted, earlier.upstream, server, earlier.keeper)
         tools: tuple[UpstreamTool, ...] = ()
         # What the same server listed earlier stays known (A.4).
@@ -113,7 +113,7 @@ class Fleet:
         upstream = Upstream(
             name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
         )
-        upstream.wait_at_most(config.deadlines)
+        upstream.wait_at_most(config.deadlines.of(server))
         return _Member(wanted, upstream, server, Keeper(upstream, self._stub) if wanted.enabled else None)
 
     async def _tell(self) -> None:

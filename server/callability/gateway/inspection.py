@@ -39,7 +39,8 @@ async def _inspected(config: Config, server: str) -> Inspected:
     entry = config.catalog.get(server)
     if entry is not None and entry.oauth is not None:
         return Inspected({}, f"`{server}` needs an authorization, which a gateway asks for and no command does")
-    upstream = Upstream(server, target_of(entry or config.servers[server]), open_seconds=config.deadlines.open_seconds)
+    reached = entry or config.servers[server]
+    upstream = Upstream(server, target_of(reached), open_seconds=config.deadlines.of(reached).open_seconds)
     upstream.start()
     try:
         await upstream.opened()

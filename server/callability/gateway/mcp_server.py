@@ -20,6 +20,7 @@ from mcp_types import (
 from callability import __version__
 from callability.gateway.agents import Gateways
 from callability.gateway.dialogs import SessionDialogs
+from callability.gateway.nulls import note, nulls_kept
 from callability.gateway.progress import progress_of
 
 INSTRUCTIONS = (
@@ -50,13 +51,16 @@ def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
         meta = dict(params.meta or {})
         async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
             passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
-            return await gateways.asked(agent).answer(
+            answer = await gateways.asked(agent).answer(
                 params.name,
                 params.arguments or {},
                 meta=passed_on,
                 progress=progress,
                 dialogs=SessionDialogs(context, params),
             )
+        if isinstance(answer, CallToolResult):
+            note(answer)
+        return answer
 
     async def on_subscriptions_listen(
         context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
@@ -77,5 +81,5 @@ def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
         on_call_tool=on_call_tool,
         on_subscriptions_listen=on_subscriptions_listen,
     )
-    server.middleware.append(remembered)
+    server.middleware += [remembered, nulls_kept]
     return server

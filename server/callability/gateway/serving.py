@@ -17,6 +17,7 @@ from callability.address import check_loopback, listening
 from callability.gateway.agents import Gateways
 from callability.gateway.http_application import HttpApplication
 from callability.gateway.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
+from callability.gateway.line_limit import limited
 from callability.gateway.live import Setup, opened
 from callability.gateway.mcp_server import mcp_server
 
@@ -77,8 +78,8 @@ async def run(setup: Setup, transport: Transport, address: str, agent: str, star
 
 async def _serve_stdio(gateways: Gateways, agent: str) -> None:
     server = mcp_server(gateways, agent)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    async with stdio_server() as (read, write), limited(write) as outgoing:
+        await server.run(read, outgoing, server.create_initialization_options())
 
 
 async def _serve_http(

@@ -23,7 +23,10 @@ async def snapshot(
     """
     upstreams = {
         name: Upstream(
-            name, target_of(server), open_seconds=config.deadlines.open_seconds, names_only=server.quarantined
+            name,
+            target_of(server),
+            open_seconds=config.deadlines.of(server).open_seconds,
+            names_only=server.quarantined,
         )
         for name, server in config.servers.items()
     }

@@ -131,7 +131,7 @@ class Switch:
         self.entry, self.deadlines = entry, deadlines
         if self.joined is not None:
             self.joined = Joined(entry.server, self.joined.upstream)
-            self.joined.upstream.wait_at_most(deadlines)
+            self.joined.upstream.wait_at_most(deadlines.of(entry))
 
     async def close(self) -> None:
         """Switch it off for good, and return when nothing is left."""
@@ -192,12 +192,14 @@ class Switch:
 
     def _upstream(self, attempt: Attempt, redirect: Redirect | None) -> Upstream:
         authorization = self._authorization(attempt, redirect) if redirect is not None else None
+        deadlines = self.deadlines.of(self.entry)
         return Upstream(
             self.name,
             target_of(self.entry, self._environment, authorization),
-            open_seconds=self.deadlines.open_seconds,
-            call_seconds=self.deadlines.call_seconds,
-            refresh_seconds=self.deadlines.refresh_seconds,
+            open_seconds=deadlines.open_seconds,
+            call_seconds=deadlines.call_seconds,
+            call_max_seconds=deadlines.call_max_seconds,
+            refresh_seconds=deadlines.refresh_seconds,
             once_within=self.deadlines.enable_seconds * 2 + self.deadlines.dialog_seconds,
         )
 

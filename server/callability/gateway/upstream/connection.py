@@ -25,9 +25,10 @@ from mcp_types import (
     Implementation,
     InputRequiredResult,
 )
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from callability.gateway.upstream.arriving import Arriving
+from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import (
     CLOSED,
@@ -179,12 +180,12 @@ class Connection:
         self,
         tool: str,
         arguments: Mapping[str, Any] | None,
-        seconds: float,
+        deadline: CallDeadline,
         *,
         meta: Mapping[str, Any] | None = None,
         progress: ProgressFnT | None = None,
     ) -> CallToolResult:
-        """Send one `tools/call`, wait at most `seconds` for its answer, and never send it twice.
+        """Send one `tools/call`, wait for its answer until its deadline, and never send it twice.
 
         Raises:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
@@ -193,15 +194,17 @@ class Connection:
         if self.failure is not None or self._session is None:
             raise UpstreamError(self._name, self.failure or _CLOSED, NOT_SENT)
         request = self._request(tool, arguments, meta)
-        exchange = Exchange(seconds)
+        exchange = Exchange(deadline.seconds)
         outer = EXCHANGE.set(exchange)
         heard = self._child.heard if self._child else None
         self._calls += 1
         try:
-            async with asyncio.timeout(seconds):
-                answer = await self._session.send_request(request, _ANSWER, progress_callback=progress)
+            async with deadline.kept():
+                answer = await self._session.send_request(
+                    request, _ANSWER, progress_callback=deadline.extended_by(progress)
+                )
         except TimeoutError:
-            raise self._unanswered(seconds, heard, exchange) from None
+            raise self._unanswered(deadline, heard, exchange) from None
         except (MCPError, ValidationError) as error:
             raise self._call_error(error, exchange) from None
         finally:
@@ -295,16 +298,16 @@ class Connection:
         params = {"name": tool, "arguments": plain} | ({"_meta": dict(meta)} if meta else {})
         try:
             json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
-            request = CallToolRequest(params=CallToolRequestParams.model_validate(params))
+            request = _Call(params=_CallParams.model_validate(params))
             request.model_dump(mode="json")
         except (TypeError, ValueError, RecursionError):
             raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
         return request
 
-    def _unanswered(self, seconds: float, heard: int | None, exchange: Exchange) -> UpstreamError:
+    def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:
             return UpstreamError(self._name, exchange.known, _ending(exchange.known))
-        failure = Failure(f"did not answer within {seconds:g} s", exception="TimeoutError", kind=LoadFailure.TIMEOUT)
+        failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
         # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
             self._fail(failure)
@@ -334,6 +337,16 @@ class Connection:
 
 def _ending(failure: Failure) -> str:
     return MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT
+
+
+class _CallParams(CallToolRequestParams):
+    """With metadata as a plain map: of its own kind of map the library leaves out the keys whose value is null."""
+
+    meta: dict[str, Any] | None = Field(alias="_meta", default=None)  # type: ignore[assignment]
+
+
+class _Call(CallToolRequest):
+    params: _CallParams
 
 
 def _of_the_tool(answer: CallToolResult) -> CallToolResult:

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult
 
 from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
+from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.target import Target
 from callability.gateway.upstream.tool import UpstreamTool
@@ -25,12 +26,12 @@ _NOT_CONNECTED = Failure("is not connected")
 class Upstream:
     """One upstream and its connections, of which at most one takes calls; use it in one event loop.
 
-    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`. Over
-    HTTP the tools are listed again after `refresh_seconds`, beside the changes that the upstream tells. With
-    `names_only` no text of the tools is kept, as for a server in quarantine (A.4). `tools` are those listed earlier.
-    With `once_within` it is opened once only, for at most so many seconds, since a person may be asked on the way:
-    whoever wants it again makes another. A call that comes within `rest_seconds` after the beginning of an opening that
-    failed gets that failure, and opens nothing.
+    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`, or
+    `call_max_seconds` if it reports progress. Over HTTP the tools are listed again after `refresh_seconds`, beside the
+    changes that the upstream tells. With `names_only` no text of the tools is kept, as for a server in quarantine
+    (A.4). `tools` are those listed earlier. With `once_within` it is opened once only, for at most so many seconds,
+    since a person may be asked on the way: whoever wants it again makes another. A call that comes within
+    `rest_seconds` after the beginning of an opening that failed gets that failure, and opens nothing.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Upstream:
         *,
         open_seconds: float = 10,
         call_seconds: float = 60,
+        call_max_seconds: float = 3600,
         refresh_seconds: float = 300,
         names_only: bool = False,
         tools: tuple[UpstreamTool, ...] = (),
@@ -51,6 +53,7 @@ class Upstream:
         self._target = target
         self._open_seconds = open_seconds
         self._call_seconds = call_seconds
+        self._call_max_seconds = call_max_seconds
         self._refresh_seconds = refresh_seconds
         self._names_only = names_only
         self._earlier = tools
@@ -90,6 +93,7 @@ class Upstream:
         """Take other deadlines for the openings and the calls that begin from now on."""
         self._open_seconds = deadlines.open_seconds
         self._call_seconds = deadlines.call_seconds
+        self._call_max_seconds = deadlines.call_max_seconds
         self._refresh_seconds = deadlines.refresh_seconds
         self.reopen_seconds = deadlines.reopen_seconds
 
@@ -206,7 +210,8 @@ class Upstream:
             UpstreamError: the call was not sent, or not answered, and is not sent again.
         """
         connection = on or await self.connected()
-        return await connection.call(tool, arguments, self._call_seconds, meta=meta, progress=progress)
+        deadline = CallDeadline(self._call_seconds, self._call_max_seconds)
+        return await connection.call(tool, arguments, deadline, meta=meta, progress=progress)
 
     def late(self, failure: Failure) -> Failure:
         """Return why an opening failed that is given up for its time: what was heard of it may say it better."""

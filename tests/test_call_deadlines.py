@@ -1,0 +1,91 @@
+"""How long a call may take: progress extends it, up to a maximum, and each server may have times of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult
+
+from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+
+pytestmark = pytest.mark.anyio
+
+GATE = {"command": sys.executable, "args": [str(Path(__file__).parent / "upstreams/gate.py")]}
+PATIENT = 20
+"""Longer than two reports of progress are apart, however busy the machine is."""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+async def _reported(directory: Path, seconds: float, deadlines: dict[str, Any]) -> tuple[CallToolResult, int]:
+    """Return the result of a call that reports progress for some seconds, and how often it did."""
+    heard: list[float] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    async with over_stdio(write_config(directory, {"it": GATE}, deadlines=deadlines)) as client:
+        arguments = {"name": "it:report", "arguments": {"seconds": seconds}}
+        result = await client.call_tool("call_tool", arguments, progress_callback=hear)
+    return result, len(heard)
+
+
+async def test_progress_extends_the_time_of_a_call(tmp_path: Path) -> None:
+    """The call takes longer than a server may be silent."""
+    result, heard = await _reported(tmp_path, seconds=5, deadlines={"call_seconds": 4})
+    assert (result.is_error, text_of(result), heard > 1) == (False, "reported", True)
+
+
+async def test_progress_extends_the_time_of_a_call_up_to_a_maximum_only(tmp_path: Path) -> None:
+    """The error says so."""
+    deadlines = {"call_seconds": PATIENT, "call_max_seconds": PATIENT + 1}
+    result, heard = await _reported(tmp_path, seconds=600, deadlines=deadlines)
+    words = f"Not done: server `it` did not answer within {PATIENT + 1} s, although it reported progress;"
+    assert (result.is_error, heard > 1) == (True, True)
+    assert text_of(result) == f"{words} the call may have been carried out."
+
+
+async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leaves_out(tmp_path: Path) -> None:
+    """An edit of them is for the calls from then on."""
+    quick: dict[str, Any] = {**GATE, "deadlines": {"call_seconds": 1}}
+    config = write_config(tmp_path, {"quick": quick, "slow": GATE}, deadlines={"call_seconds": 600})
+    until = str(tmp_path / "until")
+    async with over_stdio(config) as client:
+        slow = asyncio.create_task(call(client, "slow:pass", waits=str(tmp_path / "slow"), until=until))
+        late = await call(client, "quick:pass", waits=str(tmp_path / "quick"), until=until)
+        assert "did not answer within 1 s" in text_of(late)
+        assert not slow.done()
+        await asyncio.to_thread((tmp_path / "until").touch)
+        assert not (await slow).is_error
+
+
+@pytest.mark.parametrize(("text", "bytes_each"), [("x", 1), ("ü", 2), ("\x01", 6), ("\\", 2)])
+async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, bytes_each: int, tmp_path: Path) -> None:
+    """Measured as it is written, with what JSON escapes; the session goes on."""
+    limit = 10 * 1024 * 1024 - 64 * 1024
+    async with over_stdio(write_config(tmp_path, {"it": GATE})) as client:
+        fits = await call(client, "it:fill", text=text, times=(limit - 2_000) // bytes_each)
+        assert not fits.is_error
+        longer = await call(client, "it:fill", text=text, times=limit // bytes_each + 1)
+        assert longer.is_error
+        assert text_of(longer).startswith("Not sent: the answer takes ")
+        assert f"a line over stdio has at most {limit:,}." in text_of(longer)
+        assert not (await call(client, "it:fill", text="x", times=1)).is_error
+    assert "is not sent: over stdio, a line has at most" in (tmp_path / "gateway.log").read_text()
+
+
+async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_what_to_ask(tmp_path: Path) -> None:
+    """With a smaller limit it has an answer; the text stands twice in it."""
+    tools = [{"name": f"t{number}", "description": f"sheep {'x' * 200_000}"} for number in range(40)]
+    async with over_stdio(write_config(tmp_path, {"big": shelf(tmp_path, "big", *tools)})) as client:
+        longer = await client.call_tool("retrieve_tools", {"query": "sheep", "limit": 40})
+        assert (longer.is_error, "with a smaller `limit`" in text_of(longer)) == (True, True)
+        assert (await retrieve(client, "sheep", limit=2))["total"] == 2
