@@ -25,7 +25,7 @@ from catalogs import (
     plain,
     works,
 )
-from gateways import shelf
+from gateways import shelf, text_of
 from upstreams.bad_http import BadHttp, Cut, Step, reply
 from upstreams.oauth_provider import OAuthProvider
 
@@ -227,7 +227,7 @@ async def test_each_variable_that_is_not_set_is_named_and_nothing_is_connected(
             assert "x-key: one\r\nx-other: Basic two\r\n" in upstream.head.lower().replace("basic", "Basic")
 
 
-async def test_a_server_out_of_scope_or_of_the_other_section_is_unknown(mode: Mode, tmp_path: Path) -> None:
+async def test_a_catalog_server_out_of_scope_is_unknown(mode: Mode, tmp_path: Path) -> None:
     """To the byte as one that is not there (FR-007); an agent lifts no lock of a user's (E-10)."""
     ran = tmp_path / "ran"
     catalog = {"greeter": shelf(tmp_path, "greeter", GREET), "mine": shelf(tmp_path, "mine", GREET)}
@@ -242,11 +242,65 @@ async def test_a_server_out_of_scope_or_of_the_other_section_is_unknown(mode: Mo
             tools = await it.client.list_tools()
             answers.append([each.model_dump_json() for each in (*told, tools)])
             for name in ("off", "on"):
-                is_no_connection(await it.enable(name), "unknown_server")
+                await it.enable(name)
             assert (await it.ask("disable_server", id="on")).is_error
             assert await it.finds() == ["on:greet"]
             assert not ran.exists()
             await it.told(0)
+    assert answers[0] == answers[1]
+
+
+async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dials_it(
+    mode: Mode, tmp_path: Path
+) -> None:
+    """Connected, in quarantine too; switched off, with the owner's command; not loaded, with why (spec C, E-10)."""
+    ran = tmp_path / "ran"
+    gone = tmp_path / "gone"
+    _write_program(gone, f"echo started >> {ran}; exit 3")
+    servers = {
+        "on": shelf(tmp_path, "on", GREET),
+        "held": shelf(tmp_path, "held", GREET, quarantined=True),
+        "off": {"command": "touch", "args": [str(tmp_path / "off-ran")], "enabled": False},
+        "gone": {"command": str(gone)},
+    }
+    catalog = {"greeter": shelf(tmp_path, "greeter", GREET)}
+    async with gateway(tmp_path, catalog, servers=servers) as gateways, agent(gateways, mode) as it:
+        for name in ("on", "held"):
+            result = await it.enable(name)
+            assert (result.structured_content or {})["status"] == "already_enabled"
+            assert text_of(result).startswith("Connected: already_enabled. ")
+            assert not result.is_error
+        off = await it.enable("off")
+        assert (off.is_error, off.structured_content) == (True, None)
+        command = f"run `callability servers enable off --config {tmp_path / 'mcp_config.json'}`."
+        assert text_of(off).startswith("Not done: server `off` is switched off by its owner, ")
+        assert text_of(off).endswith(f"Tell the user that the owner has to {command}")
+        for _ in range(3):
+            failed = await it.enable("gone")
+            assert (failed.is_error, failed.structured_content) == (True, None)
+            assert text_of(failed).startswith("Not done: server `gone` is not connected. ")
+            assert 'Needs attention: "gone" (exited with code 3 before it answered).' in text_of(failed)
+        assert ran.read_text() == "started\n"
+        assert not (tmp_path / "off-ran").exists()
+        await it.told(0)
+
+
+async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_does_not_exist(
+    mode: Mode, tmp_path: Path
+) -> None:
+    """Whether it is connected, switched off or failed: to the byte (E-9, FR-007)."""
+    hidden = {
+        "on": shelf(tmp_path, "on", GREET),
+        "off": shelf(tmp_path, "off", GREET, enabled=False),
+        "gone": {"command": "no-such-command"},
+    }
+    catalog, answers = {"mine": shelf(tmp_path, "mine", GREET)}, []
+    for servers in (hidden, {}):
+        keys = {"servers": servers, "agents": {"clerk": {"servers": ["mine"]}}}
+        async with gateway(tmp_path, catalog, **keys) as gateways, agent(gateways, mode, Person(), "clerk") as it:
+            told = [await it.enable(name) for name in hidden]
+            assert all(is_no_connection(each, "unknown_server") for each in told)
+            answers.append([each.model_dump_json() for each in told])
     assert answers[0] == answers[1]
 
 

@@ -66,8 +66,10 @@ class Gateway:
         loads: Loads | None = None,
     ) -> None:
         self._agent = agent
-        self._switching = Switching(catalog, inventory, decisions, phrases) if catalog is not None else None
         self._loads = loads or Loads()
+        self._switching = (
+            Switching(catalog, inventory, decisions, phrases, self._loads) if catalog is not None else None
+        )
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases

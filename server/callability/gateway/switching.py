@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,8 +18,10 @@ from callability.gateway.catalog import Answer, Asker, Catalog, EnableOutcome, Q
 from callability.gateway.decisions import Decisions
 from callability.gateway.indexes import Indexes
 from callability.gateway.inventory import Inventory
+from callability.gateway.loading import Loads
 from callability.gateway.phrases import Commands
 from callability.gateway.search import SearchDocument
+from callability.gateway.upstream import UpstreamError
 from callability.vocabulary import EnableEnd
 
 PROGRESS_SECONDS = 5.0
@@ -47,8 +49,11 @@ class Dialogs(Asker, Protocol):
 class Switching:
     """Answers for one agent: to it, the catalog has the servers that it may see, and no others (FR-007)."""
 
-    def __init__(self, catalog: Catalog, inventory: Inventory, decisions: Decisions, phrases: Commands) -> None:
+    def __init__(
+        self, catalog: Catalog, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads
+    ) -> None:
         self._catalog = catalog
+        self._loads = loads
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
@@ -71,6 +76,8 @@ class Switching:
         undeclared(arguments, "id")
         name = text_of(arguments, "id")
         switch = self.switches.get(name)
+        if switch is None and name in self._inventory.servers:
+            return await self._of_the_owner(name)
         if switch is None:
             return await self._told(name, EnableOutcome(known=False))
         async with _telling(switch, progress):
@@ -120,6 +127,30 @@ class Switching:
         documents = (SearchDocument(name, "", "", switch.entry.description or "") for name, switch in switches.items())
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.name for hit in index.search(query))
+
+    async def _of_the_owner(self, name: str) -> Result:
+        """Return how a server of `mcpServers` stands: its owner switches it, and no agent connects it (E-10)."""
+        upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
+        if upstream is None:
+            return error_result(
+                f"Not done: server {shown(name)} is switched off by its owner, and no agent can switch it on. Its tools"
+                f" cannot be called. Tell the user that the owner has to {phrases['enable_server']}."
+            )
+        # An opening that is under way is waited for; none is begun.
+        with suppress(UpstreamError):
+            await upstream.opened()
+        if upstream.state == "connected":
+            facts = EnableOutcome(was_connected=True).facts(callable_tools=True)
+            response = await self._decisions.enable(facts)
+            if upstream.state == "connected":
+                return enable_result(response, name, phrases=phrases)
+        await self._loads.told(name)
+        messages = " ".join(self._loads.messages([name], phrases).values())
+        why = messages or f"It {upstream.facts.words if upstream.facts else 'is being connected again'}."
+        return error_result(
+            f"Not done: server {shown(name)} is not connected. The gateway connects it by itself, and `enable_server`"
+            f" does not. {why} Do not call its tools."
+        )
 
     async def _told(self, name: str, outcome: EnableOutcome) -> Result:
         """Return what the agent reads; what was connected and is no longer there is not called a connection (E-9)."""
