@@ -154,7 +154,10 @@ FAULTY = {
     ),
     "a key that is near nothing": (
         "mcpServers: {}\nzzz: 1",
-        ["2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`, `mcpServers`)"],
+        [
+            "2:1: unknown key `zzz` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`, `mcpServers`,"
+            " `strict_labels`)"
+        ],
     ),
     "a key of a server that is near nothing": (
         ONE + "command: x\n    zzz: 1",
@@ -175,7 +178,7 @@ FAULTY = {
         'mcpServers: {}\n"a\\nb`c": 1',
         [
             "2:1: unknown key `a\\u000ab\\u0060c` (one of `agents`, `approvals`, `catalog`, `deadlines`, `http`,"
-            " `mcpServers`)"
+            " `mcpServers`, `strict_labels`)"
         ],
     ),
     "no servers": (

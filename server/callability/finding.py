@@ -94,14 +94,20 @@ def has_errors(findings: Iterable[Finding]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
-def did_you_mean(found: str, wanted: Iterable[str]) -> str:
-    """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
+def nearest(found: str, wanted: Iterable[str]) -> str:
+    """Return the wanted name that is nearest; empty if none is near."""
     # What finds nothing need not wait for this import.
     from rapidfuzz import fuzz, process  # noqa: PLC0415
 
+    near = process.extractOne(found, sorted(wanted), scorer=fuzz.ratio, score_cutoff=_NEAR)
+    return near[0] if near else ""
+
+
+def did_you_mean(found: str, wanted: Iterable[str]) -> str:
+    """Return a hint that names the nearest wanted name, or all of them where none is near and they are few."""
     names = sorted(wanted)
-    if near := process.extractOne(found, names, scorer=fuzz.ratio, score_cutoff=_NEAR):
-        return f"did you mean {shown(near[0])}?"
+    if near := nearest(found, names):
+        return f"did you mean {shown(near)}?"
     return f"one of {listed(names)}" if 0 < len(names) <= 12 else ""
 
 

@@ -16,6 +16,7 @@ from callability.adapter.asked import (
 from callability.adapter.counts import tool_counts
 from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
 from callability.adapter.enable_result import enable_result, enable_status
+from callability.adapter.inputs import DeclaredLabels, InputFault, NotPublished, UnreadInput, unread_inputs
 from callability.adapter.judgement import JudgedTool, Judgement, judge
 from callability.adapter.load_messages import load_messages, load_status
 from callability.adapter.phrases import NEUTRAL, Phrases
@@ -30,11 +31,15 @@ __all__ = [
     "MAX_LIMIT",
     "NEUTRAL",
     "Asked",
+    "DeclaredLabels",
+    "InputFault",
     "InvalidArgument",
     "JudgedTool",
     "Judgement",
+    "NotPublished",
     "Phrases",
     "ToolText",
+    "UnreadInput",
     "check_tool_request",
     "checked_arguments",
     "checked_limit",
@@ -51,4 +56,5 @@ __all__ = [
     "tool_result",
     "unavailable",
     "unknown_tool",
+    "unread_inputs",
 ]

@@ -6,28 +6,51 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from callability import document
 from callability.command_line.files import ConfigOption, GivenApprovalsOption
+from callability.command_line.options import PolicyAddressOption, check_policy_choice
+from callability.command_line.policy_stub import declared_at, declared_by
 from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
 from callability.finding import Finding, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.place import key_place
+from callability.gateway.labels import has_labels, label_findings
+from callability.policy.loading import check_written, written_in
 
 
 def check(
     config: ConfigOption,
     approvals: GivenApprovalsOption = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="DIR", help="Compare the labels with the policy in a directory.")
+    ] = None,
+    policy_address: PolicyAddressOption = None,
     strict: StrictOption = False,
     form: FormOption = Form.TEXT,
 ) -> None:
     """Check the config and the approvals of a gateway: print everything that it would find at start.
 
-    No server is started. Variables are looked up in the environment of this command. An approvals file that cannot be
-    read is an error, although a gateway starts with it and holds back every tool. `callability gateway --check` checks
-    the policy too. Exit code 0: no errors. 1: a file is refused. 2: a wrong call.
+    No server is started. The labels of the config are compared with a policy if one is given. Variables are looked up
+    in the environment of this command. An approvals file that cannot be read is an error, although a gateway starts
+    with it and holds back every tool. `callability gateway --check` checks the policy too. Exit code 0: no errors. 1: a
+    file is refused. 2: a wrong call.
     """
-    raise StartReport.of(config, checked_files(config, approvals).findings, strict=strict).printed(form)
+    check_policy_choice(policy, policy_address)
+    files = checked_files(config, approvals)
+    of_policy = policy_findings(files.config, PolicyChoice(policy, policy_address))
+    raise StartReport.of(config, (*files.findings, *of_policy), strict=strict).printed(form)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """The policy that a config is compared with: in a directory, or at the address of a service."""
+
+    directory: Path | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,25 @@ def checked_files(path: Path, given: Path | None) -> CheckedFiles:
     records = load_approvals(of_approvals) if of_approvals else NO_APPROVALS
     leftovers = _leftovers(config, records, of_approvals) if of_approvals and records.readable else ()
     return CheckedFiles(config, (*config.warnings, *_of_approvals(records), *leftovers))
+
+
+def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Finding, ...]:
+    """Return the findings of a policy, and of the labels of a sound config by it."""
+    if choice.address is not None:
+        return label_findings(config, declared_at(choice.address)) if config else ()
+    if choice.directory is None:
+        return tuple(_not_compared(config)) if config else ()
+    check = check_written(written_in(choice.directory))
+    if config is None or check.policy is None:
+        return check.findings
+    return (*check.findings, *label_findings(config, declared_by(check.policy)))
+
+
+def _not_compared(config: Config) -> Iterator[Finding]:
+    if has_labels(config):
+        sentence = "the labels of the config are not compared with a policy"
+        hint = "give `--policy` or `--policy-address`"
+        yield Finding(config.place("mcpServers"), "labels-not-checked", sentence, hint, Severity.NOTE)
 
 
 def _of_approvals(approvals: Approvals) -> Iterator[Finding]:

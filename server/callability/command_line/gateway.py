@@ -5,45 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import grpc
 import typer
 
 from callability.address import AddressRefused
-from callability.command_line.config import checked_files
+from callability.command_line.config import PolicyChoice, checked_files, policy_findings
 from callability.command_line.files import GivenApprovalsOption
 from callability.command_line.options import (
     Loaded,
     LogLevel,
     LogLevelOption,
     MetricsOption,
+    PolicyAddressOption,
     PolicyOption,
-    check_address,
     check_metrics_address,
+    check_policy_choice,
     leave,
     loaded_to_serve,
     log_to_standard_error,
 )
+from callability.command_line.policy_stub import Asked, asked_at, asked_in_process
 from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
-from callability.gateway.decisions import CallabilityStub
 from callability.gateway.live import Setup
 from callability.gateway.metrics import Metrics
 from callability.gateway.serving import run
-from callability.policy.loading import check_written, written_in
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
 from callability.service.metrics import PolicyMetrics
-from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 
 _log = logging.getLogger(__name__)
 
@@ -61,12 +59,7 @@ def gateway(
     ],
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
-    policy_address: Annotated[
-        str | None,
-        typer.Option(
-            "--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at 127.0.0.1:PORT or unix:PATH."
-        ),
-    ] = None,
+    policy_address: PolicyAddressOption = None,
     transport: Annotated[Transport, typer.Option(help="How agents connect.")] = Transport.STDIO,
     address: Annotated[
         str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
@@ -96,13 +89,11 @@ def gateway(
     log_to_standard_error(log_level)
     if not check and (strict or form is not Form.TEXT):
         leave("`--strict` and `--format` go with `--check`", 2)
-    if policy and policy_address is not None:
-        leave("`--policy` and `--policy-address` exclude each other", 2)
-    if policy_address is not None and not policy_address.startswith("unix:"):
-        check_address(policy_address, "the service is asked without encryption")
+    check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address)
     if check:
-        raise _checked(config, approvals, policy, agent, transport, strict=strict).printed(form)
+        choice = PolicyChoice(policy or (shipped_policy() if policy_address is None else None), policy_address)
+        raise _checked(config, approvals, choice, agent, transport, strict=strict).printed(form)
     read = _config(config)
     if agent:
         _check_agent(read, agent, transport)
@@ -113,8 +104,9 @@ def gateway(
     async def serve() -> None:
         metrics = Metrics()
         about_policy = PolicyMetrics(metrics.registry) if of_policy else None
-        async with _stub(of_policy, policy_address, about_policy) as stub:
-            setup = Setup(read, approvals, stub, metrics)
+        async with _asked(of_policy, policy_address, about_policy, metrics) as asked:
+            await asked.labels.start(read)
+            setup = Setup(read, approvals, asked.stub, metrics, labels=asked.labels)
             with exposed(metrics.registry, metrics_address), status_line(metrics):
                 async with followed(_edits(setup, of_policy, policy, about_policy)):
                     await run(setup, transport.value, address, agent, _started)
@@ -135,6 +127,8 @@ def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
     except AddressRefused as error:
         _log.error("%s", error)
         code = 2
+    except ConfigRefused as refused:
+        _print_refused(refused)
     except Exception:
         _log.exception("the gateway failed")
     logging.shutdown()
@@ -157,21 +151,31 @@ def _started(url: str) -> None:
 def _config(path: Path) -> Config:
     try:
         return load_config(path, os.environ)
-    except ConfigRefused as error:
-        for finding in error.findings:
-            typer.echo(line(finding), err=True)
-        leave("the config is refused", 1)
+    except ConfigRefused as refused:
+        _print_refused(refused)
+        raise typer.Exit(1) from None
+
+
+def _print_refused(refused: ConfigRefused) -> None:
+    for finding in refused.findings:
+        typer.echo(line(finding), err=True)
+    typer.echo("callability: the config is refused", err=True)
 
 
 def _checked(
-    path: Path, approvals: Path | None, policy: Path | None, agent: str, transport: Transport, *, strict: bool
+    path: Path,
+    approvals: Path | None,
+    policy: PolicyChoice,
+    agent: str,
+    transport: Transport,
+    *,
+    strict: bool,
 ) -> StartReport:
     """Return what a start would find."""
     files = checked_files(path, approvals)
     if agent and files.config is not None:
         _check_agent(files.config, agent, transport)
-    of_policy = check_written(written_in(policy or shipped_policy()))
-    return StartReport.of(path, (*files.findings, *of_policy.findings), strict=strict)
+    return StartReport.of(path, (*files.findings, *policy_findings(files.config, policy)), strict=strict)
 
 
 def _edits(
@@ -188,14 +192,12 @@ def _edits(
     return Edits(served, directory, of_policy.digest, metrics)
 
 
-@asynccontextmanager
-async def _stub(
-    of_policy: Loaded | None, address: str | None, metrics: PolicyMetrics | None
-) -> AsyncIterator[CallabilityStub]:
-    """Yield the policy in this process, or a channel to the service."""
-    if address is None:
-        assert of_policy is not None
-        yield InProcessStub(of_policy.policy, metrics)
-        return
-    async with grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)]) as channel:
-        yield CallabilityServiceStub(channel)
+def _asked(
+    of_policy: Loaded | None, address: str | None, policy_metrics: PolicyMetrics | None, metrics: Metrics
+) -> AbstractAsyncContextManager[Asked]:
+    """Return the policy in this process, or a channel to the service."""
+    if address is not None:
+        return asked_at(address, metrics)
+    assert of_policy is not None
+    assert policy_metrics is not None
+    return asked_in_process(of_policy.policy, policy_metrics, metrics)

@@ -30,6 +30,12 @@ PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", metavar="DIR", help="The directory of the policy. Left out: the shipped one."),
 ]
+PolicyAddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at 127.0.0.1:PORT or unix:PATH."
+    ),
+]
 MetricsOption = Annotated[
     str | None,
     typer.Option(
@@ -80,6 +86,14 @@ def check_address(address: str, why: str) -> None:
         check_loopback(address, why)
     except AddressRefused as error:
         leave(str(error), 2)
+
+
+def check_policy_choice(directory: Path | None, address: str | None) -> None:
+    """Leave with exit code 2 if both a directory and an address are given, or if the address is not on loopback."""
+    if directory and address is not None:
+        leave("`--policy` and `--policy-address` exclude each other", 2)
+    if address is not None and not address.startswith("unix:"):
+        check_address(address, "the service is asked without encryption")
 
 
 def check_metrics_address(address: str | None) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from callability.command_line.terminal import number_of
 from callability.gateway.loading import LOADING, in_words
 from callability.gateway.metrics import Metrics
 
@@ -48,7 +49,14 @@ def status(metrics: Metrics) -> str:
     loads = metrics.loads()
     servers = in_words(loads) if loads.get(LOADING) else _connected(metrics.servers())
     # What is counted stands first: a narrow terminal cuts the end off.
-    return f"callability gateway | include_disabled asked for {times} | {servers}"
+    return f"callability gateway | include_disabled asked for {times}{_labels(metrics)} | {servers}"
+
+
+def _labels(metrics: Metrics) -> str:
+    if metrics.labels_unchecked:
+        return " | labels not checked"
+    count = metrics.undeclared_labels
+    return f" | {number_of(count, 'undeclared label')}" if count else ""
 
 
 def _connected(states: Mapping[str, int]) -> str:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from callability import document
-from callability.finding import Finding, Severity, line
+from callability.finding import Finding, Severity, has_errors, in_order, line
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.label_check import LabelCheck
 from callability.gateway.metrics import Metrics
 from callability.gateway.standing import Standing
 from callability.watching import looks
@@ -25,12 +26,20 @@ class Files:
     Where the approvals cannot be read at first, there is no state of them, and every approval is unknown.
     """
 
-    def __init__(self, config: Config, given: Path | None, metrics: Metrics, standing: Standing) -> None:
+    def __init__(
+        self,
+        config: Config,
+        given: Path | None,
+        metrics: Metrics,
+        standing: Standing,
+        labels: LabelCheck | None = None,
+    ) -> None:
         # Absolute once and for all: the directory in which the gateway was started may go.
         self.config = replace(config, path=config.path.absolute(), approvals=_absolute(config.approvals))
         self.given = _absolute(given)
         self.standing = standing
         self._metrics = metrics
+        self._labels = labels
         self._config_seen = config.digest
         self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
@@ -57,7 +66,7 @@ class Files:
             return False
         self._config_seen = seen
         try:
-            self.config = load_config(self.config.path, os.environ)
+            self.config = self._loaded()
         except ConfigRefused as refused:
             _tell(refused.findings, refusing=True)
             self.standing.config_broken = True
@@ -67,6 +76,18 @@ class Files:
             self.standing.config_broken = False
         self._count("config", broken=self.standing.config_broken)
         return True
+
+    def _loaded(self) -> Config:
+        """Load the config as it is written now.
+
+        Raises:
+            ConfigRefused: it is not sound, or has labels that the policy does not declare, and `strict_labels`.
+        """
+        config = load_config(self.config.path, os.environ)
+        found = self._labels.findings(config) if self._labels else ()
+        if has_errors(found):
+            raise ConfigRefused(in_order((*config.warnings, *found)))
+        return config
 
     def _read_approvals(self) -> bool:
         path = self._approvals_path(self.config)

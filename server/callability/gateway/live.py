@@ -19,6 +19,7 @@ from callability.gateway.files import Files
 from callability.gateway.fleet import Fleet
 from callability.gateway.gateway import Gateway
 from callability.gateway.inventory import Inventory
+from callability.gateway.label_check import LabelCheck
 from callability.gateway.loading import Loads
 from callability.gateway.metrics import Metrics
 from callability.gateway.phrases import phrases
@@ -33,7 +34,7 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a gateway is made of: its config, the approvals file where another is given than the config's, the policy's
-    stub, its metrics, and how what it follows stands.
+    stub, its metrics, how what it follows stands, and what compares the labels of the config with the policy.
     """
 
     config: Config
@@ -41,6 +42,7 @@ class Setup:
     stub: CallabilityStub
     metrics: Metrics = field(default_factory=Metrics)
     standing: Standing = field(default_factory=Standing)
+    labels: LabelCheck | None = None
     rest_seconds: float = REST_SECONDS
     """For how long calls do not open a server again whose opening failed, from its beginning on."""
 
@@ -63,7 +65,7 @@ class Live:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._files = Files(setup.config, setup.approvals, setup.metrics, setup.standing)
+        self._files = Files(setup.config, setup.approvals, setup.metrics, setup.standing, setup.labels)
         self._fleet = Fleet(setup.stub, setup.rest_seconds)
         self._catalog = Catalog(setup.stub, self._announce)
         setup.metrics.follow(self._fleet.states, self._fleet.loads)
@@ -93,11 +95,15 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._setup.labels is not None:
+            await self._setup.labels.close()
         await asyncio.gather(self._fleet.close(), self._catalog.close())
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the state at hand: for each agent, for whoever is not told apart, and for nobody."""
         config = self._files.config
+        if self._setup.labels is not None:
+            self._setup.labels.apply(config)
         self._fleet.apply(config)
         self._catalog.apply(config)
         inventory = Inventory(

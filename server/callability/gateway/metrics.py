@@ -46,6 +46,18 @@ class Metrics:
             ("status",),
             registry=self.registry,
         )
+        self._undeclared = Gauge(
+            "callability_undeclared_labels",
+            "Labels of the config that the policy does not declare, or not with this value.",
+            registry=self.registry,
+        )
+        self._labels_checked = Gauge(
+            "callability_labels_checked",
+            "1 while the labels of the config are compared with the policy; 0 if it does not say what it declares.",
+            registry=self.registry,
+        )
+        self.undeclared_labels = 0
+        self.labels_unchecked = False
         self.opted_in_calls = 0
         self.servers: Callable[[], Mapping[str, int]] = dict
         """How many servers there are in each state."""
@@ -64,6 +76,12 @@ class Metrics:
         """Count a call that asks for tools that cannot be called."""
         self.opted_in_calls += 1
         self._opt_in.inc()
+
+    def labels_compared(self, undeclared: int, *, checked: bool) -> None:
+        """Note how many labels of the config the policy does not declare, and whether that could be compared."""
+        self.undeclared_labels, self.labels_unchecked = undeclared, not checked
+        self._undeclared.set(undeclared)
+        self._labels_checked.set(checked)
 
     def edited(self, file: str, *, taken_over: bool) -> None:
         """Count an edit of `config` or `approvals`."""

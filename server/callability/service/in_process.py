@@ -11,8 +11,10 @@ from grpc.aio import AioRpcError, Metadata
 from callability.policy.loading import Policy
 from callability.service.errors import ServiceError
 from callability.service.metrics import PolicyMetrics
+from callability.service.policy_calls import PolicyCalls
 from callability.service.served import Served
 from callability.v1 import callability_service_pb2 as pb
+from callability.v1.policy_service_pb2 import GetPolicyResponse
 
 Response = TypeVar("Response", bound=Message)
 
@@ -28,6 +30,13 @@ class InProcessStub:
         self.ExplainTool = _call(answers["ExplainTool"], pb.ExplainToolResponse)
         self.ClassifyLoad = _call(answers["ClassifyLoad"], pb.ClassifyLoadResponse)
         self.ClassifyEnable = _call(answers["ClassifyEnable"], pb.ClassifyEnableResponse)
+
+
+class InProcessPolicyStub:
+    """Has `GetPolicy` of `PolicyServiceStub` on an aio channel, about the policy of a stub in this process."""
+
+    def __init__(self, served: Served) -> None:
+        self.GetPolicy = _call(PolicyCalls(served).get_policy, GetPolicyResponse)
 
 
 def _call(method: Callable[[bytes], Awaitable[bytes]], response: type[Response]) -> Callable[..., Awaitable[Response]]:

@@ -33,11 +33,15 @@ class Served:
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
         self.calls = Calls(policy, metrics)
         self.rejected: RejectedEdit | None = None
+        self.on_replace: Callable[[], None] | None = None
+        """Is called when another policy decides."""
 
     def replace(self, calls: Calls) -> None:
         """Answer the requests that begin from now on by another policy."""
         self.calls = calls
         self.rejected = None
+        if self.on_replace is not None:
+            self.on_replace()
 
     @property
     def answers(self) -> Mapping[str, Callable[[bytes], Awaitable[bytes]]]:

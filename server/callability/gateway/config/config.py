@@ -12,7 +12,7 @@ from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.environment import unfit_variables, unset_variables
 from callability.gateway.config.findings import findings
 from callability.gateway.config.model import AgentConfig, CatalogEntry, Deadlines, HttpConfig, ServerConfig
-from callability.gateway.config.place import place
+from callability.gateway.config.place import key_place, place
 
 __all__ = [
     "AgentConfig",
@@ -51,6 +51,8 @@ class Config:
     """Which state of the file was read: see `document.digest`."""
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
     http: HttpConfig = field(default_factory=HttpConfig)
+    strict_labels: bool = False
+    """Whether a label that the policy does not declare refuses the config."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,6 +73,10 @@ class Config:
         Of a key that is not in the file it is the place of what would hold it.
         """
         return place(self.root, keys)
+
+    def key_place(self, *keys: str | int) -> Place:
+        """Return where a key stands, or the nearest one above it."""
+        return key_place(self.root, keys)
 
     def unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
         """Return a warning for each entry of a server's two lists that names none of its tools (A.2).
@@ -114,7 +120,17 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     approvals = None if file.approvals is None else path.parent / file.approvals
     digest = document.digest(data)
     return Config(
-        path, file.servers, approvals, file.agents, file.deadlines, ordered, root, digest, file.catalog, file.http
+        path,
+        file.servers,
+        approvals,
+        file.agents,
+        file.deadlines,
+        ordered,
+        root,
+        digest,
+        file.catalog,
+        file.http,
+        strict_labels=file.strict_labels,
     )
 
 

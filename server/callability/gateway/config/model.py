@@ -415,6 +415,10 @@ class ConfigFile(_Model):
         description="Limits for agents over HTTP.",
         json_schema_extra={"default": {}},
     )
+    strict_labels: StrictBool = Field(
+        default=False,
+        description="`true`: a label that the policy does not declare refuses the config. `false`: it is a warning.",
+    )
     editors_schema: Annotated[StrictStr | None, _Given] = Field(
         default=None, alias="$schema", description="Where an editor finds the schema of this file; it is passed over."
     )

@@ -1,0 +1,71 @@
+"""Where a gateway asks: the policy in its own process, or a service at an address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import grpc
+
+from callability.adapter import DeclaredLabels, NotPublished
+from callability.gateway.decisions import CallabilityStub
+from callability.gateway.label_check import GET_SECONDS, LabelCheck
+from callability.gateway.metrics import Metrics
+from callability.gateway.revisions import Revisions
+from callability.policy.loading import Policy
+from callability.service.in_process import InProcessPolicyStub, InProcessStub
+from callability.service.messages import policy_message
+from callability.service.metrics import PolicyMetrics
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2 import GetPolicyRequest
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A stub, and what compares the labels of the config with the policy behind it."""
+
+    stub: CallabilityStub
+    labels: LabelCheck
+
+
+@asynccontextmanager
+async def asked_in_process(policy: Policy, policy_metrics: PolicyMetrics, metrics: Metrics) -> AsyncIterator[Asked]:
+    """Yield the policy in this process; an edit of it has the labels compared again at once."""
+    stub = InProcessStub(policy, policy_metrics)
+    labels = LabelCheck(InProcessPolicyStub(stub.served), metrics)
+    stub.served.on_replace = labels.look
+    yield Asked(stub, labels)
+
+
+@asynccontextmanager
+async def asked_at(address: str, metrics: Metrics) -> AsyncIterator[Asked]:
+    """Yield a channel to a service; an answer by another revision has the labels compared again."""
+    async with _channel(address) as channel:
+        labels = LabelCheck(PolicyServiceStub(channel), metrics)
+        yield Asked(Revisions(CallabilityServiceStub(channel), labels.answered), labels)
+
+
+def declared_by(policy: Policy) -> DeclaredLabels:
+    """Return the labels that a policy declares."""
+    return DeclaredLabels.of(policy_message(policy))
+
+
+def declared_at(address: str) -> DeclaredLabels | None:
+    """Return the labels that the policy of a service declares; None if the service does not say."""
+
+    async def ask() -> DeclaredLabels:
+        async with _channel(address) as channel:
+            stub = PolicyServiceStub(channel)
+            return DeclaredLabels.of(await stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS))
+
+    try:
+        return asyncio.run(ask())
+    except (grpc.aio.AioRpcError, NotPublished):
+        return None
+
+
+def _channel(address: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)])

@@ -1,0 +1,125 @@
+"""Keeps comparing the labels of the config with the policy while a gateway runs, whichever of the two changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import grpc
+
+from callability.adapter import DeclaredLabels, NotPublished
+from callability.finding import Finding, has_errors, line
+from callability.gateway.config import Config, ConfigRefused
+from callability.gateway.labels import has_labels, label_findings
+from callability.gateway.metrics import Metrics
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+
+GET_SECONDS = 2.0
+"""How long the policy service is waited for: a start waits for it too."""
+RETRY_SECONDS = 10.0
+"""Until a service that gave no answer is asked again, unless it answers another call before."""
+_logger = logging.getLogger(__name__)
+
+
+class PolicyStub(Protocol):
+    """What is needed of a stub of `PolicyService`."""
+
+    @property
+    def GetPolicy(self) -> Callable[..., Awaitable[GetPolicyResponse]]:  # noqa: N802  # the contract's name
+        """Return the policy that decides."""
+
+
+class LabelCheck:
+    """Compares the labels of the current config with the policy that answered last; use it in one event loop.
+
+    Its findings are for operators: they go to the log and the metrics, and no agent is told of them (FR-007).
+    """
+
+    def __init__(self, stub: PolicyStub, metrics: Metrics) -> None:
+        self._stub = stub
+        self._metrics = metrics
+        self._declared: DeclaredLabels | None = None
+        self._seen = ""
+        self._config: Config | None = None
+        self._logged: tuple[Finding, ...] = ()
+        self._failed = False
+        self._wanted = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self, config: Config) -> None:
+        """Ask for the policy before anything is started.
+
+        Raises:
+            ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
+        """
+        await self._read()
+        found = self.findings(config)
+        if has_errors(found):
+            raise ConfigRefused(found)
+
+    def findings(self, config: Config) -> tuple[Finding, ...]:
+        """Return what is wrong with the labels of a config by the policy as it was seen last; from any thread."""
+        return label_findings(config, self._declared)
+
+    def apply(self, config: Config) -> None:
+        """Take a config that is in effect now: count its findings, and log them if they are others than before."""
+        self._config = config
+        found = self.findings(config)
+        checked = self._declared is not None
+        self._metrics.labels_compared(len(found) if checked else 0, checked=checked or not has_labels(config))
+        if self._failed:
+            self.look()
+        if found == self._logged:
+            return
+        self._logged = found
+        for finding in found:
+            _logger.log(logging.ERROR if has_errors((finding,)) else logging.WARNING, "%s", line(finding))
+        if has_errors(found):
+            _logger.error("the labels of the config do not fit the policy: the gateway keeps running with both")
+
+    def answered(self, revision: str) -> None:
+        """Compare again if an answer is by a policy of another revision."""
+        if revision and revision != self._seen:
+            self._seen = revision
+            self.look()
+
+    def look(self) -> None:
+        """Ask for the policy and compare again, in a task of its own."""
+        self._failed = False
+        self._wanted.set()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="comparing labels")
+
+    async def close(self) -> None:
+        """End a comparison that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while self._wanted.is_set():
+            self._wanted.clear()
+            await self._read()
+            if self._failed:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), RETRY_SECONDS)
+                self._wanted.set()
+        if self._config is not None:
+            self.apply(self._config)
+
+    async def _read(self) -> None:
+        try:
+            policy = await self._stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS)
+            declared: DeclaredLabels | None = DeclaredLabels.of(policy)
+        except grpc.RpcError as error:
+            code = error.code().name if isinstance(error, grpc.aio.AioRpcError) else type(error).__name__
+            _logger.warning("the policy service did not say which labels it declares: %s", code)
+            self._failed = True
+            return
+        except NotPublished:
+            declared = None
+        self._failed = False
+        self._declared, self._seen = declared, policy.revision
