@@ -263,8 +263,7 @@ FAULTY = {
             " `disabled_tools` says which tools it refuses)",
             "6:5: unknown key `alwaysAllow` in server `files` (leave it out: the gateway asks nobody before a call;"
             " `disabled_tools` says which tools it refuses)",
-            "7:5: unknown key `timeout` in server `files` (write `call_seconds` under `deadlines`, at the top of the"
-            " file, in seconds)",
+            "7:5: unknown key `timeout` in server `files` (write `deadlines: {call_seconds: SECONDS}`)",
             "8:5: unknown key `transport` in server `files` (write `type`)",
             "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
             "10:5: unknown key `envFile` in server `files` (leave it out: write the variables under `env`, as"

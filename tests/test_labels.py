@@ -140,6 +140,23 @@ def test_a_policy_that_is_edited_is_compared_again(policy: Path, tmp_path: Path)
     assert "the labels of the config do not fit the policy: the gateway keeps running with both" in log
 
 
+def test_an_edit_that_was_refused_for_its_labels_is_applied_once_the_policy_declares_them(
+    policy: Path, tmp_path: Path
+) -> None:
+    """The config need not be written again."""
+    config = _config(tmp_path, "environment", strict_labels=True)
+
+    async def story(url: str) -> None:
+        async with Client(url) as client:
+            edit(config, servers={"db": {"labels": {"env": "production"}}})
+            await becomes(standing(client), {"config"})
+            _undeclare(policy)
+            await becomes(standing(client), set())
+
+    with http_gateway(config, "--policy", str(policy)) as url:
+        asyncio.run(story(url))
+
+
 def test_a_policy_of_a_service_that_changes_is_compared_again(policy: Path, tmp_path: Path) -> None:
     """An answer of another revision says so."""
     config = write_config(tmp_path, {"db": shelf(tmp_path, "db", DROP, labels={"environment": "production"})})

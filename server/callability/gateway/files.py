@@ -40,6 +40,8 @@ class Files:
         self.standing = standing
         self._metrics = metrics
         self._labels = labels
+        self._refused_under: int | None = None
+        """The edition of the policy by which the labels of the config were refused, if that is how it stands."""
         self._config_seen = config.digest
         self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
@@ -62,9 +64,10 @@ class Files:
 
     def _read_config(self) -> bool:
         seen = _digest(self.config.path)
-        if seen == self._config_seen:
+        edition = self._labels.edition if self._labels else 0
+        if seen == self._config_seen and self._refused_under in (None, edition):
             return False
-        self._config_seen = seen
+        self._config_seen, self._refused_under = seen, None
         try:
             self.config = self._loaded()
         except ConfigRefused as refused:
@@ -84,8 +87,11 @@ class Files:
             ConfigRefused: it is not sound, or has labels that the policy does not declare, and `strict_labels`.
         """
         config = load_config(self.config.path, os.environ)
-        found = self._labels.findings(config) if self._labels else ()
+        if self._labels is None:
+            return config
+        edition, found = self._labels.edition, self._labels.findings(config)
         if has_errors(found):
+            self._refused_under = edition
             raise ConfigRefused(in_order((*config.warnings, *found)))
         return config
 

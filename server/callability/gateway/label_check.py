@@ -41,6 +41,8 @@ class LabelCheck:
     def __init__(self, stub: PolicyStub, metrics: Metrics) -> None:
         self._stub = stub
         self._metrics = metrics
+        self.edition = 0
+        """Grows whenever the policy is read: what was refused before may be accepted now."""
         self._declared: DeclaredLabels | None = None
         self._seen = ""
         self._config: Config | None = None
@@ -122,4 +124,5 @@ class LabelCheck:
         except NotPublished:
             declared = None
         self._failed = False
+        self.edition += 1
         self._declared, self._seen = declared, policy.revision

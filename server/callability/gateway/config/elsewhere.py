@@ -22,7 +22,7 @@ _OF_SERVERS: Mapping[str, str] = {
     "envFile": "leave it out: write the variables under `env`, as `NAME: ${NAME}` where the gateway has them",
     "excludeTools": "write `disabled_tools`",
     "includeTools": "write `enabled_tools`",
-    "timeout": "write `call_seconds` under `deadlines`, at the top of the file, in seconds",
+    "timeout": "write `deadlines: {call_seconds: SECONDS}`",
     "transport": "write `type`",
 }
 _OF_FILE: Mapping[str, str] = {
