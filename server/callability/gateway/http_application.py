@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,9 @@ from callability.gateway.http_requests import HttpRequests
 from callability.gateway.mcp_server import mcp_server
 
 PATH = "/mcp"
+END_SECONDS = 2
+"""Seconds in which sessions are ended one by one when the gateway ends."""
+_logger = logging.getLogger(__name__)
 # These log a line or more for each session, and its id with it.
 for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
     logging.getLogger(_name).setLevel(logging.WARNING)
@@ -69,11 +73,26 @@ class HttpApplication:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        async with self._library.run():
+        ready = asyncio.Event()
+        holding = asyncio.create_task(self._hold(ready))
+        await ready.wait()
+        try:
+            yield
+        finally:
             try:
-                yield
-            finally:
-                await self._requests.sessions.close()
+                async with asyncio.timeout(END_SECONDS):
+                    await self._requests.sessions.close()
+            except TimeoutError:
+                # To cancel them all together would take far longer.
+                _logger.info("the sessions that are left end with the process")
+            else:
+                holding.cancel()
+                await asyncio.wait({holding})
+
+    async def _hold(self, ready: asyncio.Event) -> None:
+        async with self._library.run():
+            ready.set()
+            await asyncio.Event().wait()
 
 
 def _local_only(host: str) -> TransportSecuritySettings:
