@@ -13,7 +13,7 @@ from running import serving
 
 POLICY = Path(__file__).parents[1] / "policy"
 SMALLEST = {
-    "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: x}}\n",
+    "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: '{check_server}'}}\n",
     "enable_outcome.yaml": "rules: [{id: all, status: connect_failed}]\nwords: {connect_failed: {message: x}}\n",
 }
 """The rule sets that a policy has beside that of tools, as small as they can be."""

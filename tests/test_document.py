@@ -60,10 +60,23 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         (b"a: 'b\n", "a.yaml:2:1: is not YAML: a quoted text is not closed"),
         (b"a:\n\t- 1", "a.yaml:2:1: is not YAML: a tab stands where only spaces may"),
         (b"a: 1\n---\nb: 2", "a.yaml:2:1: is not YAML: a second document begins"),
-        (b"a: *secret", "a.yaml:1:4: is not YAML: an alias (`*name`) names nothing"),
+        (
+            b"a: *secret",
+            "a.yaml:1:4: is not YAML: an alias (`*name`) names nothing (a text that begins with `*` must stand in"
+            " quotes)",
+        ),
+        (
+            b"a:\n - [*, b]",
+            "a.yaml:2:6: is not YAML: a `*` begins an alias, and no name follows (a text that begins with `*` must"
+            " stand in quotes)",
+        ),
+        (
+            b"a: b\nc: x\0y",
+            "a.yaml:2:5: is not YAML: the character U+0000 stands here, and no file may hold it (remove it)",
+        ),
         (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) cannot be used here"),
         (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
-        (b"a: \x01", "a.yaml: is not YAML: a character stands here that no file may hold"),
+        (b"a: \x01", "a.yaml:1:4: is not YAML: the character U+0001 stands here, and no file may hold it (remove it)"),
         (b"[" * 5000, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"[" * 60 + b"]" * 60, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"? [1]\n: 2", "a.yaml:1:3: a key is not text (quote it, or write `placeholder` in quotes)"),
@@ -73,7 +86,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ),
         (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
     """In our own words, which hold nothing of the file's, since that may be a secret."""

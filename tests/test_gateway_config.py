@@ -256,7 +256,7 @@ FAULTY = {
     ),
     "keys of other clients": (
         ONE + "command: x\n    disabled: 1\n    autoApprove: []\n    alwaysAllow: [a]\n    timeout: 60\n"
-        "    transport: stdio\n    excludeTools: [a]\n    envFile: .env",
+        "    transport: stdio\n    excludeTools: [a]\n    envFile: .env\n    oauth: {}",
         [
             "4:5: unknown key `disabled` in server `files` (write `enabled`, with `true` or `false`)",
             "5:5: unknown key `autoApprove` in server `files` (leave it out: the gateway asks nobody before a call;"
@@ -268,6 +268,8 @@ FAULTY = {
             "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
             "10:5: unknown key `envFile` in server `files` (leave it out: write the variables under `env`, as"
             " `NAME: ${NAME}` where the gateway has them)",
+            "11:5: unknown key `oauth` in server `files` (only a server of the `catalog` takes `oauth`: put the server"
+            " there, or give it a token in `headers`)",
         ],
     ),
     "an address by another client's name": (

@@ -38,7 +38,7 @@ REFUSED = outcome_pb2.LoadSignals(
     phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True
 )
 SMALL = {
-    "load_outcome": "words:\n  permanent: {message: x}\nrules:\n- {id: all, status: permanent}\n",
+    "load_outcome": "words:\n  permanent: {message: '{check_server}'}\nrules:\n- {id: all, status: permanent}\n",
     "enable_outcome": "words:\n  connect_failed: {message: x}\nrules:\n- {id: all, status: connect_failed}\n",
 }
 _numbers = st.integers(min_value=-1, max_value=15)

@@ -15,6 +15,7 @@ from pathlib import Path
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from ruamel.yaml.nodes import Node as YamlNode
+from ruamel.yaml.reader import ReaderError
 
 from callability.bounded_yaml import MAX_DEPTH, MAX_VALUES, TooDeep, TooMany, compose
 from callability.finding import Finding, Place, shown
@@ -28,6 +29,7 @@ _TAG = "tag:yaml.org,2002:"
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PROBLEMS = (
     ("undefined alias", "an alias (`*name`) names nothing"),
+    ("while scanning an alias", "a `*` begins an alias, and no name follows"),
     ("character '\\t'", "a tab stands where only spaces may"),
     ("another document", "a second document begins"),
     ("mapping values are not allowed", "a second `:` stands in one line"),
@@ -35,9 +37,12 @@ _PROBLEMS = (
     ("flow", "a `{` or `[` is not closed, or a comma is missing"),
     ("block", "what stands here does not go on with what stands before"),
 )
-_HINTS = dict.fromkeys(
-    (_PROBLEMS[3][1], _PROBLEMS[6][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes"
-)
+_HINTS = {
+    **dict.fromkeys((_PROBLEMS[0][1], _PROBLEMS[1][1]), "a text that begins with `*` must stand in quotes"),
+    **dict.fromkeys(
+        (_PROBLEMS[4][1], _PROBLEMS[7][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes"
+    ),
+}
 
 ScalarValue = str | bool | int | float | None
 
@@ -219,6 +224,13 @@ class _Reader:
                 raise _refused(place, "too-many-values", sentence) from error
             problem = _problem(f"{error.context} {error.problem}")
             raise _refused(place, "not-yaml", f"is not YAML: {problem}", _HINTS.get(problem, "")) from error
+        except ReaderError as error:
+            before = text[: error.position].split("\n")
+            place = Place(self.file, len(before), len(before[-1]) + 1)
+            sentence = (
+                f"is not YAML: the character U+{ord(text[error.position]):04X} stands here, and no file may hold it"
+            )
+            raise _refused(place, "not-yaml", sentence, "remove it") from error
         except (YAMLError, ValueError) as error:
             raise _refused(
                 Place(self.file), "not-yaml", "is not YAML: a character stands here that no file may hold"

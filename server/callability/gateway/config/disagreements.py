@@ -45,7 +45,9 @@ def disagreements(root: Node) -> Iterator[Finding]:
                 yield Finding(name.place, "name-taken", sentence, "give it another one")
             if isinstance(server, Mapping):
                 keys = {str(key.value): key for key, _ in server.entries}
-                yield from _transport_findings(name, server, keys, subject)
+                # Outside the catalog `oauth` is unknown, whichever transport the server has.
+                known = keys if section == "catalog" else {key: keys[key] for key in keys if key != "oauth"}
+                yield from _transport_findings(name, server, known, subject)
                 yield from _list_findings(server, keys, subject)
                 yield from _secret_findings(server, subject)
                 for key, value in server.entries:

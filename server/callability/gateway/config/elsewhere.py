@@ -22,6 +22,7 @@ _OF_SERVERS: Mapping[str, str] = {
     "envFile": "leave it out: write the variables under `env`, as `NAME: ${NAME}` where the gateway has them",
     "excludeTools": "write `disabled_tools`",
     "includeTools": "write `enabled_tools`",
+    "oauth": "only a server of the `catalog` takes `oauth`: put the server there, or give it a token in `headers`",
     "timeout": "write `deadlines: {call_seconds: SECONDS}`",
     "transport": "write `type`",
 }

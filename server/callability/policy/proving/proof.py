@@ -25,6 +25,7 @@ def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
         *_check_dead(rule_set, decided),
         *check_parts(rule_set.rules, decided),
         *_check_actions(rule_set, decided),
+        *_check_callable(rule_set, decided),
         *_check_withheld(rule_set, decided),
         *_check_laws(rule_set, decided),
     )
@@ -95,6 +96,15 @@ def _idle(action: Action, rule: Rule, decided: Decided) -> Mask:
         return masks.where(action.fact, (facts[action.fact].open_value,))
     labels = (each for each in masks.axes if isinstance(facts[each[0].facts[0]], LabelFact))
     return masks.all & ~reduce(masks.spread, labels, masks.all & ~masks.truths(rule.when).possible)
+
+
+def _check_callable(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find rules under which nothing ever has the open status."""
+    wanted, last = rule_set.question.open_status, rule_set.rules[-1]
+    if wanted is not None and not decided.status(wanted):
+        sentence = f"no combination of facts is `{wanted}`, so that every tool is locked whatever anybody does"
+        hint = f"end with a rule such as `{{id: open, status: {wanted}}}`"
+        yield Finding(last.place, "nothing-callable", sentence, hint, Severity.WARNING)
 
 
 def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:

@@ -107,4 +107,6 @@ ENABLE_OUTCOME = Question(
     },
     actions=ENABLE_ACTIONS,
     owners_by_rule={EnableStatus.CONNECT_FAILED: frozenset({LiftedBy.OPERATOR})},
+    # A server is added, or a variable set, for which there are no actions.
+    operator_acts=False,
 )

@@ -30,7 +30,8 @@ class Question:
     a file may declare labels of, with the beginning of the names of their facts. `owners_by_rule` are, for a status,
     those whose actions a rule's own words may name besides its `lifted_by`: a rule that decides may know more than its
     status says. `withholds` says for a combination of facts whether text from the upstream must be kept back (spec
-    A.3), where the question is about such text.
+    A.3), where the question is about such text. `operator_acts`: whatever the operator can do about a status is one of
+    the actions, so that words for such a status that name none help nobody.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Question:
     owners_by_rule: Mapping[str, frozenset[LiftedBy]] = field(default_factory=dict)
     open_status: str | None = None
     withholds: Callable[[Mapping[str, str]], bool] | None = None
+    operator_acts: bool = True
 
     @property
     def open_facts(self) -> dict[str, str]:

@@ -89,7 +89,7 @@ def _words(node: Node, question: Question, where: str, form: Form) -> dict[str, 
 def _facts(node: Node, question: Question, where: str, form: Form) -> dict[str, str]:
     facts = {}
     for key, value in (form.entries(node, f"`facts` of {where}") or {}).items():
-        fact = find_fact(key, question, where, form)
+        fact = find_fact(key, value, question, where, form)
         if fact:
             read = read_value(value, fact, where, form, unknown=True)
             if read is not None:

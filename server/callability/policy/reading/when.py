@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from callability.document import Node, Scalar, Sequence
+from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import did_you_mean, listed, shown
 from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
@@ -76,15 +77,43 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
     return None
 
 
-def find_fact(key: Scalar, question: Question, where: str, form: Form, others: tuple[str, ...] = ()) -> Fact | None:
+def find_fact(
+    key: Scalar, value: Node, question: Question, where: str, form: Form, others: tuple[str, ...] = ()
+) -> Fact | None:
     """Return the fact that a key names, or None after a finding that suggests a fact or one of the other keys."""
-    fact = question.facts.get(str(key.value))
+    name = str(key.value)
+    fact = question.facts.get(name)
     if fact is None:
-        hint = did_you_mean(str(key.value), (*question.facts, *others))
-        if any(str(key.value).startswith(prefix) for prefix in question.labels.values()):
-            hint = "; ".join(filter(None, (hint, "a label is declared under `labels`, at the head of the rule file")))
-        form.find(key.place, "unknown-fact", f"unknown fact {shown(str(key.value))} in {where}", hint)
+        hint = _nested(name, value, question) or _undeclared(name, question)
+        hint = hint or did_you_mean(name, (*question.facts, *others))
+        form.find(key.place, "unknown-fact", f"unknown fact {shown(name)} in {where}", hint)
     return fact
+
+
+def _undeclared(name: str, question: Question) -> str:
+    """Say what to do about a label that is not declared; nothing if the name is none of a label."""
+    prefix = next((each for each in question.labels.values() if name.startswith(each)), None)
+    if prefix is None:
+        return ""
+    near = did_you_mean(name, (fact for fact in question.facts if fact.startswith(prefix)))
+    return "; ".join(filter(None, (near, "a label is declared under `labels`, at the head of the rule file")))
+
+
+def _nested(name: str, value: Node, question: Question) -> str:
+    """Say how to write facts whose names are written as mappings in each other."""
+    if not isinstance(value, Mapping):
+        return ""
+    labels = tuple(question.labels.values())
+    meant = [each for each in _paths(name, value) if each in question.facts or each.startswith(labels or ".")]
+    return f"write {listed(meant)}" if meant else ""
+
+
+def _paths(name: str, value: Node) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.entries:
+            yield from _paths(f"{name}.{key.value}", inner)
+    else:
+        yield name
 
 
 def read_status(node: Node, question: Question, where: str, form: Form) -> str | None:
@@ -115,7 +144,7 @@ def _part(key: Scalar, value: Node, question: Question, rule: str, form: Form) -
             if not sound or len(sound) < len(parts):
                 return None
             return Any(sound) if key.value == "any" else All(sound)
-    fact = find_fact(key, question, rule, form, _CONNECTIVES)
+    fact = find_fact(key, value, question, rule, form, _CONNECTIVES)
     return _is(fact, value, rule, form) if fact else None
 
 

@@ -79,8 +79,15 @@ def actions_named(template: str) -> tuple[Action, ...]:
     return tuple(map(_ACTIONS.__getitem__, named))
 
 
-def check_words(rule_set: RuleSet) -> Iterator[Finding]:
+def check_words(rule_set: RuleSet) -> tuple[Finding, ...]:
     """Find placeholders that are unknown or not the status's to name (SC-003), and literal text that may be wrong."""
+    findings = tuple(_check_placeholders(rule_set))
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return findings
+    return (*findings, *_check_operators(rule_set))
+
+
+def _check_placeholders(rule_set: RuleSet) -> Iterator[Finding]:
     question = rule_set.question
     for name, words in rule_set.words.items():
         reads = {fact for rule in rule_set.rules if rule.status == name for fact in rule.reads}
@@ -90,10 +97,30 @@ def check_words(rule_set: RuleSet) -> Iterator[Finding]:
                 text, _Words(f"the words of `{name}`", question.status(name), reads, placeholders, question)
             )
     for rule in rule_set.rules:
-        status = question.status(rule.status)
-        words_of_rule = _Words(f"rule `{rule.id}`", status, rule.reads, question.shared_placeholders, question, True)
         for own in filter(None, (rule.because, rule.action)):
-            yield from _check(own, words_of_rule)
+            yield from _check(own, _words_of(rule, question))
+
+
+def _words_of(rule: Rule, question: Question) -> _Words:
+    status = question.status(rule.status)
+    return _Words(f"rule `{rule.id}`", status, rule.reads, question.shared_placeholders, question, True)
+
+
+def _check_operators(rule_set: RuleSet) -> Iterator[Finding]:
+    """Find words that result for a status that the operator lifts and name nothing that the operator can do."""
+    question = rule_set.question
+    theirs = [action for action in question.actions if action.owner is LiftedBy.OPERATOR]
+    for rule in rule_set.rules if question.operator_acts else ():
+        words = rule_set.words.get(rule.status)
+        if words is None or question.status(rule.status).lifted_by is not LiftedBy.OPERATOR:
+            continue
+        fitting = [action.name for action in theirs if _changes_something(action, _words_of(rule, question))]
+        hint = f"name one by a placeholder: {listed('{' + name + '}' for name in fitting)}"
+        for name, template in (spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)).items():
+            if not any(action in theirs for action in actions_named(template)):
+                sentence = f"the `{name}` of rule `{rule.id}` names nothing that the operator can do"
+                place = (rule.action or rule.because or words[name]).place
+                yield Finding(place, "no-operator-action", sentence, hint, Severity.WARNING)
 
 
 def _check(text: Text, words: _Words) -> Iterator[Finding]:

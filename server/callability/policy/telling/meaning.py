@@ -126,6 +126,12 @@ OF_RULES: Mapping[str, Meaning] = {
         "Name what to do by a placeholder.",
         _WARNING,
     ),
+    "no-operator-action": Meaning(
+        "A rule gives a status that only the operator can lift, and its words name nothing that the operator can do.",
+        "Name an action of the operator's by a placeholder, such as `{edit_config}`, `{edit_labels}` or"
+        " `{edit_policy}`.",
+        _WARNING,
+    ),
     "condition-too-large": Meaning(
         "A condition is more than the rules engine is given: in disjunctive form it has more than 5,000 conjunctions.",
         "Split the rule.",
@@ -173,6 +179,11 @@ OF_PROOF: Mapping[str, Meaning] = {
     "action-does-not-help": Meaning(
         "A rule decides where the facts are open already that its words name an action for.",
         "Give the rule an `action` of its own, or another status.",
+    ),
+    "nothing-callable": Meaning(
+        "Every tool is locked under every combination of facts.",
+        "End with a rule without `when` that gives `callable`.",
+        _WARNING,
     ),
     "callable-withheld": Meaning(
         "A combination is callable although the upstream's text is withheld.",
