@@ -14,6 +14,7 @@ from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
+from callability.address import DIRECT
 
 PART = "CheckTool"
 
@@ -49,8 +50,8 @@ def rows(rounds: Rounds) -> list[Row]:
     with (
         served(EMPTY) as empty,
         served(SERVICE) as service,
-        grpc.insecure_channel(empty.address) as empty_channel,
-        grpc.insecure_channel(service.address) as service_channel,
+        grpc.insecure_channel(empty.address, [DIRECT]) as empty_channel,
+        grpc.insecure_channel(service.address, [DIRECT]) as service_channel,
     ):
         servers = {EMPTY: empty, SERVICE: service}
         calls = {

@@ -18,6 +18,7 @@ from bench.questions import about_many
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
+from callability.address import DIRECT
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.service.calls import Calls
@@ -50,7 +51,11 @@ class _Question:
 def rows(rounds: Rounds) -> list[Row]:
     """Measure each size, over the network and in the handler alone."""
     calls = Calls(load(shipped_policy()))
-    with served(EMPTY) as empty, served(SERVICE) as service, grpc.insecure_channel(service.address) as channel:
+    with (
+        served(EMPTY) as empty,
+        served(SERVICE) as service,
+        grpc.insecure_channel(service.address, [DIRECT]) as channel,
+    ):
         subjects: dict[str, Callable[[], Figures]] = {}
         for tools in _CALLS:
             question = _question(tools, calls, rounds)

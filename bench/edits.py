@@ -20,6 +20,7 @@ from bench.python_client import NAME
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from bench.serving import SERVICE, Served, served
+from callability.address import DIRECT
 from callability.policy.shipped import shipped_policy
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
@@ -134,7 +135,7 @@ async def _asking(address: str, work: Work) -> Figures:
             taken.append(perf_counter() - begun)
             await asyncio.sleep(_PAUSE)
 
-    async with grpc.aio.insecure_channel(address) as channel, asyncio.TaskGroup() as group:
+    async with grpc.aio.insecure_channel(address, [DIRECT]) as channel, asyncio.TaskGroup() as group:
         for _ in range(_CALLERS):
             group.create_task(caller(channel))
         figures = await work(channel)

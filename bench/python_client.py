@@ -9,8 +9,11 @@ from time import perf_counter
 
 import grpc
 
+from callability.address import DIRECT
+
 NAME = "a Python client"
 _TIME_LIMIT = 60.0
+_POOL = ("grpc.use_local_subchannel_pool", 1)
 
 
 def calls_per_second(
@@ -51,7 +54,7 @@ async def _calls_per_second(
     address: str, path: str, request: bytes, reply: bytes, calls: int, connections: int, streams: int
 ) -> float:
     # A pool of its own for each channel: they would share one connection otherwise.
-    channels = [grpc.aio.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) for _ in range(connections)]
+    channels = [grpc.aio.insecure_channel(address, [DIRECT, _POOL]) for _ in range(connections)]
     left = iter(range(calls))
 
     async def stream(channel: grpc.aio.Channel) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import os
 import socket
+from pathlib import Path
+
+MAX_SOCKET_PATH = 107
+"""Bytes in the path of a Unix socket, which Linux limits."""
+DIRECT = ("grpc.enable_http_proxy", 0)
+"""The option of a gRPC channel to loopback or a Unix socket: no proxy that the environment names can reach them."""
 
 
 class AddressRefused(Exception):
@@ -22,12 +30,69 @@ def check_loopback(address: str, why: str) -> None:
     number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
     if not host or not number or bracketed != (":" in host):
         raise AddressRefused(f"`{address}` is no address: wanted is 127.0.0.1:PORT or [::1]:PORT")
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not is_loopback(host):
         raise AddressRefused(f"`{address}` is not loopback, and is refused: {why}")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, whatever its networks are."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_asked(address: str, why: str) -> None:
+    """Check that a service can be asked at an address: `unix:PATH`, or HOST:PORT on loopback.
+
+    Raises:
+        AddressRefused: it cannot.
+    """
+    if address.startswith("unix:"):
+        check_socket_path(Path(address.removeprefix("unix:")))
+        return
+    check_loopback(address, why)
+    if int(address.rpartition(":")[2]) == 0:
+        raise AddressRefused(f"`{address}` cannot be asked: port 0 only lets a server choose a free port")
+
+
+def check_socket_path(path: Path) -> None:
+    """Check the length of the path of a Unix socket.
+
+    Raises:
+        AddressRefused: it is too long.
+    """
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH:
+        raise AddressRefused(f"the path of a socket has at most {MAX_SOCKET_PATH} bytes, and `{path}` has {size}")
+
+
+def check_free(address: str) -> None:
+    """Check that nothing listens on any of the addresses that a checked HOST:PORT stands for.
+
+    Raises:
+        AddressRefused: one of them is in use, or none can be listened on.
+    """
+    host, _, port = address.rpartition(":")
+    found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
+    errors = [error for family, *_, place in found if (error := _bind_error(family, place))]
+    in_use = [error for error in errors if error.errno == errno.EADDRINUSE]
+    if in_use or len(errors) == len(found):
+        raise _cannot_listen(address, (in_use or errors)[0])
+
+
+def _bind_error(family: int, place: tuple[object, ...]) -> OSError | None:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return error
+    return None
+
+
+def _cannot_listen(address: str, error: OSError) -> AddressRefused:
+    return AddressRefused(f"`{address}` cannot be listened on: {(error.strerror or 'error').lower()}")
 
 
 def listening(address: str) -> socket.socket:
@@ -48,6 +113,5 @@ def listening(address: str) -> socket.socket:
         listener.listen()
     except OSError as error:
         listener.close()
-        reason = (error.strerror or "error").lower()
-        raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
+        raise _cannot_listen(address, error) from error
     return listener

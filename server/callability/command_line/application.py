@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -43,6 +44,8 @@ def application(arguments: Sequence[str]) -> typer.Typer:
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its exit code."""
+    # gRPC writes lines of its own to standard error, beside the log and in another form.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Imports make very many objects that stay: to look for garbage among them takes a sixth of the time of a start.
     gc.disable()
     command = application(sys.argv[1:])

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.address import AddressRefused, check_loopback
+from callability.address import AddressRefused, check_asked, check_loopback
 from callability.finding import MAX_FINDINGS, told
 from callability.policy.loading import Policy, check_written, written_in
 from callability.policy.shipped import shipped_policy
@@ -89,11 +89,14 @@ def check_address(address: str, why: str) -> None:
 
 
 def check_policy_choice(directory: Path | None, address: str | None) -> None:
-    """Leave with exit code 2 if both a directory and an address are given, or if the address is not on loopback."""
+    """Leave with exit code 2 if both a directory and an address are given, or if the address cannot be asked."""
     if directory and address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
-    if address is not None and not address.startswith("unix:"):
-        check_address(address, "the service is asked without encryption")
+    if address is not None:
+        try:
+            check_asked(address, "the service is asked without encryption")
+        except AddressRefused as error:
+            leave(str(error), 2)
 
 
 def check_metrics_address(address: str | None) -> None:

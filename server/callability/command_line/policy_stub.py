@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import grpc
 
 from callability.adapter import DeclaredLabels, NotPublished
+from callability.address import DIRECT
 from callability.gateway.decisions import CallabilityStub
 from callability.gateway.label_check import GET_SECONDS, LabelCheck
 from callability.gateway.metrics import Metrics
@@ -68,4 +69,4 @@ def declared_at(address: str) -> DeclaredLabels | None:
 
 
 def _channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(address, options=[("grpc.max_reconnect_backoff_ms", 1_000)])
+    return grpc.aio.insecure_channel(address, options=[DIRECT, ("grpc.max_reconnect_backoff_ms", 1_000)])

@@ -223,7 +223,8 @@ class Connection:
             if self.state == "connecting":
                 self._session, self.state, self.stood = client.session, "connected", True
                 self.settled.set()
-                _logger.info("`%s` is connected with %d tools", self._name, len(self.tools))
+                count = len(self.tools)
+                _logger.info("`%s` is connected with %d %s", self._name, count, "tool" if count == 1 else "tools")
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listing.follow, client)
                 await self._leave.wait()

@@ -7,6 +7,7 @@ import json
 import logging
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR
 
+from callability.address import is_loopback
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
@@ -74,6 +76,7 @@ class HttpClient(httpx2.AsyncClient):
             limits=LIMITS,
             max_redirects=MAX_REDIRECTS + (AUTHORIZATION_REQUESTS if target.authorization else 0),
             event_hooks={"response": [keep_plain_headers]},
+            mounts=_direct(target.url),
         )
         self._name = name
 
@@ -124,6 +127,16 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure = _UNREADABLE
             _logger.warning("`%s` %s (%s)", self._name, _UNREADABLE.words, _place(error))
         return None
+
+
+def _direct(url: str) -> dict[str, None]:
+    """Return the hosts that are asked without the proxy that the environment may name: those on loopback."""
+    hosts = {"localhost", "127.0.0.1", "[::1]"}
+    with suppress(httpx2.InvalidURL):
+        host = httpx2.URL(url).host
+        if is_loopback(host):
+            hosts.add(f"[{host}]" if ":" in host else host)
+    return {f"all://{host}": None for host in sorted(hosts)}
 
 
 def _asked(request: httpx2.Request) -> tuple[bool, str | None]:
