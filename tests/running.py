@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 COMMAND = (sys.executable, "-m", "callability")
 
@@ -15,16 +16,31 @@ def callability(*arguments: str, **options: object) -> subprocess.CompletedProce
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A process of `callability serve`, and the address that it listens on."""
+
+    address: str
+    process: subprocess.Popen[str]
+
+
 @contextmanager
 def serving(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Run `callability serve` and yield the address that it listens on."""
+    with service(*arguments, address=address) as running:
+        yield running.address
+
+
+@contextmanager
+def service(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Service]:
+    """Run `callability serve` and yield its process with the address that it listens on."""
     command = [*COMMAND, "serve", "--address", address, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line.startswith("listening on "), process.communicate()
-            yield line.removeprefix("listening on ").strip()
+            yield Service(line.removeprefix("listening on ").strip(), process)
         finally:
             process.terminate()
             process.communicate(timeout=30)

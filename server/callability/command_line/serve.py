@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 import uvloop
@@ -26,6 +28,8 @@ from callability.command_line.options import (
 )
 from callability.exposition import exposed
 from callability.service.edits import Edits, followed
+from callability.service.limits import CONCURRENT_CALLS
+from callability.service.memory import return_large_blocks
 from callability.service.metrics import PolicyMetrics
 from callability.service.server import Server
 
@@ -37,24 +41,31 @@ def serve(
     address: Annotated[
         str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 takes a free one.")
     ] = "127.0.0.1:7420",
+    max_concurrent_calls: Annotated[
+        int,
+        typer.Option(metavar="NUMBER", min=1, help="Calls in progress at a time. More are refused at once."),
+    ] = CONCURRENT_CALLS,
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Prove a policy and answer proxies by it over gRPC, until SIGTERM or SIGINT.
 
     An edit of the policy takes effect while it runs, whole or not at all: when it is proved and passes its tests. The
-    address is written to standard output when calls are answered. Exit code 0: stopped by a signal. 1: the policy
-    is refused. 2: the address is.
+    address is written to standard output when calls are answered. A signal lets the calls in flight finish, for at
+    most 5 seconds, and refuses new ones. Exit code 0: stopped by a signal. 1: the policy is refused. 2: the address is.
     """
     log_to_standard_error(log_level)
     check_metrics_address(metrics_address)
+    return_large_blocks()
     try:
-        uvloop.run(_serve(loaded_to_serve(policy), policy, address, metrics_address))
+        uvloop.run(_serve(loaded_to_serve(policy), policy, address, max_concurrent_calls, metrics_address))
     except AddressRefused as error:
         leave(str(error), 2)
 
 
-async def _serve(loaded: Loaded, directory: Path | None, address: str, metrics_address: str | None) -> None:
+async def _serve(
+    loaded: Loaded, directory: Path | None, address: str, max_concurrent_calls: int, metrics_address: str | None
+) -> None:
     """Serve until a signal comes; the shipped policy, which has no directory of its own, is not followed."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,7 +73,7 @@ async def _serve(loaded: Loaded, directory: Path | None, address: str, metrics_a
     registry = CollectorRegistry()
     metrics = PolicyMetrics(registry)
     metrics.decides(loaded.policy)
-    server = Server(loaded.policy, address, metrics)
+    server = Server(loaded.policy, address, metrics, concurrent_calls=max_concurrent_calls)
     edits = Edits(server.served, directory, loaded.digest, metrics) if directory else None
     with exposed(registry, metrics_address):
         await server.start()
@@ -73,5 +84,13 @@ async def _serve(loaded: Loaded, directory: Path | None, address: str, metrics_a
             async with followed(edits):
                 await stopping.wait()
         finally:
-            await server.stop()
+            await server.drain()
     _log.info("stopped")
+    _end()
+
+
+def _end() -> NoReturn:
+    """End the process at once: taking the event loop apart would cancel the calls that come in meanwhile."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

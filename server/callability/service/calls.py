@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache, partial
-from typing import Any, TypeVar
-
-from google.protobuf.message import DecodeError, Message
+from time import perf_counter
+from typing import Any
 
 from callability.policy.loading import Policy
 from callability.policy.telling.explanation import explain
-from callability.service import limits, twin
+from callability.service import limits, request_size, twin
 from callability.service.answers import (
     Answer,
     Answers,
@@ -20,7 +19,8 @@ from callability.service.answers import (
     error_answer,
     gaps_among,
 )
-from callability.service.errors import InvalidName, InvalidRequest
+from callability.service.edge import parsed
+from callability.service.errors import InvalidName
 from callability.service.facts import Names
 from callability.service.gaps import Gap, Gaps
 from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
@@ -35,13 +35,26 @@ MAX_REPLIES = 4_096
 """Requests about one tool that are kept with their reply: a proxy asks again at each call of the tool."""
 MAX_REQUEST_KEPT = 512
 """Bytes of a request that is kept at the most."""
-AT_ONCE = 2_000
-"""Tools that are decided before other callers get a turn."""
+AT_ONCE = 64
+"""Tools that are decided between two looks at the clock."""
+TURN = 0.001
+"""Seconds after which other callers get a turn."""
 
 _UNDETERMINED: WordsKey = (ToolStatus.DISABLED_UNKNOWN, "")
 """The words of whatever is undetermined."""
 
-Request = TypeVar("Request", bound=Message)
+
+class Turn:
+    """How long one call has kept the others waiting."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+
+    async def others(self) -> None:
+        """Let other calls go on, if this one has had its time."""
+        if perf_counter() - self._began >= TURN:
+            await asyncio.sleep(0)
+            self._began = perf_counter()
 
 
 class Calls:
@@ -116,6 +129,7 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
+        request_size.check_servers(data)
         request = twin.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
@@ -123,15 +137,13 @@ class Calls:
         reply = twin.CheckToolsResponse(revision=self._answers.revision)
         words: set[WordsKey] = set()
         gaps: dict[Gap, int] = {}
-        tools = turn = 0
+        tools = 0
+        turn = Turn()
         for server in servers:
             results = self._answers.results(server, agent)
             if results is None:
-                if turn >= AT_ONCE:
-                    turn = 0
-                    await asyncio.sleep(0)
-                results = await self._decide_server(server, agent, tools)
-                turn += results.tools
+                await turn.others()
+                results = await self._decide_server(server, agent, tools, turn)
             tools += results.tools
             limits.check_sizes(tools, len(servers))
             words |= results.words
@@ -144,7 +156,8 @@ class Calls:
         encoded: bytes = reply.SerializeToString()
         return encoded
 
-    async def _decide_server(self, data: bytes, agent: str | None, before: int) -> Results:
+    async def _decide_server(self, data: bytes, agent: str | None, before: int, turn: Turn) -> Results:
+        request_size.check_tools(data, before)
         server = twin.read(pb.ServerTools, data)
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
@@ -153,8 +166,7 @@ class Calls:
             limits.check_name(server.name, "server")
             answers = self._answers.of_server(server.facts, server.name, agent)
             for start in range(0, len(tools), AT_ONCE):
-                if start:
-                    await asyncio.sleep(0)
+                await turn.others()
                 found += _decided(answers, tools[start : start + AT_ONCE])
         except InvalidName as error:
             found = [error_answer(error)] * len(tools)
@@ -170,7 +182,7 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        request = _read(pb.ExplainToolRequest, data)
+        request = parsed(pb.ExplainToolRequest, data)
         limits.check_name(request.server.encode(), "server")
         limits.check_name(request.tool.encode(), "tool")
         limits.check_name(request.agent.name.encode(), "agent", empty=True)
@@ -194,7 +206,7 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed, or the text of the error in it is too long.
         """
-        request = _read(pb.ClassifyLoadRequest, data)
+        request = parsed(pb.ClassifyLoadRequest, data)
         limits.check_error_text(request.error_text)
         return self._loads.reply(load_facts(request.signals, request.error_text))
 
@@ -204,14 +216,7 @@ class Calls:
         Raises:
             InvalidRequest: it is malformed.
         """
-        return self._enables.reply(enable_facts(_read(pb.ClassifyEnableRequest, data).facts))
-
-
-def _read(message: type[Request], data: bytes) -> Request:
-    try:
-        return message.FromString(data)
-    except DecodeError:
-        raise InvalidRequest("REQUEST_MALFORMED", f"the request is no `{message.DESCRIPTOR.name}`") from None
+        return self._enables.reply(enable_facts(parsed(pb.ClassifyEnableRequest, data).facts))
 
 
 def _decided(answers: AnswersOfServer, tools: Any) -> list[Answer]:

@@ -4,6 +4,7 @@ ServiceError            a gRPC code, a stable reason and a sentence
 ├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
 │   └── InvalidName     the same, of a name
 ├── TooManyAtOnce       RESOURCE_EXHAUSTED: as much of it is being done as may be at a time
+├── ShuttingDown        UNAVAILABLE: the service is being stopped
 └── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
 """
 
@@ -37,6 +38,15 @@ class TooManyAtOnce(ServiceError):
     """The caller has to wait until others have been answered."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class ShuttingDown(ServiceError):
+    """The caller has to ask another instance, or this one again after its restart."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+
+    def __init__(self) -> None:
+        super().__init__("SHUTTING_DOWN", "the service is shutting down")
 
 
 class InternalError(ServiceError):

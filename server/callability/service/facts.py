@@ -11,7 +11,7 @@ from callability.policy.deciding.space import Space
 from callability.policy.questions.callability import normalized_hints
 from callability.policy.questions.fact import NO_LABEL, LabelFact, NameFact
 from callability.service.errors import InvalidRequest
-from callability.service.limits import check_labels
+from callability.service.limits import check_facts, check_labels
 from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 
@@ -103,6 +103,7 @@ class FactReader:
 
 
 def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.ToolFacts]:
+    check_facts(server_facts, tool_facts)
     try:
         server, tool = pb.ServerFacts.FromString(server_facts), pb.ToolFacts.FromString(tool_facts)
     except DecodeError:

@@ -21,6 +21,18 @@ POLICY_BYTES = 2_097_152
 POLICY_FINDINGS = MAX_FINDINGS
 VALIDATIONS = 2
 VALIDATION_SECONDS = 60
+FACTS_BYTES = 65_536
+"""Bytes of the facts of a server or a tool: those of 64 labels of the greatest size, and room for what is added."""
+PARTS_BYTES = 1_048_576
+"""Bytes of a server with its tools whose facts are written in parts, which no library does by itself."""
+CONCURRENT_CALLS = 2_000
+"""Calls in progress at a time, if the command that starts the service does not say otherwise."""
+CONNECTION_STREAMS = 6_000
+"""Streams of one connection, those included that its client has reset and the service has not yet cleaned up.
+
+More are refused by gRPC, before they can hold up other connections. It is well above `CONCURRENT_CALLS`, because gRPC
+refuses them as UNAVAILABLE, without a reason.
+"""
 
 
 def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
@@ -103,7 +115,29 @@ def check_sizes(tools: int, servers: int) -> None:
         InvalidRequest: there are too many tools or servers.
     """
     if tools > TOOLS:
-        raise InvalidRequest("TOO_MANY_TOOLS", f"the request has {tools:,} tools, and may have {TOOLS:,}: ask in parts")
+        raise too_many_tools(f"{tools:,}")
     if servers > SERVERS:
-        message = f"the request has {servers:,} servers, and may have {SERVERS:,}: ask in parts"
-        raise InvalidRequest("TOO_MANY_SERVERS", message)
+        raise too_many_servers(f"{servers:,}")
+
+
+def too_many_tools(found: str) -> InvalidRequest:
+    """Return the error of a request with so many tools."""
+    return InvalidRequest("TOO_MANY_TOOLS", f"the request has {found} tools, and may have {TOOLS:,}: ask in parts")
+
+
+def too_many_servers(found: str) -> InvalidRequest:
+    """Return the error of a request with so many servers."""
+    return InvalidRequest(
+        "TOO_MANY_SERVERS", f"the request has {found} servers, and may have {SERVERS:,}: ask in parts"
+    )
+
+
+def check_facts(*facts: bytes) -> None:
+    """Check the bytes of facts.
+
+    Raises:
+        InvalidRequest: there are too many.
+    """
+    size = max(map(len, facts))
+    if size > FACTS_BYTES:
+        raise InvalidRequest("FACTS_TOO_LARGE", f"the facts have {size:,} bytes, and may have {FACTS_BYTES:,}")

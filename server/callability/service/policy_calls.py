@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from google.protobuf.message import DecodeError
-
 from callability.finding import Finding, Place, line
-from callability.service import limits, validation
+from callability.service import limits, request_size, validation
 from callability.service.child import NoAnswer, answer_of
-from callability.service.errors import InvalidRequest, TooManyAtOnce
+from callability.service.edge import parsed
+from callability.service.errors import TooManyAtOnce
 from callability.service.messages import finding_message
 from callability.service.served import RejectedEdit, Served
 from callability.v1 import policy_service_pb2 as pb
@@ -16,14 +15,16 @@ from callability.v1 import policy_service_pb2 as pb
 class PolicyCalls:
     """Tells about the policy that is being served, and checks others that are not."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, concurrent_calls: int = limits.CONCURRENT_CALLS) -> None:
         self._served = served
+        self._limits = _limits(concurrent_calls).SerializeToString()
         self._validations = 0
 
     async def get_policy(self, data: bytes) -> bytes:
         """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
-        told, rejected = self._served.calls.policy_reply, self._served.rejected
+        rejected = self._served.rejected
         # Joined on the wire, messages are one.
+        told = self._served.calls.policy_reply + self._limits
         return told + _rejected(rejected).SerializeToString() if rejected else told
 
     async def validate_policy(self, data: bytes) -> bytes:
@@ -33,10 +34,8 @@ class PolicyCalls:
             InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is none or stands twice.
             TooManyAtOnce: too many policies are checked at the moment.
         """
-        try:
-            request = pb.ValidatePolicyRequest.FromString(data)
-        except DecodeError:
-            raise InvalidRequest("REQUEST_MALFORMED", "the request is no `ValidatePolicyRequest`") from None
+        request_size.check_files(data)
+        request = parsed(pb.ValidatePolicyRequest, data)
         limits.check_policy_files([(file.name, len(file.data)) for file in request.files])
         if self._validations >= limits.VALIDATIONS:
             message = f"{limits.VALIDATIONS} policies are being checked, and no more are at a time: try again"
@@ -49,6 +48,14 @@ class PolicyCalls:
             return pb.ValidatePolicyResponse(findings=[finding_message(finding)], errors=1).SerializeToString()
         finally:
             self._validations -= 1
+
+
+def _limits(concurrent_calls: int) -> pb.GetPolicyResponse:
+    """Return the limits that are those of the server, whatever the policy."""
+    methods = [
+        pb.MethodLimits(method=method, request_bytes=size) for method, size in request_size.REQUEST_BYTES.items()
+    ]
+    return pb.GetPolicyResponse(limits=pb.Limits(concurrent_calls=concurrent_calls, methods=methods))
 
 
 def _rejected(rejected: RejectedEdit) -> pb.GetPolicyResponse:

@@ -14,6 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from callability.service.errors import InvalidRequest
+from callability.service.limits import PARTS_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 
@@ -61,14 +62,18 @@ def read(message: type[Message], data: bytes) -> Any:
     """Read a request through its twin.
 
     A message may stand on the wire in parts, which are to be merged, where bytes would keep the last part alone. The
-    sizes then differ, and the request is first brought to its usual form.
+    sizes then differ, and the request is first brought to its usual form, unless that would make too many objects. The
+    servers of a `CheckToolsRequest` are never merged, and the twin merges its agent.
 
     Raises:
-        InvalidRequest: the bytes are not such a message.
+        InvalidRequest: the bytes are not such a message, or too many and in parts.
     """
     try:
         request = _REQUESTS[message].FromString(data)
-        if request.ByteSize() != len(data):
+        if message is not pb.CheckToolsRequest and request.ByteSize() != len(data):
+            if len(data) > PARTS_BYTES:
+                found = f"a message that is written in parts has {len(data):,} bytes, and may have {PARTS_BYTES:,}"
+                raise InvalidRequest("ITEM_TOO_LARGE", found)
             request = _REQUESTS[message].FromString(message.FromString(data).SerializeToString())
     except DecodeError:
         raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None

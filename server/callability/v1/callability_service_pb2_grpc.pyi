@@ -33,13 +33,22 @@ class CallabilityServiceStub:
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
-    error of that item, and what is wrong with the agent or the number of tools one of the request.
+    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
+    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
+    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
+    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
+    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
+
+    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
+    with the agent, with the number of tools or with the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
+    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @_typing.overload
@@ -65,13 +74,22 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
-    error of that item, and what is wrong with the agent or the number of tools one of the request.
+    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
+    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
+    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
+    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
+    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
+
+    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
+    with the agent, with the number of tools or with the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
+    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -93,13 +111,22 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
     bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`; only a message over its size, which is never read, is refused
-    by gRPC itself with RESOURCE_EXHAUSTED. In `CheckTools` what is wrong with a tool, or with the name of its server, is an
-    error of that item, and what is wrong with the agent or the number of tools one of the request.
+    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
+    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+
+    A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
+    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
+    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
+    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
+
+    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
+    with the agent, with the number of tools or with the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, and `INTERNAL` with the code INTERNAL. Others may be added.
+    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @_abc_1.abstractmethod

@@ -600,7 +600,10 @@ class Limits(_message.Message):
     validation_seconds: _builtins.int
     """Seconds that the check of a policy may take."""
     concurrent_calls: _builtins.int
-    """Calls in progress at a time, over all connections. A call beyond them ends at once with RESOURCE_EXHAUSTED."""
+    """Calls in progress at a time, over all connections. A call beyond them ends at once with RESOURCE_EXHAUSTED and the
+    reason `TOO_MANY_CALLS`. Health checks are answered nevertheless. One connection may have three times as many
+    streams open, and at least 6,000: gRPC refuses more as UNAVAILABLE, so that none can hold up the others.
+    """
     @_builtins.property
     def methods(self) -> _containers.RepeatedCompositeFieldContainer[Global___MethodLimits]:
         """What a request of each method may hold, by method. A method that is not listed takes `message_bytes`."""

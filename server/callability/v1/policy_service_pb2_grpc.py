@@ -61,7 +61,7 @@ class PolicyServiceServicer(object):
     def ValidatePolicy(self, request, context):
         """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
 
-        Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+        Errors: INVALID_ARGUMENT where the request is malformed, has more bytes than `Limits.methods` states, holds more than 16 files or more than 2,097,152 bytes of
         them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
         2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
         """

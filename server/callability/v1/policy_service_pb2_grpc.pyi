@@ -38,7 +38,7 @@ class PolicyServiceStub:
     ValidatePolicy: _grpc.UnaryUnaryMultiCallable[_policy_service_pb2.ValidatePolicyRequest, _policy_service_pb2.ValidatePolicyResponse]
     """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
 
-    Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+    Errors: INVALID_ARGUMENT where the request is malformed, has more bytes than `Limits.methods` states, holds more than 16 files or more than 2,097,152 bytes of
     them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
     2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
     """
@@ -53,7 +53,7 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     ValidatePolicy: _aio.UnaryUnaryMultiCallable[_policy_service_pb2.ValidatePolicyRequest, _policy_service_pb2.ValidatePolicyResponse]  # type: ignore[assignment]
     """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
 
-    Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+    Errors: INVALID_ARGUMENT where the request is malformed, has more bytes than `Limits.methods` states, holds more than 16 files or more than 2,097,152 bytes of
     them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
     2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
     """
@@ -77,7 +77,7 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_policy_service_pb2.ValidatePolicyResponse, _abc.Awaitable[_policy_service_pb2.ValidatePolicyResponse]]:
         """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
 
-        Errors: INVALID_ARGUMENT where the request is malformed, holds more than 16 files or more than 2,097,152 bytes of
+        Errors: INVALID_ARGUMENT where the request is malformed, has more bytes than `Limits.methods` states, holds more than 16 files or more than 2,097,152 bytes of
         them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
         2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
         """

@@ -1,0 +1,83 @@
+"""Which calls are admitted: a stated number at a time, and none that arrives after the server began to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from callability.address import DIRECT
+from callability.service.edge import refusing
+from callability.service.errors import ShuttingDown, TooManyAtOnce
+
+if TYPE_CHECKING:
+    from callability.service.edge import Handler
+
+
+class Admission(grpc.GenericRpcHandler):
+    """Finds the handler of each call, in the order in which calls arrive, or refuses the call.
+
+    A method in `always` is answered whatever the load, and also while the server stops.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler], limit: int, always: Collection[str]) -> None:
+        self._handlers = handlers
+        self._limit = limit
+        self._always = frozenset(always)
+        self._to_end: set[asyncio.Task[Any]] = set()
+        self._endless: set[asyncio.Task[Any]] = set()
+        message = f"the service answers {limit:,} calls at a time, and has as many: try again"
+        self._crowded = refusing(TooManyAtOnce("TOO_MANY_CALLS", message))
+        self._stopping = refusing(ShuttingDown())
+        self._closed = False
+        self._barrier = f"/{secrets.token_hex(16)}/Barrier"
+
+    def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
+        """Return what handles a call; None if there is no such method. It runs in the task of the call."""
+        method = details.method
+        handler = self._handlers.get(method)
+        if handler is None:
+            self._closed = self._closed or method == self._barrier
+            return None
+        if method not in self._always:
+            if self._closed:
+                return self._stopping
+            if len(self._to_end) + len(self._endless) >= self._limit:
+                return self._crowded
+        task = asyncio.current_task()
+        assert task is not None
+        calls = self._endless if handler.response_streaming else self._to_end
+        calls.add(task)
+        task.add_done_callback(calls.discard)
+        return handler
+
+    async def close(self, address: str, seconds: float) -> None:
+        """Refuse new calls, and wait until those that arrived before have ended; end what is left after `seconds`.
+
+        gRPC's own shutdown cancels the calls that it has read and not yet handed over. So a call of our own goes
+        first: the calls that arrive before it are answered, and those behind it are refused.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._pass_barrier(address)
+                if self._to_end:
+                    await asyncio.wait(self._to_end)
+        self._closed = True
+        left = [task for task in self._to_end if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+
+    async def _pass_barrier(self, address: str) -> None:
+        """Call this server. Whatever comes of it, new calls are refused from then on."""
+        options = (DIRECT, ("grpc.use_local_subchannel_pool", 1))
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(self._barrier)
+            with suppress(grpc.aio.AioRpcError):
+                await call(b"", wait_for_ready=True)
+        self._closed = True

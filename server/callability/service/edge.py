@@ -1,0 +1,111 @@
+"""The edge of the service: bytes come in, bytes go out, and every error becomes a gRPC status with a stable reason."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from callability.service.errors import InternalError, InvalidRequest, ServiceError, ShuttingDown
+from callability.service.request_size import check_bytes
+
+DOMAIN = "callability.v1"
+if TYPE_CHECKING:
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+Method = Callable[[bytes], Awaitable[bytes]]
+Request = TypeVar("Request", bound=Message)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a call ends that is not answered. It refers to nothing of the call: gRPC keeps it for a while."""
+
+    code: grpc.StatusCode
+    message: str
+    trailing_metadata: tuple[tuple[str, str | bytes], ...]
+
+
+def unary(method: Method, request_bytes: int) -> Handler:
+    """Return the handler of a call with one request, of at most so many bytes, and one reply."""
+
+    async def handle(request: bytes, context: Context) -> bytes:
+        try:
+            check_bytes(len(request), request_bytes)
+            return await method(request)
+        except asyncio.CancelledError:
+            # The server ends what is left when its grace time is over. A call that the client cancelled ignores this.
+            refused = refusal(ShuttingDown())
+        except Exception as error:
+            refused = refusal(error)
+        # The exception that `abort` raises stays in a cycle of references, and this frame with it.
+        del request
+        return await abort(context, refused)
+
+    return grpc.unary_unary_rpc_method_handler(handle)
+
+
+def conversing(method: Method, request_bytes: int) -> Handler:
+    """Return the handler of a call in which each request of a stream, of at most so many bytes, has one reply."""
+
+    async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        refused = None
+        async for request in requests:
+            try:
+                check_bytes(len(request), request_bytes)
+                reply = await method(request)
+            except Exception as error:
+                refused = refusal(error)
+                break
+            yield reply
+        if refused:
+            await abort(context, refused)
+
+    return grpc.stream_stream_rpc_method_handler(handle)
+
+
+def refusing(error: ServiceError) -> Handler:
+    """Return the handler that refuses any call at once, without waiting for its request."""
+    refused = refusal(error)
+
+    async def handle(_requests: AsyncIterator[bytes], context: Context) -> bytes:
+        await abort(context, refused)
+
+    return grpc.stream_unary_rpc_method_handler(handle)
+
+
+def parsed(message: type[Request], data: bytes) -> Request:
+    """Return the message that bytes hold.
+
+    Raises:
+        InvalidRequest: they hold none.
+    """
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None
+
+
+def refusal(error: Exception) -> Refusal:
+    """Return how a call ends with an error. One that is a fault of the service is logged, and is all that is said."""
+    if not isinstance(error, ServiceError):
+        _log.error("a call failed", exc_info=error)
+        error = InternalError()
+    info = any_pb2.Any()
+    info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
+    status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
+    return Refusal(error.code, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
+
+
+async def abort(context: Context, refused: Refusal) -> NoReturn:
+    """End a call."""
+    await context.abort(refused.code, refused.message, refused.trailing_metadata)

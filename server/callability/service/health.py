@@ -1,0 +1,60 @@
+"""Health as `grpc.health.v1` defines it, behind the edge of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2
+
+from callability.service.edge import abort, parsed, refusal
+from callability.service.errors import InvalidRequest
+from callability.service.request_size import check_bytes
+
+if TYPE_CHECKING:
+    from callability.service.edge import Context, Handler
+
+SERVICE = health.SERVICE_NAME
+_REQUEST_BYTES = 4_096
+CHECK = f"/{SERVICE}/Check"
+
+
+class Health:
+    """Whether services answer calls."""
+
+    def __init__(self) -> None:
+        self._servicer: Any = health.aio.HealthServicer()
+
+    async def serving(self, *services: str) -> None:
+        """Report services as SERVING."""
+        for service in services:
+            await self._servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+
+    async def stopping(self) -> None:
+        """Report every service as NOT_SERVING from now on."""
+        await self._servicer.enter_graceful_shutdown()
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """What answers each method, by its path."""
+        serializer = health_pb2.HealthCheckResponse.SerializeToString
+        return {
+            CHECK: grpc.unary_unary_rpc_method_handler(self._check, response_serializer=serializer),
+            f"/{SERVICE}/Watch": grpc.unary_stream_rpc_method_handler(self._watch, response_serializer=serializer),
+        }
+
+    async def _check(self, data: bytes, context: Context) -> health_pb2.HealthCheckResponse:
+        reply: health_pb2.HealthCheckResponse = await self._servicer.Check(await _request(data, context), context)
+        return reply
+
+    async def _watch(self, data: bytes, context: Context) -> None:
+        await self._servicer.Watch(await _request(data, context), context)
+
+
+async def _request(data: bytes, context: Context) -> health_pb2.HealthCheckRequest:
+    try:
+        check_bytes(len(data), _REQUEST_BYTES)
+        return parsed(health_pb2.HealthCheckRequest, data)
+    except InvalidRequest as error:
+        await abort(context, refusal(error))

@@ -1,0 +1,109 @@
+"""Server reflection, as `grpc.reflection.v1` and `v1alpha` define it: their messages are the same on the wire.
+
+The library's servicer does not find the file of a method, and serves `v1alpha` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import FileDescriptor
+from grpc_reflection.v1alpha import reflection_pb2 as pb
+
+from callability.service.edge import conversing, parsed
+
+if TYPE_CHECKING:
+    from callability.service.edge import Handler
+
+SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+_REQUEST_BYTES = 4_096
+_POOL = descriptor_pool.Default()
+
+
+class Reflection:
+    """Describes services and what their messages consist of."""
+
+    def __init__(self, services: Collection[str]) -> None:
+        self._services = sorted({*services, *SERVICES})
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """What answers each method, by its path."""
+        handler = conversing(self.answer, _REQUEST_BYTES)
+        return {f"/{service}/ServerReflectionInfo": handler for service in SERVICES}
+
+    async def answer(self, data: bytes) -> bytes:
+        """Answer a `ServerReflectionRequest` with a `ServerReflectionResponse`.
+
+        Raises:
+            InvalidRequest: it is malformed.
+        """
+        request = parsed(pb.ServerReflectionRequest, data)
+        try:
+            reply = self._reply(request)
+        except KeyError:
+            reply = _error(grpc.StatusCode.NOT_FOUND, "there is no such file, symbol or extension")
+        reply.valid_host = request.host
+        reply.original_request.CopyFrom(request)
+        return reply.SerializeToString()
+
+    def _reply(self, request: pb.ServerReflectionRequest) -> pb.ServerReflectionResponse:
+        match request.WhichOneof("message_request"):
+            case "list_services":
+                services = [pb.ServiceResponse(name=name) for name in self._services]
+                return pb.ServerReflectionResponse(list_services_response=pb.ListServiceResponse(service=services))
+            case "file_by_filename":
+                return _files(_POOL.FindFileByName(request.file_by_filename))
+            case "file_containing_symbol":
+                return _files(_file_of(request.file_containing_symbol))
+            case "file_containing_extension":
+                extension = request.file_containing_extension
+                extended = _POOL.FindMessageTypeByName(extension.containing_type)
+                found_field = _POOL.FindExtensionByNumber(extended, extension.extension_number)
+                return _files(_POOL.FindFileContainingSymbol(found_field.full_name))
+            case "all_extension_numbers_of_type":
+                message = _POOL.FindMessageTypeByName(request.all_extension_numbers_of_type)
+                numbers = sorted(extension.number for extension in _POOL.FindAllExtensions(message))
+                found = pb.ExtensionNumberResponse(base_type_name=message.full_name, extension_number=numbers)
+                return pb.ServerReflectionResponse(all_extension_numbers_response=found)
+        return _error(grpc.StatusCode.INVALID_ARGUMENT, "the request asks for nothing")
+
+
+def _file_of(symbol: str) -> FileDescriptor:
+    """Return the file that declares a symbol.
+
+    Raises:
+        KeyError: none does.
+    """
+    try:
+        return _POOL.FindFileContainingSymbol(symbol)
+    except KeyError:
+        # The pool finds services, messages, enums and fields; a method is found in its service.
+        service, _, method = symbol.rpartition(".")
+        return _POOL.FindServiceByName(service).methods_by_name[method].containing_service.file
+
+
+def _files(wanted: FileDescriptor) -> pb.ServerReflectionResponse:
+    """Return a file and the files that it imports, each once, the wanted one first."""
+    files = {wanted.name: wanted}
+    waiting = [wanted]
+    while waiting:
+        for imported in waiting.pop().dependencies:
+            if imported.name not in files:
+                files[imported.name] = imported
+                waiting.append(imported)
+    encoded = []
+    for file in files.values():
+        proto = descriptor_pb2.FileDescriptorProto()
+        file.CopyToProto(proto)
+        encoded.append(proto.SerializeToString())
+    return pb.ServerReflectionResponse(
+        file_descriptor_response=pb.FileDescriptorResponse(file_descriptor_proto=encoded)
+    )
+
+
+def _error(code: grpc.StatusCode, message: str) -> pb.ServerReflectionResponse:
+    return pb.ServerReflectionResponse(error_response=pb.ErrorResponse(error_code=code.value[0], error_message=message))

@@ -1,0 +1,102 @@
+"""How large a request may be, in bytes and in items: checked before it is parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callability.service import wire
+from callability.service.errors import InvalidRequest
+from callability.service.limits import (
+    ERROR_TEXT_BYTES,
+    FACTS_BYTES,
+    MESSAGE_BYTES,
+    POLICY_BYTES,
+    POLICY_FILES,
+    SERVERS,
+    TOOLS,
+    too_many_servers,
+    too_many_tools,
+)
+
+_NAMES_AND_MORE = 8_192
+"""Bytes for names, for what surrounds them, and for fields that a newer client sends."""
+_ITEM_BYTES = FACTS_BYTES + _NAMES_AND_MORE
+_OTHER_FIELDS = 64
+"""Fields beside the items: a newer client may send what this version does not know."""
+_SERVERS_FIELD = 2
+_TOOLS_FIELD = 3
+_LARGE = 1_048_576
+"""Bytes from which the fields of a `ServerTools` are counted one by one, which takes some milliseconds."""
+
+REQUEST_BYTES: Mapping[str, int] = {
+    "callability.v1.CallabilityService/CheckTool": 2 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/CheckTools": MESSAGE_BYTES,
+    "callability.v1.CallabilityService/ExplainTool": 2 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/ClassifyLoad": ERROR_TEXT_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/ClassifyEnable": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/GetPolicy": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/ValidatePolicy": POLICY_BYTES + 2 * _NAMES_AND_MORE,
+}
+"""Bytes of a request, by method: those of the largest request that exceeds no other limit, and some room."""
+
+
+def check_bytes(size: int, limit: int) -> None:
+    """Check the bytes of a request.
+
+    Raises:
+        InvalidRequest: it has more than its method takes.
+    """
+    if size > limit:
+        raise InvalidRequest("REQUEST_TOO_LARGE", f"the request has {size:,} bytes, and may have {limit:,}")
+
+
+def check_servers(request: bytes) -> None:
+    """Check how many servers a `CheckToolsRequest` has, and the size of what it has beside them.
+
+    Raises:
+        InvalidRequest: there are too many, or too much, or it is malformed.
+    """
+    limit = SERVERS + _OTHER_FIELDS
+    found = _fields(request, limit, "CheckToolsRequest", apart=_SERVERS_FIELD)
+    if found.count > limit:
+        raise too_many_servers(f"more than {limit:,}")
+    _check_item(found)
+
+
+def check_tools(server: bytes, before: int) -> None:
+    """Check how many tools a `ServerTools` has, and the size of each; `before` are in the servers before it.
+
+    Raises:
+        InvalidRequest: there are too many, or one is too large, or it is malformed.
+    """
+    limit = TOOLS - before
+    if len(server) <= _LARGE and wire.at_most(server, _TOOLS_FIELD, limit):
+        return
+    found = _fields(server, limit + _OTHER_FIELDS, "ServerTools")
+    if found.count > limit + _OTHER_FIELDS:
+        raise too_many_tools(f"more than {TOOLS:,}")
+    _check_item(found)
+
+
+def check_files(request: bytes) -> None:
+    """Check how many files a `ValidatePolicyRequest` has.
+
+    Raises:
+        InvalidRequest: there are too many, or it is malformed.
+    """
+    limit = POLICY_FILES + _OTHER_FIELDS
+    if _fields(request, limit, "ValidatePolicyRequest").count > limit:
+        raise InvalidRequest("TOO_MANY_FILES", f"the policy has more than {limit:,} files, and may have {POLICY_FILES}")
+
+
+def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> wire.Fields:
+    try:
+        return wire.fields(data, limit, apart)
+    except wire.Malformed:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`") from None
+
+
+def _check_item(found: wire.Fields) -> None:
+    if found.largest > _ITEM_BYTES:
+        message = f"an item of the request has {found.largest:,} bytes, and may have {_ITEM_BYTES:,}"
+        raise InvalidRequest("ITEM_TOO_LARGE", message)

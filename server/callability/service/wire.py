@@ -1,0 +1,85 @@
+"""What a message holds on the wire, counted before it is parsed: parsing makes an object of each item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MAX_VARINT = 10
+
+
+class Malformed(Exception):
+    """The bytes are not the fields of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """How many fields a message has, and the bytes of the largest; one that is counted apart is not the largest."""
+
+    count: int
+    largest: int
+
+
+def at_most(data: bytes, field: int, limit: int) -> bool:
+    """Return whether a message certainly has a field of bytes at most so many times.
+
+    It looks only for the bytes that can begin the tag of the field. That is fast, but they may also stand elsewhere.
+    """
+    tag = field << 3 | _BYTES
+    # A tag may be written with more bytes than it needs; each but the last then has its highest bit set.
+    return len(data) // 2 <= limit or data.count(tag) + data.count(tag | 0x80) <= limit
+
+
+def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
+    """Count the fields of a message, and stop when there are more than `limit`; `apart` may be of any size.
+
+    Raises:
+        Malformed: it is no message.
+    """
+    place, end, count, largest = 0, len(data), 0, 0
+    apart = apart << 3 | _BYTES
+    try:
+        while place < end and count <= limit:
+            tag = data[place]
+            place += 1
+            if tag >= 0x80:
+                tag, place = _varint(data, place - 1)
+            count += 1
+            if tag & 7 == _BYTES:
+                size = data[place]
+                place += 1
+                if size >= 0x80:
+                    size, place = _varint(data, place - 1)
+                place += size
+                if size > largest and tag != apart:
+                    largest = size
+            else:
+                place = _behind(data, place, tag & 7)
+    except IndexError:
+        raise Malformed from None
+    if place > end:
+        raise Malformed
+    return Fields(count, largest)
+
+
+def _behind(data: bytes, place: int, kind: int) -> int:
+    """Return the place behind a number; groups are of an older syntax, and no message of the contract has any."""
+    if kind == _VARINT:
+        return _varint(data, place)[1]
+    if kind == _FIXED32:
+        return place + 4
+    if kind == _FIXED64:
+        return place + 8
+    raise Malformed
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number at a place, and the place behind it."""
+    number = 0
+    for shift in range(0, 7 * _MAX_VARINT, 7):
+        byte = data[place]
+        place += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, place
+    raise Malformed

@@ -1,0 +1,174 @@
+"""Requests that are too large: refused before they are parsed, and their memory given back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callability.service import wire
+from callability.service.limits import MESSAGE_BYTES
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from running import Service, service
+from test_service import _reason, _varint
+
+_SERVICE = "callability.v1.CallabilityService"
+_POLICY = "callability.v1.PolicyService"
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _full(item: bytes, less: int = 64) -> bytes:
+    return item * ((MESSAGE_BYTES - less) // len(item))
+
+
+LABELS = facts_pb2.Labels(values={f"{number}": "" for number in range(9_000)}).SerializeToString()
+CASES: dict[str, tuple[str, bytes, str]] = {
+    "8.4 million tools": (f"{_SERVICE}/CheckTools", _field(2, _full(b"\x1a\0")), "TOO_MANY_TOOLS"),
+    "tags with more bytes than they need": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, b"\x9a\x00\x00" * 30_000),
+        "TOO_MANY_TOOLS",
+    ),
+    "8.4 million servers": (f"{_SERVICE}/CheckTools", _full(b"\x12\0"), "TOO_MANY_SERVERS"),
+    "millions of tools in 2,000 servers": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, b"\x1a\0" * 4_000) * 2_000,
+        "TOO_MANY_TOOLS",
+    ),
+    "8.4 million names": (f"{_SERVICE}/CheckTools", _field(2, _full(b"\x0a\0")), "TOO_MANY_TOOLS"),
+    "a tool of 16 MiB": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, _field(3, _full(b"\x0a\0", 128))),
+        "ITEM_TOO_LARGE",
+    ),
+    "an agent of 16 MiB": (f"{_SERVICE}/CheckTools", _field(1, _full(b"\x0a\0")), "ITEM_TOO_LARGE"),
+    "a message in millions of parts": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, b"".join([_field(2, _field(3, LABELS[:60_000]))] * 20)),
+        "ITEM_TOO_LARGE",
+    ),
+    "what is no message": (f"{_SERVICE}/CheckTools", b"\x0b" * 5_000, "REQUEST_MALFORMED"),
+    "one tool with much": (f"{_SERVICE}/CheckTool", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
+    "facts that are too large": (
+        f"{_SERVICE}/CheckTool",
+        _field(2, b"s") + _field(4, b"t") + _field(5, _field(5, LABELS)),
+        "FACTS_TOO_LARGE",
+    ),
+    "one tool to explain with much": (f"{_SERVICE}/ExplainTool", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
+    "a load with much": (f"{_SERVICE}/ClassifyLoad", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
+    "an enable with much": (f"{_SERVICE}/ClassifyEnable", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
+    "nothing, at length": (f"{_POLICY}/GetPolicy", _full(b"\x7a\0"), "REQUEST_TOO_LARGE"),
+    "a policy of 16 MiB": (f"{_POLICY}/ValidatePolicy", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
+    "a million files": (f"{_POLICY}/ValidatePolicy", b"\x0a\0" * 1_000_000, "TOO_MANY_FILES"),
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Any:
+    """A service of its own, whose memory nothing else uses."""
+    with service() as started:
+        yield started
+
+
+def _resident(running: Service) -> int:
+    """Return the resident memory of the service in MiB."""
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) // 1024
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, running: Service) -> None:
+    """By its bytes or its items, with a reason; the service goes on."""
+    method, request, reason = CASES[name]
+    with grpc.insecure_channel(running.address) as channel:
+        assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
+        before = _resident(running)
+        for _ in range(3):
+            call: Any = channel.unary_unary(f"/{method}")
+            with pytest.raises(grpc.RpcError) as caught:
+                call(request)
+            assert (caught.value.code(), _reason(caught.value)) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+        assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
+    assert _resident(running) - before < 50
+
+
+def test_the_largest_legal_batch_is_answered(running: Service) -> None:
+    """20,000 tools whose names are as long as they may be, with labels; and its memory is given back."""
+    labels = facts_pb2.Labels(values={f"key-{number}": "v" * 50 for number in range(3)})
+    facts = facts_pb2.ToolFacts(config_denied=False, labels=labels)
+    tools = [pb.Tool(name=f"{number:05}{'n' * 507}", facts=facts) for number in range(20_000)]
+    request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s" * 512, tools=tools)])
+    assert 14_000_000 < request.ByteSize() < MESSAGE_BYTES
+    before = _resident(running)
+    with grpc.insecure_channel(running.address) as channel:
+        reply = CallabilityServiceStub(channel).CheckTools(request)
+    assert len(reply.servers[0].results) == 20_000
+    assert not any(result.HasField("error") for result in reply.servers[0].results)
+    assert _resident(running) - before < 50
+
+
+def test_the_labels_that_a_tool_may_have_fit_into_its_facts(running: Service) -> None:
+    """64 with the longest keys and values, of server and tool, in one request."""
+    labels = facts_pb2.Labels(values={f"{number:0128}": "v" * 512 for number in range(64)})
+    request = pb.CheckToolRequest(
+        agent=facts_pb2.Agent(name="a" * 512),
+        server="s" * 512,
+        server_facts=facts_pb2.ServerFacts(enabled=True, quarantined=False, labels=labels),
+        tool="t" * 512,
+        tool_facts=facts_pb2.ToolFacts(config_denied=True, labels=labels),
+    )
+    with grpc.insecure_channel(running.address) as channel:
+        assert CallabilityServiceStub(channel).CheckTool(request).verdict.rule == "operator-denied"
+        explain = pb.ExplainToolRequest.FromString(request.SerializeToString())
+        assert CallabilityServiceStub(channel).ExplainTool(explain).verdict.rule == "operator-denied"
+
+
+_FIELDS = st.lists(
+    st.one_of(
+        st.builds(_field, st.integers(1, 2_000), st.binary(max_size=300)),
+        st.builds(
+            lambda field, value: _varint(field << 3) + _varint(value), st.integers(1, 2_000), st.integers(0, 2**60)
+        ),
+        st.builds(
+            lambda field, data: _varint(field << 3 | 5) + data, st.integers(1, 9), st.binary(min_size=4, max_size=4)
+        ),
+        st.builds(
+            lambda field, data: _varint(field << 3 | 1) + data, st.integers(1, 9), st.binary(min_size=8, max_size=8)
+        ),
+    ),
+    max_size=30,
+)
+
+
+@given(parts=_FIELDS, limit=st.integers(0, 40))
+def test_fields_are_counted_as_they_stand_on_the_wire(parts: list[bytes], limit: int) -> None:
+    """Of every wire type; the count ends behind the limit."""
+    assert wire.fields(b"".join(parts), limit).count == min(len(parts), limit + 1)
+
+
+@given(parts=_FIELDS, tools=st.integers(0, 20), limit=st.integers(0, 20))
+def test_a_field_that_is_certainly_within_its_limit_is(parts: list[bytes], tools: int, limit: int) -> None:
+    """The fast look never misses a field."""
+    if wire.at_most(b"".join(parts) + b"\x1a\x00" * tools, 3, limit):
+        assert tools <= limit
+
+
+@given(parts=_FIELDS, cut=st.integers(1, 300))
+def test_what_is_cut_within_its_last_field_is_malformed_or_shorter(parts: list[bytes], cut: int) -> None:
+    """Nothing is read behind the end."""
+    data = b"".join(parts)[:-cut]
+    try:
+        found = wire.fields(data, 1_000).count
+    except wire.Malformed:
+        return
+    assert found <= len(parts)

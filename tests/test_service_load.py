@@ -1,0 +1,202 @@
+"""The service when it is stopped, and when more is asked of it than it answers at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import policy_service_pb2
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from raw_http2 import RawConnection
+from running import service, serving
+from test_policy_edits import eventually
+from test_service import _reason
+
+CHECK_TOOL = "/callability.v1.CallabilityService/CheckTool"
+QUESTION = pb.CheckToolRequest(server="s", tool="t")
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+
+def _code(call: grpc.Future[Any]) -> str:
+    error = call.exception()
+    return error.code().name if isinstance(error, grpc.RpcError) else "OK"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_calls_in_flight_are_answered_when_the_service_is_stopped(number: signal.Signals) -> None:
+    """Those included that gRPC has read and not yet handed over; and the process exits with 0."""
+    with service() as running, RawConnection(running.address) as caller:
+        for each in range(300):
+            caller.call(CHECK_TOOL, pb.CheckToolRequest(server="s", tool=f"t{each}").SerializeToString())
+        # The answer to a ping says that everything before it has been read.
+        caller.wait_until_read()
+        running.process.send_signal(number)
+        assert Counter(caller.answers(300).values()) == {True: 300}
+        assert running.process.wait(30) == 0
+
+
+def test_a_service_that_stops_reports_it_and_refuses_new_calls(tmp_path: Any) -> None:
+    """On the connections that it has, for as long as a call is in flight; the socket's file goes with it."""
+    path = tmp_path / "s"
+    with (
+        service(address=f"unix:{path}") as running,
+        RawConnection(running.address) as held,
+        grpc.insecure_channel(running.address) as channel,
+    ):
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        stub = CallabilityServiceStub(channel)
+        held.open_call(CHECK_TOOL)
+        held.wait_until_read()
+        watching = health.Watch(health_pb2.HealthCheckRequest(service=""))
+        assert next(watching).status == health_pb2.HealthCheckResponse.SERVING
+        running.process.send_signal(signal.SIGTERM)
+        assert next(watching).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        refused: list[grpc.RpcError] = []
+
+        def is_refused() -> bool:
+            try:
+                stub.CheckTool(QUESTION)
+            except grpc.RpcError as error:
+                refused.append(error)
+            return bool(refused)
+
+        eventually(is_refused)
+        assert (refused[0].code(), _reason(refused[0])) == (UNAVAILABLE, "SHUTTING_DOWN")
+        status = health.Check(health_pb2.HealthCheckRequest(service="")).status
+        assert status == health_pb2.HealthCheckResponse.NOT_SERVING
+        held.close()
+        assert running.process.wait(30) == 0
+    assert not path.exists()
+
+
+def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:
+    """Its caller learns that the service is gone, and no child process of it is left."""
+    with service() as running, RawConnection(running.address) as held:
+        held.open_call(CHECK_TOOL)
+        held.wait_until_read()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+
+
+def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
+    """With its reason; health is answered, and calls are again when others have ended."""
+    with (
+        serving("--max-concurrent-calls", "2") as address,
+        grpc.insecure_channel(address) as channel,
+        RawConnection(address) as held,
+    ):
+        stub = CallabilityServiceStub(channel)
+        limits = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest()).limits
+        assert limits.concurrent_calls == 2
+        for _ in range(2):
+            held.open_call(CHECK_TOOL)
+        held.wait_until_read()
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.CheckTool(QUESTION)
+        assert (caught.value.code(), _reason(caught.value)) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "TOO_MANY_CALLS",
+        )
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
+        held.close()
+
+        def answers() -> bool:
+            try:
+                return bool(stub.CheckTool(QUESTION).revision)
+            except grpc.RpcError as error:
+                return _reason(error) != "TOO_MANY_CALLS"
+
+        eventually(answers)
+
+
+def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
+    """2,000 unless the command says otherwise, and the bytes of each method's requests."""
+    limits = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest()).limits
+    assert (limits.concurrent_calls, limits.tools) == (2_000, 20_000)
+    stated = {each.method.rpartition("/")[2]: each.request_bytes for each in limits.methods}
+    assert stated == {
+        "CheckTool": 139_264,
+        "CheckTools": 16_777_216,
+        "ExplainTool": 139_264,
+        "ClassifyLoad": 73_728,
+        "ClassifyEnable": 8_192,
+        "GetPolicy": 8_192,
+        "ValidatePolicy": 2_113_536,
+    }
+
+
+def test_none_of_very_many_calls_is_cancelled(address: str) -> None:
+    """More than gRPC keeps waiting by itself: each is answered or refused with a reason."""
+
+    async def ask() -> Counter[str]:
+        codes: Counter[str] = Counter()
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = CallabilityServiceStub(channel)
+
+            async def once() -> None:
+                try:
+                    await stub.CheckTool(QUESTION)
+                    codes["OK"] += 1
+                except grpc.aio.AioRpcError as error:
+                    codes[error.code().name] += 1
+
+            await asyncio.gather(*(once() for _ in range(4_000)))
+        return codes
+
+    codes = asyncio.run(ask())
+    assert set(codes) <= {"OK", "RESOURCE_EXHAUSTED"}
+    assert codes["OK"]
+
+
+def test_calls_that_are_opened_and_reset_fail_no_call_of_another_connection(address: str) -> None:
+    """20,000 of them on one connection."""
+
+    async def ask() -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = CallabilityServiceStub(channel)
+            await stub.CheckTool(QUESTION)
+            with RawConnection(address) as attacker:
+                attack = asyncio.create_task(asyncio.to_thread(attacker.open_and_reset, CHECK_TOOL, 20_000))
+                while not attack.done():
+                    assert (await stub.CheckTool(QUESTION)).revision
+                await attack
+            for _ in range(100):
+                assert (await stub.CheckTool(QUESTION)).revision
+
+    asyncio.run(ask())
+
+
+def test_what_is_being_checked_ends_with_the_service() -> None:
+    """A check of a policy that takes longer than the grace time leaves no process."""
+    rules = "".join(f"  - {{id: r{n}, when: {{tool.name: 'p{n}-*'}}, status: callable}}\n" for n in range(900))
+    text = f"rules:\n{rules}  - {{id: all, status: callable}}\nwords: {{}}\n".encode()
+    request = policy_service_pb2.ValidatePolicyRequest(
+        files=[policy_service_pb2.PolicyFile(name="callability.yaml", data=text)]
+    )
+    with service() as running, grpc.insecure_channel(running.address) as channel:
+        call = PolicyServiceStub(channel).ValidatePolicy.future(request)
+
+        def children() -> list[str]:
+            path = f"/proc/{running.process.pid}/task"
+            found = []
+            for thread in os.listdir(path):
+                with open(f"{path}/{thread}/children", encoding="ascii") as file:
+                    found += file.read().split()
+            return found
+
+        eventually(lambda: bool(children()) or call.done())
+        begun = children()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+        eventually(lambda: not any(os.path.exists(f"/proc/{each}/exe") for each in begun))
+        assert _code(call) in {"OK", "UNAVAILABLE"}
