@@ -28,7 +28,7 @@ from upstreams.oauth_provider import OAuthProvider, browse
 Mode = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")
 """MCP 2025-11-25, in which a dialog comes during a call, and 2026-07-28, in which it is the answer to one."""
-SECONDS = 60
+SECONDS = 120
 NO_CLAIM = "Do not say that it is connected, and do not call its tools."
 
 

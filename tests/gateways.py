@@ -36,7 +36,8 @@ def bad(*how: str, **keys: Any) -> dict[str, Any]:
 
 
 def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
-    """Write a config and return its path."""
+    """Write a config and return its path; its servers have long to open, unless a deadline is given."""
+    keys["deadlines"] = {"open_seconds": 60} | keys.get("deadlines", {})
     path = directory / "mcp_config.json"
     path.write_text(json.dumps({"mcpServers": servers, **keys}, indent=2))
     return path
@@ -57,7 +58,7 @@ def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
             yield line.removeprefix("listening on ").strip()
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 @asynccontextmanager

@@ -43,4 +43,4 @@ def service(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Service]:
             yield Service(line.removeprefix("listening on ").strip(), process)
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)

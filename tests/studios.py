@@ -32,7 +32,7 @@ def studio_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str
             yield process, line.removeprefix("listening on ").strip()
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 @contextmanager

@@ -67,10 +67,10 @@ CASES = {
     ),
     "the provider gives no token": Case("connect_failed", "gave no token (permanent)", provider={"token_status": 400}),
     "the provider sends another state back": Case(
-        "connect_failed", "was not authorized within 2 s (transient)", provider={"wrong_state": True}
+        "connect_failed", "was not authorized within 10 s (transient)", provider={"wrong_state": True}
     ),
     "nobody is at the provider": Case(
-        "connect_failed", "was not authorized within 2 s (transient)", provider={"person": "nobody"}
+        "connect_failed", "was not authorized within 10 s (transient)", provider={"person": "nobody"}
     ),
     "the server takes no token": Case("connect_failed", "HTTP status 401 (denied)", provider={"mcp_status": 401}),
     "the server refuses": Case("connect_failed", "HTTP status 403 (denied)", provider={"mcp_status": 403}),
@@ -102,11 +102,12 @@ async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
         setattr(provider, setting, value)
     person = Person(case.does)
     dialogs = 0 if "register_status" in case.provider else 1
+    deadlines = {"dialog_seconds": 10 if "within" in case.says else 120}
     async with (
-        gateway(tmp_path, {"greeter": entry(provider)}, deadlines={"dialog_seconds": 2}) as gateways,
+        gateway(tmp_path, {"greeter": entry(provider)}, deadlines=deadlines) as gateways,
         agent(gateways, mode, person) as it,
     ):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             text = is_no_connection(await it.enable(), case.status)
         assert case.says in text
         assert case.status != "connect_failed" or says_what_to_do(text)
@@ -140,7 +141,7 @@ OPENINGS = {
     "it is not there": Opening(reply(b"{}", status="404 Not Found"), "HTTP status 404 (permanent)"),
     "it has a fault": Opening(reply(b"{}", status="503 Service Unavailable"), "HTTP status 503 (transient)"),
     "it is a web page": Opening(reply(b"<p>", kind="text/html"), "that is not MCP (permanent)"),
-    "it never answers": Opening("hang", "within 2 s (transient)"),
+    "it never answers": Opening("hang", "within 10 s (transient)"),
     "it refuses and stalls": Opening(Cut(STALLED, "hang"), "HTTP status 403 (denied)"),
 }
 
@@ -149,10 +150,12 @@ OPENINGS = {
 async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: Mode, tmp_path: Path) -> None:
     """The answer has the reason, and what it means; once the server is well again, it is switched on."""
     case, upstream = OPENINGS[name], BadHttp(answers={"greet": "ok"})
+    stalls = case.answer == "hang" or isinstance(case.answer, Cut)
+    deadlines = {"enable_seconds": 10 if stalls else 120}
     async with upstream.listening():
         catalog = {"greeter": plain(upstream)}
         async with (
-            gateway(tmp_path, catalog, deadlines={"enable_seconds": 2}) as gateways,
+            gateway(tmp_path, catalog, deadlines=deadlines) as gateways,
             agent(gateways, mode) as it,
         ):
             if case.answer is None:
@@ -185,18 +188,18 @@ async def test_a_program_that_is_not_there_or_ends_is_told_and_undone(mode: Mode
 
 async def test_a_program_that_says_only_what_is_not_mcp_is_permanent(mode: Mode, tmp_path: Path) -> None:
     """It lives on, and no waiting makes it a server; one that says nothing may be slow."""
-    program, deadlines = tmp_path / "greeter", {"enable_seconds": 2}
+    program, deadlines = tmp_path / "greeter", {"enable_seconds": 10}
     catalog = {"greeter": {"command": str(program)}}
     async with gateway(tmp_path, catalog, deadlines=deadlines) as gateways, agent(gateways, mode) as it:
         _write_program(program, "echo welcome; exec sleep 600")
         text = is_no_connection(await it.enable(), "connect_failed")
-        assert "was not connected within 2 s, and wrote only what is not MCP (permanent)" in text
+        assert "was not connected within 10 s, and wrote only what is not MCP (permanent)" in text
         _write_program(program, "echo welcome; exec sleep 600 >/dev/null")
         text = is_no_connection(await it.enable(), "connect_failed")
         assert "closed the connection before it answered, and wrote only what is not MCP (permanent)" in text
         _write_program(program, "exec sleep 600")
         text = is_no_connection(await it.enable(), "connect_failed")
-        assert "was not connected within 2 s (transient)" in text
+        assert "was not connected within 10 s (transient)" in text
 
 
 def _write_program(path: Path, line: str) -> None:

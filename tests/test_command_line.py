@@ -173,7 +173,7 @@ def test_a_signal_stops_the_service(number: signal.Signals) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on 127.0.0.1:")
         process.send_signal(number)
-        _, log = process.communicate(timeout=30)
+        _, log = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "proved by" in log
     assert log.rstrip().endswith("stopped")

@@ -38,7 +38,7 @@ def _front(directory: Path) -> Iterator[str]:
             yield line.removeprefix("listening on ").strip()
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 def _run(suite: str, revision: str, url: str, directory: Path) -> subprocess.CompletedProcess[str]:

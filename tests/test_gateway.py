@@ -455,7 +455,7 @@ def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp
         assert "there are no counts" in servers["policy"]
         assert not any("tools" in server for server in servers["servers"])
         with serving(address=policy):
-            until = time.monotonic() + 20
+            until = time.monotonic() + 120
             while ask("retrieve_tools", query="file").is_error:
                 assert time.monotonic() < until
             assert not ask("call_tool", name="files:read_file").is_error
@@ -465,14 +465,14 @@ def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp
 def test_an_upstream_that_fails_in_mid_call_fails_alone_and_comes_back(tmp_path: Path) -> None:
     """It dies, never answers, or writes garbage; the other server is not touched, and the next call reconnects."""
     servers = {"good": shelf(tmp_path, "good", *OPEN_TOOLS), "bad": bad("lists all")}
-    config = write_config(tmp_path, servers, deadlines={"call_seconds": 3, "open_seconds": 10})
+    config = write_config(tmp_path, servers, deadlines={"call_seconds": 10})
 
     async def story() -> None:
         with http_gateway(config) as url:
             async with Client(url) as client:
                 failures = {
                     "exit": "exited with code 7",
-                    "hang": "did not answer within 3 s",
+                    "hang": "did not answer within 10 s",
                     "shape": "not MCP",
                     "half a line": "before it answered",
                 }
@@ -495,7 +495,7 @@ def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_p
         "gone": {"command": "no-such-command-anywhere"},
         "silent": {"command": "sleep", "args": ["600"]},
     }
-    config = write_config(tmp_path, servers, deadlines={"open_seconds": 6})
+    config = write_config(tmp_path, servers, deadlines={"open_seconds": 20})
     with http_gateway(config) as url, _asking(url) as ask:
         found = ask("retrieve_tools", query="read file").structured_content or {}
         assert found["tools"][0]["name"] == "good:read_file"
@@ -506,7 +506,7 @@ def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_p
         statuses = {name: each["load"]["status"] for name, each in states.items()}
         assert statuses == {"good": "available", "gone": "permanent", "silent": "transient"}
         assert "was not found" in states["gone"]["load"]["error"]
-        assert states["silent"]["load"]["error"] == "did not answer within 6 s"
+        assert states["silent"]["load"]["error"] == "did not answer within 20 s"
         result = ask("call_tool", name="gone:anything")
         assert result.is_error
         assert "`gone`" in text_of(result)
@@ -545,7 +545,7 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
             process.stdin.close()
         else:
             process.send_signal(signal.Signals[how.split(maxsplit=1)[0]])
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
         assert [child for child in children if not _gone(child)] == []
 
 

@@ -17,7 +17,7 @@ def test_a_connection_is_kept_for_longer_than_clients_keep_theirs(tmp_path: Path
     clients_keep = httpx2.Limits().keepalive_expiry
     assert clients_keep is not None
     with http_gateway(write_config(tmp_path, {})) as url:
-        connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=120)
         try:
             connection.request("GET", "/nothing")
             assert connection.getresponse().read()

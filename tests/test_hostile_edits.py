@@ -139,7 +139,7 @@ def attacked(command: Sequence[str], directory: Path) -> Iterator[Attacked]:
                 yield Attacked(process.pid, channel, directory)
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool) -> int:

@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from gateways import bad, call, connected, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
 from running import COMMAND
 
-SECONDS = 30
+SECONDS = 120
 CHANGING = Path(__file__).parent / "upstreams/changing.py"
 READ = {"name": "read_file", "description": "Reads a file."}
 SEND = {"name": "send_mail", "description": "Sends a letter."}

@@ -38,7 +38,7 @@ TIMEOUT_BODY = b'{"error":"upstream call timeout"}'
 RPC_ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 AVAILABLE, TRANSIENT, DENIED, PERMANENT = LoadStatus
-PATIENT, SHORT = 30, 1
+PATIENT, SHORT = 120, 1
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ async def test_a_process_that_hangs_is_transient(stub: InProcessStub) -> None:
 
 async def test_a_process_that_writes_only_garbage_needs_attention(stub: InProcessStub) -> None:
     """That it never answers is because it is no MCP server."""
-    outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 2)
+    outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 10)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "did not answer within 2 s, and wrote only what is not MCP"
 

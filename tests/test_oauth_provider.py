@@ -73,7 +73,7 @@ async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
         assert await browse(page) == 200
 
     async def answer() -> AuthorizationCodeResult:
-        told = await asyncio.wait_for(called.get(), 20)
+        told = await asyncio.wait_for(called.get(), 120)
         if "error" in told:
             raise Declined(told["error"])
         return AuthorizationCodeResult.model_validate(told)
@@ -82,7 +82,7 @@ async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
         uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
         metadata = OAuthClientMetadata.model_validate({"redirect_uris": [uri], "token_endpoint_auth_method": "none"})
         oauth = OAuthClientProvider(url, metadata, _Forgetful(), sign_in, answer)
-        async with httpx2.AsyncClient(auth=oauth, headers=ACCEPT, timeout=20) as client:
+        async with httpx2.AsyncClient(auth=oauth, headers=ACCEPT, timeout=120) as client:
             yield client
 
 
@@ -126,7 +126,7 @@ class ByHand:
 @pytest.fixture
 async def by_hand(provider: OAuthProvider) -> AsyncIterator[ByHand]:
     """A registered client."""
-    async with httpx2.AsyncClient(base_url=provider.issuer, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=provider.issuer, timeout=120) as http:
         it = ByHand(http, provider.url)
         await it.register()
         yield it
@@ -135,7 +135,7 @@ async def by_hand(provider: OAuthProvider) -> AsyncIterator[ByHand]:
 async def opened_with(provider: OAuthProvider, token: str, **headers: str) -> httpx2.Response:
     """Return what the MCP server answers to an opening with a token, "" for none."""
     bearer = {"Authorization": f"Bearer {token}"} if token else {}
-    async with httpx2.AsyncClient(timeout=20) as http:
+    async with httpx2.AsyncClient(timeout=120) as http:
         return await http.post(provider.url, json=OPEN, headers={**ACCEPT, **bearer, **headers})
 
 

@@ -35,7 +35,7 @@ RICH = Path(__file__).parent / "upstreams/rich.py"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 AGENTS: tuple[tuple[str, Mode], ...] = (("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"))
 UPSTREAMS = pytest.mark.parametrize("upstream", ["rich-stdio", "rich-http"])
-CALL_SECONDS = 20
+CALL_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +221,14 @@ async def test_a_call_past_its_deadline_is_cancelled_and_said_to_be(
 ) -> None:
     """The upstream's handler sees the end of it."""
     servers = {"rich-stdio": {"command": sys.executable, "args": [str(RICH)]}, "rich-http": {"url": http_upstream}}
-    config = write_config(tmp_path, servers, deadlines={"call_seconds": 3})
+    config = write_config(tmp_path, servers, deadlines={"call_seconds": 10})
     async with _agent(transport, "auto", config) as agent:
         for upstream in servers:
             waiting = asyncio.create_task(call(agent, f"{upstream}:wait"))
             # A child that says nothing at all until the deadline is taken to hang, and is replaced.
             await call(agent, f"{upstream}:is waiting")
             told = text_of(await waiting)
-            words = "did not answer within 3 s; the call may have been carried out"
+            words = "did not answer within 10 s; the call may have been carried out"
             assert told == f"Not done: server `{upstream}` {words}."
             assert not (await call(agent, f"{upstream}:was cancelled")).is_error
 
@@ -282,7 +282,7 @@ async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: 
     server = BadHttp(session=SECRETS["header"], answers=steps)
     answers: list[CallToolResult] = []
     async with server.listening():
-        config = write_config(tmp_path, _secretive(server.url), deadlines={"call_seconds": 10, "open_seconds": 20})
+        config = write_config(tmp_path, _secretive(server.url), deadlines={"call_seconds": 60, "open_seconds": 60})
         async with _agent(transport, "auto", config, "--log-level", "debug") as agent:
             names = [f"http:{step}" for step in steps] + ["gone:x", "refused:x"]
             names += ["child:secrets", "child:refuse with secrets", "child:exit"]

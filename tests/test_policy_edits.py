@@ -70,7 +70,7 @@ class Service:
     @property
     def metrics(self) -> str:
         """What Prometheus reads."""
-        with urllib.request.urlopen(self._metrics, timeout=10) as answer:
+        with urllib.request.urlopen(self._metrics, timeout=120) as answer:
             return str(answer.read().decode())
 
     def policy(self) -> GetPolicyResponse:
@@ -115,7 +115,7 @@ def served(directory: Path) -> Iterator[Service]:
                 yield Service(directory, address, channel, log, metrics)
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_a_gateway_takes_an_edit_of_its_policy_over_and_tells_of_one_that_is_not
 
     def metrics() -> str:
         [url] = {word for word in log.read_text().split() if word.endswith("/metrics")}
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             return str(answer.read().decode())
 
     async def story() -> None:
@@ -372,5 +372,5 @@ def test_a_command_that_watches_runs_again_after_each_edit_until_a_signal_comes(
             replace(rules, edit)
             assert any(said in line for line in lines)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 0

@@ -17,7 +17,7 @@ from mcp import Client
 
 from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
 
-SECONDS = 20
+SECONDS = 120
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 LOCKED = {
     "off:shred_file": "server_disabled",

@@ -136,7 +136,7 @@ def _on_a_terminal(*arguments: str) -> str:
         except OSError:  # the other end is closed
             pass
         os.close(ours)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     return text.decode()
 
 

@@ -42,7 +42,7 @@ def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_aske
                 seen += os.read(ours, 65_536).decode()
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=120)
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen))
     records = [line for line in lines if re.match(r"\d{4}-\d\d-\d\d ", line)]
     assert any("callability.gateway.upstream: `it` is connected" in line for line in records), seen

@@ -75,7 +75,7 @@ def test_at_its_end_nothing_is_left(tmp_path: Path) -> None:
             page.ask("check", texts={})
             [child] = _children(process.pid)
             process.send_signal(number)
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=120) == 0
             stat = Path(f"/proc/{child}/stat")
             assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
 

@@ -42,7 +42,7 @@ PAGE = "<!doctype html><title>Sign in</title><p>Nobody is here."
 
 async def browse(url: str) -> int:
     """Do what a person's browser does with an authorization URL, and return the HTTP status that it ends at."""
-    async with httpx2.AsyncClient(follow_redirects=True, timeout=20) as browser:
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=120) as browser:
         return (await browser.get(url)).status_code
 
 

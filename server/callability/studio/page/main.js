@@ -63,14 +63,20 @@ function draft() {
 /** Look at the draft anew: what is wrong with it, what it answers, and what it changes. False: a newer one is. */
 async function study() {
   clearTimeout(timer);
+  timer = undefined;
   const mine = ++latest;
-  document.body.setAttribute("aria-busy", "true");
+  busy(true);
   try {
     await look(draft(), mine);
     return mine === latest;
   } finally {
-    if (mine === latest) document.body.setAttribute("aria-busy", "false");
+    if (mine === latest && timer === undefined) busy(false);
   }
+}
+
+/** Say whether something newer than what is shown has still to be looked at. */
+function busy(is) {
+  document.body.setAttribute("aria-busy", String(is));
 }
 
 async function look(texts, mine) {
@@ -163,6 +169,7 @@ function tryFacts(file, wanted) {
 
 function edited() {
   mark();
+  busy(true);
   clearTimeout(timer);
   timer = setTimeout(() => attempt(study), PAUSE);
 }
