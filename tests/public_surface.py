@@ -1,0 +1,139 @@
+"""What users of the program rely on by name: commands, codes, metrics, exported names, keys of JSON and YAML.
+
+`python tests/public_surface.py` records it in `public_surface.json`. A name that is gone is kept there, so that the
+test fails until it is back.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from contextlib import chdir
+from enum import EnumType
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+from callability.command_line.application import application
+from callability.gateway.config.schema import config_schema
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.schema import schema_of_rules, schema_of_tests
+
+ROOT = Path(__file__).parents[1]
+RECORDED = Path(__file__).with_suffix(".json")
+EXPORTING = ("callability.adapter", "callability.gateway.loading")
+JSON_COMMANDS = (
+    ("check", "--json"),
+    ("test", "--json"),
+    ("explain", "--json", "server.enabled=false"),
+    ("table", "--format", "json"),
+    ("diff", "--json", "policy", "{example}"),
+)
+"""Commands that write JSON; `{example}` stands for the directory of an exported example."""
+
+
+def surface() -> dict[str, list[str]]:
+    """Return every public name by its kind, sorted."""
+    kinds = {
+        "commands": _commands(typer.main.get_command(application()), "callability"),
+        "finding codes": _finding_codes(),
+        "metrics": _metrics(),
+        "exported names": _exported(),
+        "keys of JSON": _json_keys(),
+        "keys of YAML": _yaml_keys(),
+    }
+    return {kind: sorted(set(names)) for kind, names in kinds.items()}
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    """Yield a command, its options with the words that each may take, and what is below it."""
+    yield name
+    for parameter in command.params:
+        kind = parameter.type_descriptor.annotation
+        choices = [*kind] if isinstance(kind, EnumType) else []
+        for spelling in (*parameter.opts, *parameter.secondary_opts):
+            yield f"{name} {spelling}"
+            yield from (f"{name} {spelling} {choice.value}" for choice in choices)
+    for each in getattr(command, "commands", {}).values():
+        yield from _commands(each, f"{name} {each.name}")
+
+
+def _finding_codes() -> Iterator[str]:
+    yield from re.findall(r"(?m)^### ([a-z0-9-]+)$", (ROOT / "docs/findings.md").read_text(encoding="utf-8"))
+
+
+def _metrics() -> Iterator[str]:
+    """Yield each metric with its labels, as the calls that make them are written."""
+    for path in sorted((ROOT / "server").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                name = node.args[0].value
+                if isinstance(name, str) and re.fullmatch(r"callability_[a-z_]+", name):
+                    labels = [ast.literal_eval(each) for each in node.args if isinstance(each, ast.Tuple)]
+                    yield f"{name}{{{', '.join(labels[0]) if labels else ''}}}"
+
+
+def _exported() -> Iterator[str]:
+    for module in EXPORTING:
+        yield from (f"{module}.{name}" for name in import_module(module).__all__)
+
+
+def _json_keys() -> Iterator[str]:
+    with TemporaryDirectory() as example:
+        _printed("policy", "export", "--example", "change-freeze", example)
+        for command in JSON_COMMANDS:
+            printed = _printed(*(word.format(example=example) for word in command))
+            yield from (f"{command[0]} {path}" for path in _paths(json.loads(printed), "$"))
+
+
+def _printed(*arguments: str) -> str:
+    with chdir(ROOT):
+        return CliRunner().invoke(application(), [*arguments], catch_exceptions=False).stdout
+
+
+def _paths(value: Any, path: str) -> Iterator[str]:
+    """Yield the path of every key; a key that is data, such as the name of a fact, is written `*`."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            below = f"{path}.{key if re.fullmatch(r'[a-z_]+', key) else '*'}"
+            yield below
+            yield from _paths(each, below)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _paths(each, f"{path}[]")
+
+
+def _yaml_keys() -> Iterator[str]:
+    schemas = {"config": config_schema()}
+    for name, question in QUESTIONS.items():
+        schemas |= {f"{name} rules": schema_of_rules(question), f"{name} tests": schema_of_tests(question)}
+    for name, schema in schemas.items():
+        yield from (f"{name} {key}" for key in _properties(schema))
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
+        for each in schema.values():
+            yield from _properties(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _properties(each)
+
+
+def main() -> None:
+    """Record what there is, and keep what is gone."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+    kept = {kind: sorted({*recorded.get(kind, ()), *names}) for kind, names in surface().items()}
+    RECORDED.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Names that users rely on are never removed or renamed; new ones are recorded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from public_surface import RECORDED, surface
+
+_NOW = surface()
+_RECORDED = json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+def test_every_kind_of_name_is_recorded() -> None:
+    """None is empty."""
+    assert _NOW.keys() == _RECORDED.keys()
+    assert all(_RECORDED.values())
+
+
+@pytest.mark.parametrize("kind", _RECORDED)
+def test_no_public_name_is_gone(kind: str) -> None:
+    """Commands, options, codes, metrics, exported names and keys stay within a major version."""
+    assert sorted({*_RECORDED[kind]} - {*_NOW[kind]}) == []
+
+
+@pytest.mark.parametrize("kind", _RECORDED)
+def test_every_new_public_name_is_recorded(kind: str) -> None:
+    """`python tests/public_surface.py` records them; from then on they stay."""
+    assert sorted({*_NOW[kind]} - {*_RECORDED[kind]}) == []
