@@ -151,6 +151,8 @@ class HttpSessions:
             known = self._forget(session)
             if known is not None:
                 await self._application(known.ending, _no_body, _nobody)
+                # Calls in flight have their turn.
+                await asyncio.sleep(0)
 
     def _forget(self, session: str) -> _Session | None:
         known = self._sessions.pop(session, None)
