@@ -197,7 +197,7 @@ def test_a_policy_whose_rules_are_refused_has_not_passed(tmp_path: Path) -> None
     done = callability("test", str(tmp_path))
     assert done.returncode == 1
     assert done.stdout.startswith(f"{tmp_path}/callability.yaml:1:8: `rules` is the number `1`")
-    assert done.stdout.rstrip().endswith("51 passed, 0 failed, and 1 error beside")
+    assert done.stdout.rstrip().endswith("56 passed, 0 failed, and 1 error beside")
 
 
 def test_expected_words_are_as_strict_as_the_rest(tmp_path: Path) -> None:

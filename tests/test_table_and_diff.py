@@ -62,7 +62,7 @@ def test_a_table_as_a_page_is_whole_and_asks_no_other_host() -> None:
 
     cells = Cells()
     cells.feed(callability("table", str(POLICY), "--question", "enable_outcome", "--format", "html").stdout)
-    assert cells.rows == [9] * 16
+    assert cells.rows == [11] * 21
     assert cells.addresses == []
 
 
