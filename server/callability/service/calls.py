@@ -35,7 +35,7 @@ MAX_REPLIES = 4_096
 """Requests about one tool that are kept with their reply: a proxy asks again at each call of the tool."""
 MAX_REQUEST_KEPT = 512
 """Bytes of a request that is kept at the most."""
-AT_ONCE = 64
+AT_ONCE = 32
 """Tools that are decided between two looks at the clock."""
 TURN = 0.001
 """Seconds after which other callers get a turn."""
