@@ -21,6 +21,7 @@ import typer
 from typer.testing import CliRunner
 
 from callability.command_line.application import application
+from callability.command_line.commands import COMMANDS, Group
 from callability.gateway.config.schema import config_schema
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
@@ -41,7 +42,7 @@ JSON_COMMANDS = (
 def surface() -> dict[str, list[str]]:
     """Return every public name by its kind, sorted."""
     kinds = {
-        "commands": _commands(typer.main.get_command(application()), "callability"),
+        "commands": _commands(),
         "finding codes": _finding_codes(),
         "metrics": _metrics(),
         "exported names": _exported(),
@@ -51,17 +52,31 @@ def surface() -> dict[str, list[str]]:
     return {kind: sorted(set(names)) for kind, names in kinds.items()}
 
 
-def _commands(command: Any, name: str) -> Iterator[str]:
-    """Yield a command, its options with the words that each may take, and what is below it."""
-    yield name
+def _every_command() -> Iterator[tuple[str, ...]]:
+    for name, command in COMMANDS.items():
+        yield from ((name, each) for each in command.commands) if isinstance(command, Group) else ((name,),)
+
+
+def _commands() -> Iterator[str]:
+    """Yield each command, its options and the words that each may take."""
+    for path in _every_command():
+        command: Any = typer.main.get_command(application(path))
+        yield "callability"
+        yield from _options(command, "callability")
+        for number, word in enumerate(path, 1):
+            command = command.commands[word]
+            name = " ".join(("callability", *path[:number]))
+            yield name
+            yield from _options(command, name)
+
+
+def _options(command: Any, name: str) -> Iterator[str]:
     for parameter in command.params:
         kind = parameter.type_descriptor.annotation
         choices = [*kind] if isinstance(kind, EnumType) else []
         for spelling in (*parameter.opts, *parameter.secondary_opts):
             yield f"{name} {spelling}"
             yield from (f"{name} {spelling} {choice.value}" for choice in choices)
-    for each in getattr(command, "commands", {}).values():
-        yield from _commands(each, f"{name} {each.name}")
 
 
 def _finding_codes() -> Iterator[str]:
@@ -94,7 +109,7 @@ def _json_keys() -> Iterator[str]:
 
 def _printed(*arguments: str) -> str:
     with chdir(ROOT):
-        return CliRunner().invoke(application(), [*arguments], catch_exceptions=False).stdout
+        return CliRunner().invoke(application(arguments), [*arguments], catch_exceptions=False).stdout
 
 
 def _paths(value: Any, path: str) -> Iterator[str]:

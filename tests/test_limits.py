@@ -15,7 +15,8 @@ import pytest
 
 from callability import bounded_yaml, document, finding
 from callability.finding import Place, did_you_mean, line, listed
-from callability.policy.deciding import engine, normal_form, space, tabulation
+from callability.policy import aside
+from callability.policy.deciding import engine, engine_process, normal_form, space, tabulation
 from callability.policy.deciding.engine_process import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.deciding.tabulation import tabulate
@@ -252,6 +253,17 @@ def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
     assert told.value.finding.code == "too-many-combinations"
 
 
+def test_the_engine_is_limited_by_its_processor_time() -> None:
+    """A busy machine delays an answer and does not refuse a policy."""
+    pytest.importorskip("durable.engine")
+    task = {"facts": ["f0"], "blocks": [[[["f0", "v0", True]]]], "events": [["v0"]] * 400_000}
+    with pytest.raises(NotDecided) as refused:
+        engine_process.run(json.dumps(task), Place("x.yaml"), 600, tabulation.untold, cpu_seconds=2)
+    finding = refused.value.finding
+    assert finding.code == "engine-timeout"
+    assert finding.sentence == "the rules engine did not decide within 2 seconds of processor time"
+
+
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service that it is about waits for it, and no longer than it says."""
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
@@ -318,9 +330,10 @@ LIMITS = {
     "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
     "250,000 combinations": space.MAX_COMBINATIONS,
     "2,000 characters": form.MAX_TEXT,
-    "60 seconds": int(tabulation.TIME_LIMIT),
+    "60 seconds of processor time": engine_process.CPU_LIMIT,
+    "300 seconds": int(tabulation.TIME_LIMIT),
     "120 seconds": int(edits.CHECK_SECONDS),
-    "120 seconds of processor time": engine.MAX_CPU,
+    "120 seconds of processor time": aside.MAX_CPU,
     "4 GiB": engine.MAX_MEMORY // 1024**3,
     "first 1,000": finding.MAX_FINDINGS,
     "first 100": edits.MAX_LOGGED,

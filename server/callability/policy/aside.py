@@ -9,10 +9,13 @@ import pickle
 import resource
 import sys
 
-from callability.policy.deciding.engine import MAX_CPU, MAX_MEMORY
+from callability.policy.deciding.engine import MAX_MEMORY
 from callability.policy.loading import check_written
 from callability.policy.packing import packed
 from callability.policy.reading.written import Written
+
+MAX_CPU = 120
+"""Seconds of processor time of the process."""
 
 
 def limit() -> None:

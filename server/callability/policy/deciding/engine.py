@@ -15,8 +15,6 @@ from typing import Any
 
 MAX_MEMORY = 4 * 1024**3
 """Bytes of address space of the process."""
-MAX_CPU = 120
-"""Seconds of processor time of the process."""
 LINE = 1_000
 """Decisions that are written in a line."""
 CONSTANT = ("c", "1")
@@ -79,17 +77,19 @@ def decide(blocks: list[Block], event: Mapping[str, str]) -> list[int]:
     raise RuntimeError("no action ran for an event")
 
 
-def _limit(kind: int, most: int) -> None:
-    """Limit this process, which may outlive the one that started it."""
+def _limit(kind: int, most: int, *, beyond: int = 0) -> None:
+    """Limit this process, which may outlive the one that started it; `beyond` is how far the hard limit is away."""
     _, hard = resource.getrlimit(kind)
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (most, most))
+    soft, hard = (
+        (most, most + beyond) if hard == resource.RLIM_INFINITY else (min(most, hard), min(most + beyond, hard))
+    )
+    resource.setrlimit(kind, (soft, hard))
 
 
-def main() -> int:
-    """Decide the events of the task on standard input."""
+def main(cpu_seconds: int) -> int:
+    """Decide the events of the task on standard input; SIGXCPU ends the process at its limit of processor time."""
     _limit(resource.RLIMIT_AS, MAX_MEMORY)
-    _limit(resource.RLIMIT_CPU, MAX_CPU)
+    _limit(resource.RLIMIT_CPU, cpu_seconds, beyond=1)
     try:
         import durable.engine  # noqa: F401, PLC0415  # whether it can be imported is the question
     except ImportError:
@@ -107,4 +107,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(int(sys.argv[1])))

@@ -16,6 +16,9 @@ from typing import IO
 from callability.finding import Finding, Place
 from callability.policy.deciding import engine
 
+CPU_LIMIT = 60
+"""Seconds of processor time that a process of the engine may take. A busy machine does not shorten them."""
+
 Tell = Callable[[int, int], None]
 """Told of progress: how many combinations more are decided, and how many more there are to decide."""
 
@@ -36,15 +39,15 @@ class NotDecided(Exception):
         self.finding = finding
 
 
-def run(task: str, place: Place, seconds: float, tell: Tell) -> Answer:
+def run(task: str, place: Place, seconds: float, tell: Tell, *, cpu_seconds: int = CPU_LIMIT) -> Answer:
     """Let a process decide a task, and end it when the time is over.
 
     Raises:
-        NotDecided: it failed, or took longer than `seconds`.
+        NotDecided: it failed, took longer than `seconds`, or more than `cpu_seconds` of processor time.
         ModuleNotFoundError: durable-rules cannot be imported.
     """
     # `-P`: a file in the current directory must not stand in for a module of the engine's process.
-    command = [sys.executable, "-P", "-W", "ignore", "-m", engine.__name__]
+    command = [sys.executable, "-P", "-W", "ignore", "-m", engine.__name__, str(cpu_seconds)]
     over = Event()
     with TemporaryFile("w+") as errors:
         try:
@@ -63,8 +66,9 @@ def run(task: str, place: Place, seconds: float, tell: Tell) -> Answer:
         finally:
             timer.cancel()
         if over.is_set():
-            sentence = f"the rules engine did not decide within {seconds:g} seconds"
-            raise NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large"))
+            raise _timeout(place, f"{seconds:g} seconds")
+        if process.returncode == -signal.SIGXCPU:
+            raise _timeout(place, f"{cpu_seconds} seconds of processor time")
         if process.returncode == engine.UNAVAILABLE:
             raise ModuleNotFoundError("durable-rules")
         if process.returncode:
@@ -73,6 +77,11 @@ def run(task: str, place: Place, seconds: float, tell: Tell) -> Answer:
     if written is None:
         raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions"))
     return Answer(f"durable-rules {version('durable-rules')}", written)
+
+
+def _timeout(place: Place, limit: str) -> NotDecided:
+    sentence = f"the rules engine did not decide within {limit}"
+    return NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large"))
 
 
 def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> list[list[int]] | None:

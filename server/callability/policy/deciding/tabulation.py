@@ -25,8 +25,8 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
-TIME_LIMIT = 60.0
-"""Seconds that the rules engine may take for one rule set."""
+TIME_LIMIT = 300.0
+"""Seconds that the rules engine may take for one rule set; its processor time has a limit of its own."""
 BLOCK = 60
 """Conjunctions in a block, and different tests: the engine fails where more than 64 of them are true of one event."""
 ENOUGH = 10_000
