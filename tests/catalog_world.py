@@ -115,6 +115,8 @@ class Wire:
         self.tools: tuple[object, ...] = ()
         self.settled = asyncio.Event()
         self.is_current = True
+        self.is_restless = False
+        self.stood = False
         self._authorization = target.authorization
         self._scope = anyio.CancelScope()
         self._next: asyncio.Future[str] | None = None
@@ -157,6 +159,10 @@ class Wire:
             raise UpstreamError(self.name, self.failure)
         return CallToolResult(content=[TextContent(text=f"{tool} was called")])
 
+    def late(self, failure: Failure) -> Failure:
+        """Have read no status that says more than that it took too long."""
+        return failure
+
     async def current(self) -> None:
         """Have nothing to read."""
 
@@ -182,7 +188,7 @@ class Wire:
             self._fail(Failure("refused the connection (nothing listens there)"))
             return
         if self.state == "connecting":
-            self.state, self.tools = "connected", (TOOL,)
+            self.state, self.tools, self.stood = "connected", (TOOL,), True
             self.settled.set()
         await self._leave.wait()
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from callability.command_line import main
 from callability.policy.reading.written import Written
 from callability.service import edits
+from callability.service.metrics import PolicyMetrics
 
 _kept: list[object] = []
 _loaded = edits._loaded
 
 
-def _keeping(answer: bytes, written: Written) -> object:
-    _kept.append([_loaded(answer, written) for _ in range(100)])
-    return _loaded(answer, written)
+def _keeping(answer: bytes, written: Written, metrics: PolicyMetrics | None) -> object:
+    _kept.append([_loaded(answer, written, metrics) for _ in range(100)])
+    return _loaded(answer, written, metrics)
 
 
 if __name__ == "__main__":

@@ -56,13 +56,22 @@ rules:
   - id: lock
     when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
     status: disabled_unknown
-  - {id: reads, when: {annotations.read_only: true}, status: disabled_by_config, action: It reads.}
+  - id: reads
+    when: {annotations.read_only: true}
+    status: disabled_by_config
+    action: 'It reads. Please {edit_policy}.'
   - id: destroys-once
     when: {annotations.destructive: true, annotations.idempotent: true}
     status: disabled_by_config
-    action: It destroys once.
-  - {id: destroys, when: {annotations.destructive: true}, status: disabled_by_config, action: It destroys.}
-  - {id: changes-once, when: {annotations.idempotent: true}, status: disabled_by_config, action: It changes once.}
+    action: 'It destroys once. Please {edit_policy}.'
+  - id: destroys
+    when: {annotations.destructive: true}
+    status: disabled_by_config
+    action: 'It destroys. Please {edit_policy}.'
+  - id: changes-once
+    when: {annotations.idempotent: true}
+    status: disabled_by_config
+    action: 'It changes once. Please {edit_policy}.'
   - {id: open, status: callable}
 words:
   disabled_by_config: {remediation: Ask., rejection: Ask.}

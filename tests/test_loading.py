@@ -312,7 +312,7 @@ async def test_a_process_that_writes_only_garbage_needs_attention(stub: InProces
     """That it never answers is because it is no MCP server."""
     outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 10)
     assert summary(outcome) == (PERMANENT, 1)
-    assert outcome.error == "did not answer within 2 s, and wrote only what is not MCP"
+    assert outcome.error == "did not answer within 10 s, and wrote only what is not MCP"
 
 
 def raised_from(error: Exception, cause: BaseException) -> Exception:

@@ -19,6 +19,8 @@ def note(answer: CallToolResult) -> None:
 
 async def nulls_kept(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
     """For the library: put the nulls back that it left out when it wrote the answer that was noted."""
+    if ctx.method != "tools/call":
+        return await call_next(ctx)
     outer = _ANSWER.set(None)
     try:
         written = await call_next(ctx)
