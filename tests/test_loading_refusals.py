@@ -16,6 +16,7 @@ import pytest
 
 from callability.gateway.loading import Loader, LoadOutcome
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_answer
+from callability.gateway.upstream.list_fault import fault_of_text
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
@@ -280,3 +281,10 @@ async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
             outcome = await loaded(HttpTarget(server.url, headers), stub, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == LISTS[case]
+
+
+@pytest.mark.parametrize("rest", ['\\"' * 4_000_000, "[" * 8_000_000, '"' * 8_000_001])
+def test_a_long_list_that_is_not_mcp_is_looked_at_in_no_time(rest: str) -> None:
+    """A text that never closes costs no more than its length; if it cost the square, this would take days."""
+    fault = fault_of_text(f'{{"jsonrpc": "2.0", "id": 1, "result": "{rest}'.encode())
+    assert str(fault).startswith("answered with something that is not MCP")

@@ -19,7 +19,10 @@ MOST_NESTED = 200
 _TOOL_LEVEL = 4
 """Levels down to a tool: the message, its result, the list, the tool."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+# A string that is not closed takes the rest: otherwise each quote in it would be tried as the beginning of another.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_MOST_LOOKED_AT = 1024 * 1024
+"""Bytes of an answer in which the tool is looked for that is nested too deeply."""
 _FIELDS = frozenset(info.alias or name for name, info in Tool.model_fields.items())
 
 
@@ -58,7 +61,7 @@ def fault_of_shape(error: ValidationError, result: Mapping[str, Any]) -> ListFau
 
 def fault_of_text(text: bytes) -> ListFault:
     """Return what is wrong with a text that the SDK cannot read as a message."""
-    deep = _too_deep(text.decode("utf-8", "replace"))
+    deep = _too_deep(text[:_MOST_LOOKED_AT].decode("utf-8", "replace"))
     return ListFault(NOT_MCP if deep is None else f"{NOT_MCP}: {deep} is nested more than {MOST_NESTED} levels deep")
 
 
@@ -70,7 +73,8 @@ def _too_deep(text: str) -> str | None:
     """Return which tool is nested too deeply, in a text that may be nested too deeply for any parser."""
     level, index, is_deep = 0, -1, False
     member = last = name = ""
-    for token in _TOKEN.findall(text):
+    for match in _TOKEN.finditer(text):
+        token = match[0]
         if token in "[{":
             level += 1
             if level == _TOOL_LEVEL and member == '"tools"':
