@@ -87,6 +87,17 @@ def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:
         assert running.process.wait(60) == 0
 
 
+def test_streams_that_watch_health_take_no_place_of_a_call() -> None:
+    """As many as there may be calls: others are answered all the same."""
+    with serving("--max-concurrent-calls", "2") as address, grpc.insecure_channel(address) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        watching = [health.Watch(health_pb2.HealthCheckRequest(service="")) for _ in range(2)]
+        assert [next(each).status for each in watching] == [health_pb2.HealthCheckResponse.SERVING] * 2
+        assert CallabilityServiceStub(channel).CheckTool(QUESTION).revision
+        for each in watching:
+            each.cancel()
+
+
 def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
     """With its reason; health is answered, and calls are again when others have ended."""
     with (

@@ -43,14 +43,14 @@ class Admission(grpc.GenericRpcHandler):
         if handler is None:
             self._closed = self._closed or method == self._barrier
             return None
-        if method not in self._always:
-            if self._closed:
-                return self._stopping
-            if len(self._to_end) + len(self._endless) >= self._limit:
-                return self._crowded
+        if self._closed and method not in self._always:
+            return self._stopping
+        # Streams without an end, such as those that watch health, take no place of a call that is answered.
+        calls = self._endless if handler.response_streaming else self._to_end
+        if method not in self._always and len(calls) >= self._limit:
+            return self._crowded
         task = asyncio.current_task()
         assert task is not None
-        calls = self._endless if handler.response_streaming else self._to_end
         calls.add(task)
         task.add_done_callback(calls.discard)
         return handler
