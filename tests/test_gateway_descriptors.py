@@ -26,8 +26,8 @@ from running import COMMAND
 
 pytestmark = pytest.mark.anyio
 
-DESCRIPTORS = 64
-MANY = 200
+DESCRIPTORS = 128
+MANY = 300
 LOG_LINES = 60
 LIST = {"name": "upstream_servers", "arguments": {}}
 
@@ -52,7 +52,9 @@ async def _running(config: Path) -> AsyncIterator[str]:
         )
         try:
             assert process.stdout is not None
-            yield (await process.stdout.readline()).decode().split()[-1]
+            started = (await process.stdout.readline()).decode()
+            assert started, (config.parent / "gateway.log").read_text()
+            yield started.split()[-1]
             process.terminate()
             assert await process.wait() == 0
         finally:

@@ -69,4 +69,6 @@ def declared_at(address: str) -> DeclaredLabels | None:
 
 
 def _channel(address: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(address, options=[DIRECT, ("grpc.max_reconnect_backoff_ms", 1_000)])
+    # The answer about 20,000 tools may have more than the 4 MiB that gRPC accepts by default.
+    unlimited = ("grpc.max_receive_message_length", -1)
+    return grpc.aio.insecure_channel(address, options=[DIRECT, unlimited, ("grpc.max_reconnect_backoff_ms", 1_000)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -73,9 +74,9 @@ class Results:
 def gaps_among(answers: Sequence[Answer]) -> Mapping[Gap, int]:
     """Return the gaps of some answers, each with the number of answers that have it."""
     found: dict[Gap, int] = {}
-    for answer in dict.fromkeys(answers):
+    for answer, count in Counter(answers).items():
         for gap in answer.gaps:
-            found[gap] = found.get(gap, 0) + answers.count(answer)
+            found[gap] = found.get(gap, 0) + count
     return found
 
 
