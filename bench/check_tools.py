@@ -21,7 +21,7 @@ from bench.serving import EMPTY, SERVICE, Served, served
 from callability.address import DIRECT
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
-from callability.service.calls import Calls
+from callability.service.calls.callability_calls import Calls
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
 
 PART = "CheckTools"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from callability.command_line import main
-from callability.service import served
-from callability.service.calls import Calls
+from callability.service.calls import served_policy
+from callability.service.calls.callability_calls import Calls
 
 _REPLIES: dict[int, bytes] = {}
 """The constant replies, by the length of the request; that to `CheckTool` by 0."""
@@ -23,5 +23,5 @@ class EmptyCalls(Calls):
 
 
 if __name__ == "__main__":
-    vars(served)["Calls"] = EmptyCalls
+    vars(served_policy)["Calls"] = EmptyCalls
     main()

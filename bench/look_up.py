@@ -12,7 +12,7 @@ from bench.rounds import Figures, Rounds
 from callability.policy.deciding.table import DecisionTable
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
-from callability.service.facts import FactReader
+from callability.service.translation.tool_facts import FactReader
 
 PART = "look-up"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from callability.command_line import main
 from callability.policy.reading.written import Written
 from callability.service import edits
-from callability.service.metrics import PolicyMetrics
+from callability.service.observability.metrics import PolicyMetrics
 
 _kept: list[object] = []
 _loaded = edits._loaded

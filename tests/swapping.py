@@ -16,7 +16,7 @@ import uvloop
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_written, written_in
 from callability.policy.packing import packed, unpacked
-from callability.service.calls import Calls
+from callability.service.calls.callability_calls import Calls
 from callability.service.server import Server
 
 

@@ -24,7 +24,7 @@ from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import SEMANTICS, decide
 from callability.policy.telling.difference import changes_of, compared_space
 from callability.policy.telling.rows import rows_of
-from callability.service.facts import FactReader
+from callability.service.translation.tool_facts import FactReader
 from callability.studio.study import possible
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest

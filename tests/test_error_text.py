@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
-from callability.service.error_text import signals_of
-from callability.service.limits import ERROR_TEXT_BYTES
-from callability.service.signals import load_facts
+from callability.service.requests.limits import ERROR_TEXT_BYTES
+from callability.service.translation.error_text import signals_of
+from callability.service.translation.outcome_facts import load_facts
 from callability.v1 import outcome_pb2
 from conftest import POLICY
 

@@ -23,7 +23,7 @@ from callability.adapter import InputFault, UnreadInput
 from callability.command_line.status_line import status
 from callability.gateway.metrics import Metrics
 from callability.policy.loading import load
-from callability.service.messages import policy_message
+from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 from gateways import http_gateway, shelf, write_config

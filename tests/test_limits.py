@@ -27,7 +27,7 @@ from callability.policy.questions.question import facts_by_name
 from callability.policy.reading import case_file, form, law_form, rule_file, when, written
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
-from callability.service.served import RejectedEdit
+from callability.service.calls.served_policy import RejectedEdit
 from conftest import POLICY, write_policy
 from running import callability
 from test_findings import RULES, _text

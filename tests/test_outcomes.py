@@ -25,7 +25,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from callability.policy.rules.words import SpokenOf, spoken, spoken_of
 from callability.service.in_process import InProcessStub
-from callability.service.signals import enable_facts, load_facts
+from callability.service.translation.outcome_facts import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus

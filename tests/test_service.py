@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
-from callability.service.answers import MAX_KEPT, MAX_KEPT_SERVERS, Answers
-from callability.service.calls import MAX_REPLIES, Calls
-from callability.service.errors import InvalidName
+from callability.service.calls.callability_calls import MAX_REPLIES, Calls
+from callability.service.fast_path.tool_results import MAX_KEPT, MAX_KEPT_SERVERS, Answers
+from callability.service.requests.errors import InvalidName
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from callability.service import limits
-from callability.service.child import NoAnswer, answer_of
+from callability.child_process import NoAnswer, answer_of
+from callability.service.requests import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from conftest import POLICY, write_policy

@@ -41,7 +41,7 @@ from callability.gateway.serving import run
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
-from callability.service.metrics import PolicyMetrics
+from callability.service.observability.metrics import PolicyMetrics
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from callability.gateway.metrics import Metrics
 from callability.gateway.revisions import Revisions
 from callability.policy.loading import Policy
 from callability.service.in_process import InProcessPolicyStub, InProcessStub
-from callability.service.messages import policy_message
-from callability.service.metrics import PolicyMetrics
+from callability.service.observability.metrics import PolicyMetrics
+from callability.service.translation.messages import policy_message
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub

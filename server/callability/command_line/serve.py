@@ -28,9 +28,9 @@ from callability.command_line.options import (
 )
 from callability.exposition import exposed
 from callability.service.edits import Edits, followed
-from callability.service.limits import CONCURRENT_CALLS
 from callability.service.memory import return_large_blocks
-from callability.service.metrics import PolicyMetrics
+from callability.service.observability.metrics import PolicyMetrics
+from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.server import Server
 
 _log = logging.getLogger(__name__)

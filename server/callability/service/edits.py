@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from callability.child_process import NoAnswer, answer_of
 from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import aside
 from callability.policy.loading import Policy, followed_files, written_in
 from callability.policy.packing import unpacked
 from callability.policy.reading.written import Written
-from callability.service.calls import Calls
-from callability.service.child import NoAnswer, answer_of
-from callability.service.metrics import PolicyMetrics
-from callability.service.served import RejectedEdit, Served
+from callability.service.calls.callability_calls import Calls
+from callability.service.calls.served_policy import RejectedEdit, Served
+from callability.service.observability.metrics import PolicyMetrics
 from callability.watching import looks
 
 CHECK_SECONDS = 120.0

@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 from grpc.aio import AioRpcError, Metadata
 
 from callability.policy.loading import Policy
-from callability.service.errors import ServiceError
-from callability.service.metrics import PolicyMetrics
-from callability.service.policy_calls import PolicyCalls
-from callability.service.served import Served
+from callability.service.calls.policy_calls import PolicyCalls
+from callability.service.calls.served_policy import Served
+from callability.service.observability.metrics import PolicyMetrics
+from callability.service.requests.errors import ServiceError
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 

@@ -13,15 +13,16 @@ import grpc
 
 from callability.address import AddressRefused, check_free, check_loopback, check_socket_path
 from callability.policy.loading import Policy
-from callability.service import health, limits
-from callability.service.admission import Admission
-from callability.service.edge import Method, unary
-from callability.service.health import Health
-from callability.service.metrics import PolicyMetrics
-from callability.service.policy_calls import PolicyCalls
-from callability.service.reflection import Reflection
-from callability.service.request_size import REQUEST_BYTES
-from callability.service.served import Served
+from callability.service.calls.policy_calls import PolicyCalls
+from callability.service.calls.served_policy import Served
+from callability.service.observability.metrics import PolicyMetrics
+from callability.service.requests import limits
+from callability.service.requests.request_size import REQUEST_BYTES
+from callability.service.transport import health
+from callability.service.transport.admission import Admission
+from callability.service.transport.edge import Method, unary
+from callability.service.transport.health import Health
+from callability.service.transport.reflection import Reflection
 from callability.v1 import callability_service_pb2, policy_service_pb2
 
 CALLABILITY = callability_service_pb2.DESCRIPTOR.services_by_name["CallabilityService"].full_name

@@ -9,8 +9,9 @@ from typing import Any
 
 from callability.policy.loading import Policy
 from callability.policy.telling.explanation import explain
-from callability.service import limits, request_size, twin
-from callability.service.answers import (
+from callability.service.calls.outcome_replies import Outcomes
+from callability.service.fast_path import lazy_messages
+from callability.service.fast_path.tool_results import (
     Answer,
     Answers,
     AnswersOfServer,
@@ -19,14 +20,20 @@ from callability.service.answers import (
     error_answer,
     gaps_among,
 )
-from callability.service.edge import parsed
-from callability.service.errors import InvalidName
-from callability.service.facts import Names
-from callability.service.gaps import Gap, Gaps
-from callability.service.messages import enable_reply, explanation_message, load_reply, policy_message, status_number
-from callability.service.metrics import PolicyMetrics
-from callability.service.outcomes import Outcomes
-from callability.service.signals import enable_facts, load_facts
+from callability.service.observability.gaps import Gap, Gaps
+from callability.service.observability.metrics import PolicyMetrics
+from callability.service.requests import limits, request_size
+from callability.service.requests.errors import InvalidName
+from callability.service.translation.messages import (
+    enable_reply,
+    explanation_message,
+    load_reply,
+    policy_message,
+    status_number,
+)
+from callability.service.translation.outcome_facts import enable_facts, load_facts
+from callability.service.translation.tool_facts import Names
+from callability.service.transport.edge import parsed
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
@@ -93,7 +100,7 @@ class Calls:
         """Answer a request whose reply is not kept: it is new, or its answer has gaps, which are counted each time."""
         answer = self._undetermined.get(data)
         if answer is None:
-            answer = self._decide_tool(twin.read(pb.CheckToolRequest, data))
+            answer = self._decide_tool(lazy_messages.read(pb.CheckToolRequest, data))
             if len(data) <= MAX_REQUEST_KEPT:
                 if self.kept_replies >= MAX_REPLIES:
                     self._replies.clear()
@@ -130,11 +137,11 @@ class Calls:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
         request_size.check_servers(data)
-        request = twin.read(pb.CheckToolsRequest, data)
+        request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
         agent = self._agent(request)
-        reply = twin.CheckToolsResponse(revision=self._answers.revision)
+        reply = lazy_messages.CheckToolsResponse(revision=self._answers.revision)
         words: set[WordsKey] = set()
         gaps: dict[Gap, int] = {}
         tools = 0
@@ -158,7 +165,7 @@ class Calls:
 
     async def _decide_server(self, data: bytes, agent: str | None, before: int, turn: Turn) -> Results:
         request_size.check_tools(data, before)
-        server = twin.read(pb.ServerTools, data)
+        server = lazy_messages.read(pb.ServerTools, data)
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
         found: list[Answer] = []

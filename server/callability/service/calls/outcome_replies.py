@@ -11,7 +11,7 @@ from callability.policy.loading import Policy
 from callability.policy.rules.unread import unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import SpokenOf, spoken_of
-from callability.service.gaps import Gap, Gaps, gaps_of
+from callability.service.observability.gaps import Gap, Gaps, gaps_of
 
 MAX_KEPT = 1_024
 """Combinations of facts that are kept with the gaps of their undetermined verdicts."""

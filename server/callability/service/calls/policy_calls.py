@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from callability.child_process import NoAnswer, answer_of
 from callability.finding import Finding, Place, line
-from callability.service import limits, request_size, validation
-from callability.service.child import NoAnswer, answer_of
-from callability.service.edge import parsed
-from callability.service.errors import TooManyAtOnce
-from callability.service.messages import finding_message
-from callability.service.served import RejectedEdit, Served
+from callability.service.calls import validation
+from callability.service.calls.served_policy import RejectedEdit, Served
+from callability.service.requests import limits, request_size
+from callability.service.requests.errors import TooManyAtOnce
+from callability.service.translation.messages import finding_message
+from callability.service.transport.edge import parsed
 from callability.v1 import policy_service_pb2 as pb
 
 

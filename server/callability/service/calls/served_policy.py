@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from callability.finding import Finding
 from callability.policy.loading import Policy
-from callability.service.calls import Calls
-from callability.service.metrics import PolicyMetrics
+from callability.service.calls.callability_calls import Calls
+from callability.service.observability.metrics import PolicyMetrics
 
 _METHODS = {
     "CheckTool": "check_tool",

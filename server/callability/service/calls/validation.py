@@ -14,8 +14,8 @@ from callability.finding import Finding, Severity
 from callability.policy.aside import limit
 from callability.policy.loading import check_written
 from callability.policy.reading.written import PolicyFile, Written
-from callability.service import limits
-from callability.service.messages import finding_message, rule_set_message
+from callability.service.requests import limits
+from callability.service.translation.messages import finding_message, rule_set_message
 from callability.v1 import policy_service_pb2 as pb
 
 ENGINE_SECONDS = limits.VALIDATION_SECONDS * 2 / 3

@@ -13,8 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from callability.service.errors import InvalidRequest
-from callability.service.limits import PARTS_BYTES
+from callability.service.requests.errors import InvalidRequest
+from callability.service.requests.limits import PARTS_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 

@@ -12,10 +12,10 @@ from callability.policy.questions.fact import NameFact
 from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, spoken, spoken_by_rule
-from callability.service.errors import InvalidRequest, ServiceError
-from callability.service.facts import FactReader, Names
-from callability.service.gaps import Gap, gaps_of
-from callability.service.messages import verdict_message, words_message
+from callability.service.observability.gaps import Gap, gaps_of
+from callability.service.requests.errors import InvalidRequest, ServiceError
+from callability.service.translation.messages import verdict_message, words_message
+from callability.service.translation.tool_facts import FactReader, Names
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from callability.service.metrics import PolicyMetrics
+from callability.service.observability.metrics import PolicyMetrics
 
 _logger = logging.getLogger(__name__)
 

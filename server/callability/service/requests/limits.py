@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from callability.finding import MAX_FINDINGS
 from callability.policy.reading.written import MAX_FILES
-from callability.service.errors import InvalidName, InvalidRequest
+from callability.service.requests.errors import InvalidName, InvalidRequest
 
 TOOLS = 20_000
 SERVERS = 2_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callability.service import wire
-from callability.service.errors import InvalidRequest
-from callability.service.limits import (
+from callability.service.requests import wire
+from callability.service.requests.errors import InvalidRequest
+from callability.service.requests.limits import (
     ERROR_TEXT_BYTES,
     FACTS_BYTES,
     MESSAGE_BYTES,

@@ -13,7 +13,7 @@ from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, SpokenOf
 from callability.policy.telling.explanation import Explanation, Trial
 from callability.policy.telling.path import Path, Step
-from callability.service import limits
+from callability.service.requests import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
 from callability.vocabulary import ACTIONS, EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus

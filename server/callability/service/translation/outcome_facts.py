@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from callability.policy.questions.enable_outcome import attempt_facts
 from callability.policy.questions.load_outcome import can_fail, http_facts
-from callability.service.error_text import signals_of
+from callability.service.translation.error_text import signals_of
 from callability.v1 import outcome_pb2 as pb
 from callability.vocabulary import (
     UNKNOWN,

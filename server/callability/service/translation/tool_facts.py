@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from callability.policy.deciding.space import Space
 from callability.policy.questions.callability import normalized_hints
 from callability.policy.questions.fact import NO_LABEL, LabelFact, NameFact
-from callability.service.errors import InvalidRequest
-from callability.service.limits import check_facts, check_labels
+from callability.service.requests.errors import InvalidRequest
+from callability.service.requests.limits import check_facts, check_labels
 from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 

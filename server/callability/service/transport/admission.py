@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from callability.address import DIRECT
-from callability.service.edge import refusing
-from callability.service.errors import ShuttingDown, TooManyAtOnce
+from callability.service.requests.errors import ShuttingDown, TooManyAtOnce
+from callability.service.transport.edge import refusing
 
 if TYPE_CHECKING:
-    from callability.service.edge import Handler
+    from callability.service.transport.edge import Handler
 
 
 class Admission(grpc.GenericRpcHandler):

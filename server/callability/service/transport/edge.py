@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from callability.service.errors import InternalError, InvalidRequest, ServiceError, ShuttingDown
-from callability.service.request_size import check_bytes
+from callability.service.requests.errors import InternalError, InvalidRequest, ServiceError, ShuttingDown
+from callability.service.requests.request_size import check_bytes
 
 DOMAIN = "callability.v1"
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc_health.v1 import health, health_pb2
 
-from callability.service.edge import abort, parsed, refusal
-from callability.service.errors import InvalidRequest
-from callability.service.request_size import check_bytes
+from callability.service.requests.errors import InvalidRequest
+from callability.service.requests.request_size import check_bytes
+from callability.service.transport.edge import abort, parsed, refusal
 
 if TYPE_CHECKING:
-    from callability.service.edge import Context, Handler
+    from callability.service.transport.edge import Context, Handler
 
 SERVICE = health.SERVICE_NAME
 _REQUEST_BYTES = 4_096

@@ -13,10 +13,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from callability.service.edge import conversing, parsed
+from callability.service.transport.edge import conversing, parsed
 
 if TYPE_CHECKING:
-    from callability.service.edge import Handler
+    from callability.service.transport.edge import Handler
 
 SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 _REQUEST_BYTES = 4_096

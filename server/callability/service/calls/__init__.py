@@ -1,0 +1,1 @@
+"""What the calls of the contract do, by whichever policy is served."""

@@ -1,0 +1,1 @@
+"""What operators see of decisions: metrics, and the facts that decisions lack."""

@@ -1,0 +1,1 @@
+"""gRPC: which calls are admitted, how each begins and ends, health and reflection."""
