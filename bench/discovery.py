@@ -19,13 +19,13 @@ from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from callability.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
-from callability.gateway.decisions import Decisions
-from callability.gateway.gateway import Gateway
-from callability.gateway.inventory import Inventory
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import phrases
-from callability.gateway.search import SearchDocument, ToolIndex
-from callability.gateway.standing import Standing
+from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import Policy, load
 from callability.policy.shipped import shipped_policy

@@ -18,7 +18,7 @@ from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
 from callability.gateway.config import Config, Deadlines, ServerConfig
-from callability.gateway.fleet import Fleet
+from callability.gateway.runtime.pool import Fleet
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.service.in_process import InProcessStub

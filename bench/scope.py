@@ -17,12 +17,12 @@ from bench.report import Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
 from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
-from callability.gateway.decisions import Decisions
-from callability.gateway.gateway import Gateway
-from callability.gateway.inventory import Inventory
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import phrases
-from callability.gateway.standing import Standing
+from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import UpstreamTool
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import load

@@ -9,7 +9,7 @@ from typing import Any
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from callability.gateway.catalog import Answer, Question
-from callability.gateway.gateway import Gateway
+from callability.gateway.tools.dispatch import Gateway
 from catalog_model import Kind
 
 LOOKS: Mapping[str, Callable[[str], dict[str, str]]] = {

@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 
 from callability.gateway.config import load_config
-from callability.gateway.gateway import Gateway
-from callability.gateway.live import Setup, opened
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.tools.dispatch import Gateway
 from catalog_model import Step
 from catalog_people import LOOKS, Callers, states_of
 from judging import stub_of

@@ -22,12 +22,12 @@ from callability.gateway.catalog import Catalog
 from callability.gateway.catalog import switch as switch_module
 from callability.gateway.catalog.redirect import ProviderRefused
 from callability.gateway.config import NO_APPROVALS, load_config
-from callability.gateway.decisions import Decisions
-from callability.gateway.gateway import Gateway
-from callability.gateway.inventory import Inventory
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import phrases
-from callability.gateway.standing import Standing
+from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import AuthorizationFailed, Failure, HttpTarget, UpstreamError
 from callability.gateway.upstream import upstream as upstream_module
 from callability.gateway.upstream.tool import upstream_tool

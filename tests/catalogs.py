@@ -16,10 +16,10 @@ from mcp.client import ClientRequestContext, Transport
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from callability.gateway.agents import Gateways
+from callability.gateway.agents.router import Gateways
 from callability.gateway.config import load_config
-from callability.gateway.live import Setup, opened
-from callability.gateway.mcp_server import mcp_server
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.serving.mcp_server import mcp_server
 from gateways import text_of, write_config
 from judging import stub_of
 from upstreams.bad_http import BadHttp

@@ -15,13 +15,13 @@ from typing import Any, Literal, cast
 from mcp_types import CallToolResult, TextContent, Tool
 
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
-from callability.gateway.decisions import Decisions
-from callability.gateway.gateway import Gateway
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import phrases
-from callability.gateway.standing import Standing
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.failure import NOT_SENT
 from callability.gateway.upstream.tool import upstream_tool

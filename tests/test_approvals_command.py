@@ -17,7 +17,7 @@ from mcp_types import Tool
 
 from callability.command_line.review import reviewed
 from callability.command_line.terminal import escaped
-from callability.gateway.config.definitions import Definitions
+from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.upstream.tool import approved_part, upstream_tool
 from gateways import shelf, write_config
 from running import COMMAND, callability

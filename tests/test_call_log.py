@@ -11,7 +11,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.adapter import error_result, tool_result
-from callability.gateway.call_log import Answer, logged
+from callability.gateway.observability.call_log import Answer, logged
 
 
 def _line(answer: Answer | Exception, caplog: pytest.LogCaptureFixture, agent: str = "clerk", tool: str = "t") -> str:
@@ -46,20 +46,20 @@ def test_a_line_says_who_called_what_and_what_came_of_it(
     answer: CallToolResult | dict[str, Any], outcome: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A status is the gateway's own word: what an upstream calls one in its answer is none."""
-    caplog.set_level(logging.DEBUG, "callability.gateway.call_log")
+    caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     assert _line(answer, caplog) == f"agent `clerk` called `t` of `s`: {outcome} in 1000.0 ms"
 
 
 def test_whoever_is_not_told_apart_is_an_agent(caplog: pytest.LogCaptureFixture) -> None:
     """And a name that an agent made up cannot break the line."""
-    caplog.set_level(logging.DEBUG, "callability.gateway.call_log")
+    caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     line = _line(error_result("x"), caplog, agent="", tool="a\nb")
     assert line == "an agent called `a\\u000ab` of `s`: error in 1000.0 ms"
 
 
 def test_a_call_that_is_not_answered_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
     """It was cancelled, or the policy could not be asked."""
-    caplog.set_level(logging.DEBUG, "callability.gateway.call_log")
+    caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     with pytest.raises(LookupError):
         _line(LookupError("secret"), caplog)
     assert caplog.messages == ["agent `clerk` called `t` of `s`: not answered in 1000.0 ms"]
@@ -67,6 +67,6 @@ def test_a_call_that_is_not_answered_is_told_too(caplog: pytest.LogCaptureFixtur
 
 def test_at_any_higher_level_there_is_no_line(caplog: pytest.LogCaptureFixture) -> None:
     """Calls are many."""
-    caplog.set_level(logging.INFO, "callability.gateway.call_log")
+    caplog.set_level(logging.INFO, "callability.gateway.observability.call_log")
     with pytest.raises(ValueError, match="not enough values"):
         _line(CallToolResult(content=[]), caplog)

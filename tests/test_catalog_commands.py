@@ -11,8 +11,8 @@ from typing import Any
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.live import Setup, opened
-from callability.gateway.mcp_server import mcp_server
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.serving.mcp_server import mcp_server
 from gateways import call, retrieve, shelf, text_of, write_config
 from judging import stub_of
 from running import callability

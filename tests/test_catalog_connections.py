@@ -14,7 +14,7 @@ import pytest
 from mcp.client.auth import oauth2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from callability.gateway import switching
+from callability.gateway.tools import catalog_tools as switching
 from catalogs import (
     MODES,
     Agent,

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from callability.gateway import http_connections
-from callability.gateway.http_connections import HttpConnection
+from callability.gateway.serving import http_connections
+from callability.gateway.serving.http_connections import HttpConnection
 from gateway_requests import modern
 from gateways import bad, write_config
 from running import COMMAND

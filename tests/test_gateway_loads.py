@@ -17,9 +17,9 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.fleet import Fleet
 from callability.gateway.loading import Loader
-from callability.gateway.loading.keeper import LONGEST_PAUSE, longer
+from callability.gateway.loading.supervisor import LONGEST_PAUSE, longer
+from callability.gateway.runtime.pool import Fleet
 from callability.gateway.upstream import HttpTarget, Upstream
 from callability.vocabulary import LoadStatus
 from conftest import POLICY

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.adapter.words import words
-from callability.gateway.search import SearchDocument, ToolIndex
+from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 
 DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))
 READ = SearchDocument("readFile", "files", "Read a file", "Returns the content of one file.", ("path", "encoding"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from callability.gateway.unread import Unread
+from callability.gateway.observability.unread_facts import Unread
 from conftest import write_policy
 from gateways import (
     agents_of,

@@ -21,7 +21,7 @@ from mcp import Client
 from callability import adapter
 from callability.adapter import InputFault, UnreadInput
 from callability.command_line.status_line import status
-from callability.gateway.metrics import Metrics
+from callability.gateway.observability.metrics import Metrics
 from callability.policy.loading import load
 from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb

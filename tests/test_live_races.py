@@ -17,7 +17,7 @@ from mcp import Client, MCPError
 from mcp_types import Tool
 
 from callability.gateway.config import load_config
-from callability.gateway.fleet import Fleet
+from callability.gateway.runtime.pool import Fleet
 from callability.gateway.upstream import UpstreamError
 from callability.gateway.upstream.tool import fingerprint
 from gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config

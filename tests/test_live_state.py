@@ -127,7 +127,7 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
             assert await names("read", client)() == ["files:read_file"]
             log = (tmp_path / "gateway.log").read_text()
             told = f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?) [unknown-key]"
-            assert f"ERROR callability.gateway.files: {told}" in log
+            assert f"ERROR callability.gateway.runtime.watched_files: {told}" in log
             config.unlink()
             await becomes(lambda: asyncio.to_thread((tmp_path / "gateway.log").read_text().count, "cannot be read"), 0)
             assert await status(client, "files:read_file")() is None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callability.gateway.loading import Loader, LoadOutcome
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_answer
+from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_response
 from callability.gateway.upstream.list_fault import fault_of_text
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
@@ -97,7 +97,7 @@ async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_stat
 
 async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an opening nor a call, whatever their deadlines."""
-    monkeypatch.setattr(http_answer, "ERROR_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(http_response, "ERROR_BODY_SECONDS", 0.2)
     async with BadHttp(answers={"stalls": Cut(begun(403, b"no"), "hang")}).listening() as server:
         upstream = Upstream("x", HttpTarget(server.url), open_seconds=600, call_seconds=600)
         async with asyncio.timeout(PATIENT):

@@ -22,8 +22,8 @@ from pydantic import AnyUrl
 
 from callability.gateway.catalog import Answer, Question
 from callability.gateway.config import load_config
-from callability.gateway.gateway import Gateway
-from callability.gateway.live import Setup, opened
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.tools.dispatch import Gateway
 from catalog_people import Person
 from judging import stub_of
 from upstreams.bad_http import BadHttp, Step, refusal, reply, result

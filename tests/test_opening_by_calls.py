@@ -13,8 +13,8 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.live import Setup, opened
-from callability.gateway.mcp_server import mcp_server
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.serving.mcp_server import mcp_server
 from gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
 from judging import stub_of
 from test_gateway_loads import ABSENT, REFUSAL, http, loads

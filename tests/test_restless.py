@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from callability.gateway import gateway as gateway_module
 from callability.gateway.config import load_config
-from callability.gateway.gateway import Gateway
-from callability.gateway.live import Setup, opened
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.tools import dispatch as gateway_module
+from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
 from gateways import bad, shelf, write_config
 from judging import stub_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from mcp import Client
 
 from callability.command_line.status_line import status
-from callability.gateway.metrics import Metrics
+from callability.gateway.observability.metrics import Metrics
 from gateways import retrieve, shelf, write_config
 from running import COMMAND
 

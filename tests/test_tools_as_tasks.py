@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callability.gateway.refusal import NO_TASKS
+from callability.gateway.inventory.refusal import NO_TASKS
 from gateways import bad, call, connected, over_stdio, retrieve, shelf, text_of, write_config
 from running import callability
 

@@ -15,9 +15,9 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestParams, Tool
 
 from callability.gateway.config import load_config
-from callability.gateway.live import Setup, opened
-from callability.gateway.mcp_server import mcp_server
-from callability.gateway.tool_list import TOOLS
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.serving.mcp_server import mcp_server
+from callability.gateway.tools.definitions import TOOLS
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.service.in_process import InProcessStub

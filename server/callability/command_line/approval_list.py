@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from callability.command_line.files import Files
 from callability.command_line.tool_word import argument_of, cell_of
 from callability.gateway.config import ApprovalRecord
-from callability.gateway.inspection import Inspected
+from callability.gateway.offline.inspection import Inspected
 
 COLUMNS = ("server", "tool", "approval", "pinned", "listed")
 

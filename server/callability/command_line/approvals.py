@@ -17,9 +17,9 @@ from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
 from callability.command_line.tool_word import cell_of, is_cut, name_of
 from callability.finding import MAX_LISTED, did_you_mean, listed, shown
-from callability.gateway.config.definitions import Definitions
-from callability.gateway.inspection import Inspected, inspected
-from callability.gateway.phrases import Commands
+from callability.gateway.config.approved_definitions import Definitions
+from callability.gateway.offline.inspection import Inspected, inspected
+from callability.gateway.tools.remedies import Commands
 from callability.gateway.upstream import UpstreamTool
 from callability.tool_name import is_plain, unrecordable
 

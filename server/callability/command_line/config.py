@@ -17,8 +17,8 @@ from callability.command_line.policy_stub import declared_at, declared_by
 from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
 from callability.finding import Finding, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.config.place import key_place
-from callability.gateway.labels import has_labels, label_findings
 from callability.policy.loading import check_written, written_in
 
 

@@ -35,9 +35,9 @@ from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
-from callability.gateway.live import Setup
-from callability.gateway.metrics import Metrics
-from callability.gateway.serving import run
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.runtime.gateway_runtime import Setup
+from callability.gateway.serving.lifecycle import run
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub

@@ -13,7 +13,7 @@ from callability.command_line.files import ApprovalsOption, ConfigOption, sound_
 from callability.command_line.options import LogLevel, leave, log_to_standard_error
 from callability.command_line.terminal import number_of
 from callability.finding import did_you_mean, shown
-from callability.gateway.snapshot import snapshot
+from callability.gateway.offline.snapshot import snapshot
 
 
 def inventory(

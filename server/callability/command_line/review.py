@@ -9,7 +9,7 @@ from typing import Any
 
 from callability.command_line.terminal import escaped
 from callability.gateway.config import ApprovalRecord
-from callability.gateway.config.definitions import Definitions
+from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.upstream.tool import UpstreamTool, approved_part
 
 _FIRST = ("name", "title", "description")

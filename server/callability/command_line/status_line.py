@@ -13,7 +13,7 @@ from rich.text import Text
 
 from callability.command_line.terminal import number_of
 from callability.gateway.loading import LOADING, in_words
-from callability.gateway.metrics import Metrics
+from callability.gateway.observability.metrics import Metrics
 
 REFRESHES_A_SECOND = 2
 

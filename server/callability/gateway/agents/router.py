@@ -11,9 +11,9 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp_types import Tool
 
-from callability.gateway.announcements import Announcements
+from callability.gateway.agents.list_changed import Announcements
 from callability.gateway.config import AgentConfig, HttpConfig
-from callability.gateway.gateway import Gateway
+from callability.gateway.tools.dispatch import Gateway
 
 _logger = logging.getLogger(__name__)
 

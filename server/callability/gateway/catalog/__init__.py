@@ -1,8 +1,8 @@
 """Servers that agents switch on and off: each has one state machine, and only an enable dials (spec C)."""
 
-from callability.gateway.catalog.asking import Answer, Asker, Question
 from callability.gateway.catalog.catalog import Catalog
-from callability.gateway.catalog.outcome import EnableOutcome
+from callability.gateway.catalog.consent import Answer, Asker, Question
+from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.catalog.switch import Switch, SwitchState
 
 __all__ = ["Answer", "Asker", "Catalog", "EnableOutcome", "Question", "Switch", "SwitchState"]

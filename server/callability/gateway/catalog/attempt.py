@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.catalog.asking import Answer, Asker, Question
-from callability.gateway.catalog.outcome import EnableOutcome
+from callability.gateway.catalog.consent import Answer, Asker, Question
+from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.catalog.redirect import ProviderRefused, Redirect
 from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from callability.gateway.catalog.ruling import OutcomeStub, Ruling
+from callability.gateway.catalog.enable_classifier import OutcomeStub, Ruling
 from callability.gateway.catalog.switch import Switch
 from callability.gateway.config import CatalogEntry, Config
-from callability.gateway.inventory import Joined
+from callability.gateway.inventory.inventory import Joined
 
 _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 """The keys of an entry with other values of which it is another server."""

@@ -11,9 +11,9 @@ from typing import Protocol
 import grpc
 
 from callability.adapter import enable_status, load_status
-from callability.gateway.catalog.outcome import EnableOutcome
-from callability.gateway.decisions import POLICY_SECONDS
+from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.loading.signals import signals_of
+from callability.gateway.tools.decisions import POLICY_SECONDS
 from callability.gateway.upstream import Failure
 from callability.v1.callability_service_pb2 import (
     ClassifyEnableRequest,

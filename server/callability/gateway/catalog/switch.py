@@ -9,14 +9,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from typing import Any
 
-from callability.gateway.catalog.asking import Answer, Asker, Question
 from callability.gateway.catalog.attempt import Attempt, Limits
-from callability.gateway.catalog.outcome import EnableOutcome
+from callability.gateway.catalog.consent import Answer, Asker, Question
+from callability.gateway.catalog.enable_classifier import Ruling
+from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.catalog.redirect import Redirect
-from callability.gateway.catalog.ruling import Ruling
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.config.variables import Unfillable, filled, unset
-from callability.gateway.inventory import Joined
+from callability.gateway.inventory.inventory import Joined
 from callability.gateway.upstream import Authorization, Failure, Upstream, target_of
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 

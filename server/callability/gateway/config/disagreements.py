@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
-from callability.gateway.config.elsewhere import URL_KEYS
 from callability.gateway.config.model import HTTP_SPELLINGS
+from callability.gateway.config.other_clients import URL_KEYS
 from callability.gateway.config.secret_arguments import secret_arguments
 from callability.gateway.config.variables import FILLED, is_odd
 

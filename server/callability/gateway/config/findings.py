@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from callability.document import Mapping, Node, Scalar, Sequence, plain
 from callability.finding import Finding, did_you_mean, listed, shown
 from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
-from callability.gateway.config.elsewhere import SERVERS_KEYS, hint_for_key, hint_for_sse
 from callability.gateway.config.model import (
     AgentConfig,
     CatalogEntry,
@@ -23,6 +22,7 @@ from callability.gateway.config.model import (
     ServerConfig,
     ServerDeadlines,
 )
+from callability.gateway.config.other_clients import SERVERS_KEYS, hint_for_key, hint_for_sse
 from callability.gateway.config.place import found
 
 _WANTED = {

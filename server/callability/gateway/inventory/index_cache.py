@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from callability.gateway.search import SearchDocument, ToolIndex
+from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 
 MAX_INDEXES = 16
 """Indexes that are kept; the one that was not asked for the longest goes first."""

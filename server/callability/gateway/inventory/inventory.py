@@ -11,8 +11,8 @@ from mcp_types import Tool
 from callability.adapter import ToolText
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
-from callability.gateway.refusal import refusal_of
-from callability.gateway.search import SearchDocument
+from callability.gateway.inventory.refusal import refusal_of
+from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.upstream import Upstream, UpstreamTool
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2 import ServerTools

@@ -13,9 +13,9 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from tenacity.wait import wait_exponential_jitter
 
 from callability.adapter import load_status
-from callability.gateway.decisions import POLICY_SECONDS
-from callability.gateway.loading.outcome import LoadOutcome
+from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.signals import signals_of
+from callability.gateway.tools.decisions import POLICY_SECONDS
 from callability.gateway.upstream import Failure, Upstream, UpstreamError
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
 from callability.vocabulary import LoadFailure, LoadStatus

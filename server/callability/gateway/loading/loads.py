@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from callability.adapter import Phrases
-from callability.gateway.loading.outcome import LoadOutcome, messages_of
+from callability.gateway.loading.load_outcome import LoadOutcome, messages_of
 from callability.vocabulary import LoadStatus
 
 

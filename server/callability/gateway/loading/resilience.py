@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from callability.gateway.config import ServerConfig
+from callability.gateway.loading.load_outcome import LoadOutcome, LoadResult
 from callability.gateway.loading.loader import Loader, LoadStub
-from callability.gateway.loading.outcome import LoadOutcome, LoadResult
 from callability.gateway.upstream import Target, Upstream, target_of
 
 

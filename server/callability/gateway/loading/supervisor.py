@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.loader import Loader, LoadStub
-from callability.gateway.loading.outcome import LoadOutcome
 from callability.gateway.upstream import Upstream
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.vocabulary import LoadStatus

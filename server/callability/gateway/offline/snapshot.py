@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from callability.gateway.config import Approvals, Config
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.upstream import Upstream, UpstreamError, target_of
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.facts_pb2 import Agent

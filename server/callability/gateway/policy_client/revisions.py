@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from callability.gateway.decisions import CallabilityStub
+from callability.gateway.tools.decisions import CallabilityStub
 
 
 class Revisions:

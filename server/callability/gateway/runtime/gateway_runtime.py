@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from callability.finding import shown
-from callability.gateway.agents import Gateways, Tokens
+from callability.gateway.agents.router import Gateways, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Approvals, Config, HttpConfig
-from callability.gateway.decisions import CallabilityStub, Decisions
-from callability.gateway.files import Files
-from callability.gateway.fleet import Fleet
-from callability.gateway.gateway import Gateway
-from callability.gateway.inventory import Inventory
-from callability.gateway.label_check import LabelCheck
+from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import phrases
-from callability.gateway.standing import Standing
-from callability.gateway.unread import Unread
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.observability.unread_facts import Unread
+from callability.gateway.runtime.label_check import LabelCheck
+from callability.gateway.runtime.pool import Fleet
+from callability.gateway.runtime.watched_files import Files
+from callability.gateway.tools.decisions import CallabilityStub, Decisions
+from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import REST_SECONDS, Upstream, UpstreamError
 from callability.tool_name import MAX_BYTES, byte_length
 

@@ -13,8 +13,8 @@ import grpc
 from callability.adapter import DeclaredLabels, NotPublished
 from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
-from callability.gateway.labels import has_labels, label_findings
-from callability.gateway.metrics import Metrics
+from callability.gateway.config.label_findings import has_labels, label_findings
+from callability.gateway.observability.metrics import Metrics
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
 
 GET_SECONDS = 2.0

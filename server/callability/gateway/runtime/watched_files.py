@@ -12,9 +12,9 @@ from pathlib import Path
 from callability import document
 from callability.finding import Finding, Severity, has_errors, in_order, line
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
-from callability.gateway.label_check import LabelCheck
-from callability.gateway.metrics import Metrics
-from callability.gateway.standing import Standing
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.runtime.label_check import LabelCheck
 from callability.watching import looks
 
 _logger = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from callability.gateway.agents import Gateways
+from callability.gateway.agents.router import Gateways
 from callability.gateway.config.model import MAX_REQUEST_BYTES
-from callability.gateway.http_requests import HttpRequests
-from callability.gateway.mcp_server import mcp_server
+from callability.gateway.serving.http_requests import HttpRequests
+from callability.gateway.serving.mcp_server import mcp_server
 
 PATH = "/mcp"
 END_SECONDS = 2

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.http_sessions import HttpSessions, TooManySessions
+from callability.gateway.serving.http_sessions import HttpSessions, TooManySessions
 
 SESSION = "mcp-session-id"
 _STOPPED = "The gateway is shutting down; the call may have been carried out."

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Scope
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.seldom import Seldom
+from callability.gateway.observability.log_interval import Seldom
 
 _logger = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from callability.address import check_loopback, listening
-from callability.gateway.agents import Gateways
-from callability.gateway.http_application import HttpApplication
-from callability.gateway.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
-from callability.gateway.line_limit import limited
-from callability.gateway.live import Setup, opened
-from callability.gateway.mcp_server import mcp_server
+from callability.gateway.agents.router import Gateways
+from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.serving.http_application import HttpApplication
+from callability.gateway.serving.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
+from callability.gateway.serving.line_limit import limited
+from callability.gateway.serving.mcp_server import mcp_server
 
 Transport = Literal["stdio", "http"]
 GRACE_SECONDS = 5

@@ -18,10 +18,10 @@ from mcp_types import (
 )
 
 from callability import __version__
-from callability.gateway.agents import Gateways
-from callability.gateway.dialogs import SessionDialogs
-from callability.gateway.nulls import note, nulls_kept
-from callability.gateway.progress import progress_of
+from callability.gateway.agents.router import Gateways
+from callability.gateway.serving.elicitation import SessionDialogs
+from callability.gateway.serving.null_metadata import note, nulls_kept
+from callability.gateway.serving.progress import progress_of
 
 INSTRUCTIONS = (
     "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"

@@ -13,14 +13,14 @@ from mcp_types import InputRequiredResult
 
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
 from callability.finding import shown
-from callability.gateway.arguments import text_of, undeclared
 from callability.gateway.catalog import Answer, Asker, Catalog, EnableOutcome, Question, Switch, SwitchState
-from callability.gateway.decisions import Decisions
-from callability.gateway.indexes import Indexes
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory.index_cache import Indexes
+from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.loading import Loads
-from callability.gateway.phrases import Commands
-from callability.gateway.search import SearchDocument
+from callability.gateway.tools.arguments import text_of, undeclared
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.remedies import Commands
 from callability.gateway.upstream import UpstreamError
 from callability.vocabulary import EnableEnd
 

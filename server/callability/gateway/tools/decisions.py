@@ -9,8 +9,8 @@ from typing import Protocol
 import grpc
 
 from callability.adapter import Judgement, judge, tool_counts
-from callability.gateway.inventory import KnownServer
-from callability.gateway.unread import Unread
+from callability.gateway.inventory.inventory import KnownServer
+from callability.gateway.observability.unread_facts import Unread
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 

@@ -21,21 +21,21 @@ from callability.adapter import (
     unavailable,
     unknown_tool,
 )
-from callability.gateway.arguments import text_of, undeclared
-from callability.gateway.call_log import logged
 from callability.gateway.catalog import Catalog
-from callability.gateway.decisions import Decisions, PolicyUnavailable
-from callability.gateway.dialogs import NoDialogs
-from callability.gateway.indexes import Indexes
-from callability.gateway.inventory import Inventory, KnownServer, Texts
+from callability.gateway.inventory.index_cache import Indexes
+from callability.gateway.inventory.inventory import Inventory, KnownServer, Texts
+from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.loading import Loads
-from callability.gateway.metrics import Metrics
-from callability.gateway.phrases import Commands
-from callability.gateway.search import SearchDocument
-from callability.gateway.server_list import server_entry, unknown_server
-from callability.gateway.standing import Standing
-from callability.gateway.switching import Dialogs, Switching
-from callability.gateway.tool_list import CATALOG_TOOLS, TOOLS
+from callability.gateway.observability.call_log import logged
+from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.serving.elicitation import NoDialogs
+from callability.gateway.tools.arguments import text_of, undeclared
+from callability.gateway.tools.catalog_tools import Dialogs, Switching
+from callability.gateway.tools.decisions import Decisions, PolicyUnavailable
+from callability.gateway.tools.definitions import CATALOG_TOOLS, TOOLS
+from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.servers import server_entry, unknown_server
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.tool_name import MAX_BYTES, byte_length
 

@@ -9,7 +9,7 @@ from rapidfuzz import fuzz, process
 
 from callability.adapter import error_result
 from callability.finding import shown
-from callability.gateway.inventory import Inventory
+from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome
 
 _RESTLESS = (

@@ -27,7 +27,6 @@ from mcp_types import (
 )
 from pydantic import Field, TypeAdapter, ValidationError
 
-from callability.gateway.upstream.arriving import Arriving
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import (
@@ -42,8 +41,9 @@ from callability.gateway.upstream.failure import (
     UpstreamError,
     UpstreamRefusal,
 )
-from callability.gateway.upstream.http_answer import SESSION_LOST
 from callability.gateway.upstream.http_client import HttpClient, HttpTarget
+from callability.gateway.upstream.http_response import SESSION_LOST
+from callability.gateway.upstream.incoming import Arriving
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure

@@ -17,12 +17,12 @@ from mcp_types import INTERNAL_ERROR
 
 from callability.address import is_loopback
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
+from callability.gateway.upstream.certificates import trusted
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.handshake import Handshake
-from callability.gateway.upstream.http_answer import TooLong, judged, note
+from callability.gateway.upstream.http_response import TooLong, judged, note
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
-from callability.gateway.upstream.trust import trusted
 from callability.vocabulary import LoadPhase
 
 # Until a notification is delivered, the SDK sends nothing else.

@@ -1,0 +1,1 @@
+"""What the commands read from servers without a running gateway."""

@@ -1,0 +1,1 @@
+"""The running gateway, which applies every edit of its files."""

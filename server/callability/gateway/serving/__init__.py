@@ -1,0 +1,1 @@
+"""MCP over stdio and over HTTP, from start to shutdown."""
