@@ -10,10 +10,10 @@ from statistics import mean, median
 import grpc
 
 from bench import h2load, python_client
-from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
+from bench.workload import about_one_each
 from callability.address import DIRECT
 
 PART = "CheckTool"

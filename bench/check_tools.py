@@ -14,10 +14,10 @@ import grpc
 import uvloop
 
 from bench import h2load, python_client
-from bench.questions import about_many
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
+from bench.workload import about_many
 from callability.address import DIRECT
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy

@@ -14,9 +14,9 @@ from typing import cast
 from mcp_types import Tool
 
 from bench.connected import connected
-from bench.questions import OBJECTS, VERBS, about_many
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
+from bench.workload import OBJECTS, VERBS, about_many
 from callability.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
 from callability.gateway.inventory.inventory import Inventory

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 
-from bench.questions import about_one_each
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
+from bench.workload import about_one_each
 from callability.policy.deciding.table import DecisionTable
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy

@@ -11,16 +11,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from callability.command_line.checked import Checked, as_json, as_text
+from callability.command_line.check_report import Checked, as_json, as_text
 from callability.command_line.sarif import as_sarif
 from callability.finding import Finding, Severity, has_errors, line
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Check, ProvedRuleSet, check_written
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact, NameFact
-from callability.policy.reading.written import PolicyFile, Written
+from callability.policy.reading.policy_source import PolicyFile, Written
+from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.semantics import decide
-from callability.policy.telling.meaning import MEANINGS
 from conftest import POLICY, SMALLEST
 from drawn_policies import CORE
 

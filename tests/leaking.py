@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callability.command_line import main
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 from callability.service import edits
 from callability.service.observability.metrics import PolicyMetrics
 

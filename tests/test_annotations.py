@@ -19,13 +19,13 @@ from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import ProvedRuleSet, check_files, policy_files
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
+from callability.policy.reporting.difference import changes_of, compared_space
+from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import SEMANTICS, decide
-from callability.policy.telling.difference import changes_of, compared_space
-from callability.policy.telling.rows import rows_of
 from callability.service.translation.tool_facts import FactReader
-from callability.studio.study import possible
+from callability.studio.draft_analysis import possible
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from callability.finding import Severity
-from callability.policy.telling.meaning import MEANINGS
+from callability.policy.reporting.finding_meanings import MEANINGS
 from documents import PATH, pattern, sessions_of
 
 ROOT = Path(__file__).parents[1]

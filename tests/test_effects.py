@@ -14,12 +14,12 @@ from hypothesis import given, settings
 
 from callability.policy.deciding.space import Space
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.idle_part import check_parts, needless_parts
+from callability.policy.proving.redundant_condition import check_parts, needless_parts
+from callability.policy.reporting.effect import effects, overlaps
+from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from callability.policy.telling.effect import effects, overlaps
-from callability.policy.telling.meaning import MEANINGS
 from conftest import POLICY, write_policy
 from drawn_policies import rule_sets, tabled
 from running import COMMAND, callability

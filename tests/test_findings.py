@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from callability.finding import Severity, line
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
-from callability.policy.telling.meaning import MEANINGS, OF_FORM, OF_PROOF
+from callability.policy.reporting.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
 from conftest import POLICY, write_policy
 
 CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")

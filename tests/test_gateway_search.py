@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.adapter.words import words
+from callability.adapter.search_words import words
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 
 DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))

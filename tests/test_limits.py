@@ -15,7 +15,7 @@ import pytest
 
 from callability import bounded_yaml, document, finding
 from callability.finding import Place, did_you_mean, line, listed
-from callability.policy import aside
+from callability.policy import check_worker
 from callability.policy.deciding import engine, engine_process, normal_form, space, tabulation
 from callability.policy.deciding.engine_process import NotDecided
 from callability.policy.deciding.space import space_of
@@ -24,7 +24,7 @@ from callability.policy.loading import written_in
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
-from callability.policy.reading import case_file, form, law_form, rule_file, when, written
+from callability.policy.reading import case_file, form, law_form, policy_source, rule_file, when
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.calls.served_policy import RejectedEdit
@@ -318,7 +318,7 @@ def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddl
 
 
 LIMITS = {
-    "16 YAML files": written.MAX_FILES,
+    "16 YAML files": policy_source.MAX_FILES,
     "524,288 bytes": document.MAX_BYTES,
     "48 levels": bounded_yaml.MAX_DEPTH,
     "50,000 values": bounded_yaml.MAX_VALUES,
@@ -333,7 +333,7 @@ LIMITS = {
     "60 seconds of processor time": engine_process.CPU_LIMIT,
     "300 seconds": int(tabulation.TIME_LIMIT),
     "120 seconds": int(edits.CHECK_SECONDS),
-    "120 seconds of processor time": aside.MAX_CPU,
+    "120 seconds of processor time": check_worker.MAX_CPU,
     "4 GiB": engine.MAX_MEMORY // 1024**3,
     "first 1,000": finding.MAX_FINDINGS,
     "first 100": edits.MAX_LOGGED,

@@ -20,11 +20,11 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
 from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
+from callability.policy.reporting.difference import TooMuch, compared_space, differences
+from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.condition import All, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from callability.policy.telling.difference import TooMuch, compared_space, differences
-from callability.policy.telling.rows import rows_of
 from callability.vocabulary import UNKNOWN
 from conftest import write_policy
 from drawn_policies import NOWHERE, tabled

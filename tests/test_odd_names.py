@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability import document
-from callability.command_line.tool_word import argument_of, cell_of, name_of, word_of
+from callability.command_line.tool_name_quoting import argument_of, cell_of, name_of, word_of
 from callability.editing.edit import EditRefused, created, edited
 from callability.editing.spelling import Tree
 from callability.gateway.config import load_approvals

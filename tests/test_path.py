@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
+from callability.policy.reporting.explanation import explain
+from callability.policy.reporting.path import Change, PathEnd, Step, path_to_callable, sentences
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from callability.policy.telling.explanation import explain
-from callability.policy.telling.path import Change, PathEnd, Step, path_to_callable, sentences
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

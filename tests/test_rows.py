@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Policy, ProvedRuleSet, load
 from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reporting.difference import Change, differences
+from callability.policy.reporting.region import Region, described
+from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
-from callability.policy.telling.difference import Change, differences
-from callability.policy.telling.region import Region, described
-from callability.policy.telling.rows import Row, rows_of
 from conftest import POLICY
 from drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
 

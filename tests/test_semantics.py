@@ -17,10 +17,10 @@ from callability.policy.deciding.table import DecisionTable
 from callability.policy.deciding.tabulation import Engine, tabulate, untold
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
+from callability.policy.reporting.path import PathEnd, path_to_callable
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule
 from callability.policy.rules.semantics import Decision, decide
-from callability.policy.telling.path import PathEnd, path_to_callable
 from callability.vocabulary import UNKNOWN
 from drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
 

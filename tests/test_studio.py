@@ -15,9 +15,9 @@ import pytest
 from callability.document import MAX_BYTES
 from callability.policy.loading import Policy, load
 from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.telling.rows import rows_of
-from callability.studio.study import MAX_FINDINGS, MAX_LINES, Study, possible
+from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, Study, possible
 from conftest import POLICY, write_policy
 from studios import PLAIN, SECONDS, Page, studio, studio_process
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from callability.policy.telling.plain import Plain
-from callability.studio.desk import MAX_DESKS, Desk
+from callability.policy.reporting.plain_data import Plain
+from callability.studio.errors import NotChecked, TooSlow
 from callability.studio.serving import names_of
-from callability.studio.trouble import NotChecked, TooSlow
+from callability.studio.session import MAX_DESKS, Desk
 from conftest import POLICY
 from running import callability
 from studios import Page, studio_process

@@ -214,4 +214,4 @@ def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(NoAnswer, match=r"it took longer than 0\.1 seconds"):
         asyncio.run(answer_of("endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
     with pytest.raises(NoAnswer, match=r"its process failed: .*UnpicklingError"):
-        asyncio.run(answer_of("callability.policy.aside", b"no policy", 60))
+        asyncio.run(answer_of("callability.policy.check_worker", b"no policy", 60))

@@ -4,7 +4,9 @@ Everything here is a pure function of its arguments. A proxy asks the service wi
 and response on; what comes back are plain JSON objects, such as an MCP `CallToolResult`.
 """
 
-from callability.adapter.asked import (
+from callability.adapter.counts import tool_counts
+from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
+from callability.adapter.discovery_arguments import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     Asked,
@@ -13,8 +15,6 @@ from callability.adapter.asked import (
     checked_limit,
     checked_query,
 )
-from callability.adapter.counts import tool_counts
-from callability.adapter.discovery import INCLUDE_DISABLED_SCHEMA, INCLUDE_DISABLED_SENTENCE, ToolText, discovery
 from callability.adapter.enable_result import enable_result, enable_status
 from callability.adapter.inputs import DeclaredLabels, InputFault, NotPublished, UnreadInput, unread_inputs
 from callability.adapter.judgement import JudgedTool, Judgement, judge

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from callability.adapter.asked import DEFAULT_LIMIT, checked_limit
+from callability.adapter.discovery_arguments import DEFAULT_LIMIT, checked_limit
 from callability.adapter.judgement import JudgedTool, Judgement
 from callability.adapter.phrases import Phrases
-from callability.adapter.words import telling, words
+from callability.adapter.search_words import telling, words
 from callability.tool_name import is_plain
 
 MAX_LOCKED = 10

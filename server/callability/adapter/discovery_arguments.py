@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from callability.adapter.words import words
+from callability.adapter.search_words import words
 
 DEFAULT_LIMIT = 15
 MAX_LIMIT = 100

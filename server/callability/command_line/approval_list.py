@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from callability.command_line.files import Files
-from callability.command_line.tool_word import argument_of, cell_of
+from callability.command_line.gateway_files import Files
+from callability.command_line.tool_name_quoting import argument_of, cell_of
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.offline.inspection import Inspected
 

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from callability.command_line.approval_list import COLUMNS, tool_approval, tool_approvals
-from callability.command_line.files import ApprovalsOption, ConfigOption, Files, known_server, sound_files
+from callability.command_line.gateway_files import ApprovalsOption, ConfigOption, Files, known_server, sound_files
 from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
 from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
-from callability.command_line.tool_word import cell_of, is_cut, name_of
+from callability.command_line.tool_name_quoting import cell_of, is_cut, name_of
 from callability.finding import MAX_LISTED, did_you_mean, listed, shown
 from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.offline.inspection import Inspected, inspected

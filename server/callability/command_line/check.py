@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.checked import Checked, as_json, as_text
+from callability.command_line.check_report import Checked, as_json, as_text
 from callability.command_line.options import JsonOption
 from callability.command_line.progress import progress
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_written, written_in
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 from callability.policy.shipped import shipped_policy
 
 

@@ -14,8 +14,8 @@ from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
+from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.rules.semantics import SEMANTICS
-from callability.policy.telling.effect import Effect, Overlap, effects, notes, overlaps
 
 
 @dataclass(frozen=True, slots=True)

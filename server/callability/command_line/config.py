@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from callability import document
-from callability.command_line.files import ConfigOption, GivenApprovalsOption
+from callability.command_line.gateway_files import ConfigOption, GivenApprovalsOption
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
 from callability.command_line.policy_stub import declared_at, declared_by
 from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption

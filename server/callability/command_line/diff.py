@@ -19,9 +19,9 @@ from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
 from callability.finding import shown, told
 from callability.policy.loading import Policy, check_files, policy_files
+from callability.policy.reporting.difference import Change, TooMuch, differences
+from callability.policy.reporting.plain_data import of_change
 from callability.policy.shipped import shipped_policy
-from callability.policy.telling.difference import Change, TooMuch, differences
-from callability.policy.telling.plain import of_change
 
 GIT_SECONDS = 30
 

@@ -15,7 +15,7 @@ import typer
 
 from callability.address import AddressRefused
 from callability.command_line.config import PolicyChoice, checked_files, policy_findings
-from callability.command_line.files import GivenApprovalsOption
+from callability.command_line.gateway_files import GivenApprovalsOption
 from callability.command_line.options import (
     Loaded,
     LogLevel,

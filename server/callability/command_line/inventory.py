@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from callability.command_line.files import ApprovalsOption, ConfigOption, sound_files
+from callability.command_line.gateway_files import ApprovalsOption, ConfigOption, sound_files
 from callability.command_line.options import LogLevel, leave, log_to_standard_error
 from callability.command_line.terminal import number_of
 from callability.finding import did_you_mean, shown

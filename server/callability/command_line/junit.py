@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from callability.command_line.tested import Tested, TestedRuleSet, failure
+from callability.command_line.test_report import Tested, TestedRuleSet, failure
 from callability.finding import MAX_FINDINGS, Finding, line
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from callability import __version__
-from callability.command_line.checked import Checked
+from callability.command_line.check_report import Checked
 from callability.finding import MAX_FINDINGS, Finding, Place, in_order
-from callability.policy.telling.meaning import MEANINGS, Meaning
+from callability.policy.reporting.finding_meanings import MEANINGS, Meaning
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

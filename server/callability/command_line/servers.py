@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.files import ConfigOption, changed, known_server, sound_config
+from callability.command_line.gateway_files import ConfigOption, changed, known_server, sound_config
 from callability.command_line.options import JsonOption
 from callability.command_line.terminal import escaped, write_table
 from callability.finding import shown

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.checked import json_of_finding
+from callability.command_line.check_report import json_of_finding
 from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, in_order, told
 

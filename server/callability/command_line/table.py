@@ -16,8 +16,8 @@ from callability.command_line.terminal import write_table
 from callability.finding import did_you_mean, shown
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.telling.plain import of_row
-from callability.policy.telling.rows import Row, rows_of
+from callability.policy.reporting.plain_data import of_row
+from callability.policy.reporting.rows import Row, rows_of
 
 ANY = "-"
 """What stands for a fact that may have any value."""

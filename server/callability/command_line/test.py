@@ -10,14 +10,14 @@ import typer
 
 from callability.command_line.junit import junit
 from callability.command_line.options import JsonOption, leave
-from callability.command_line.tested import Tested, TestedRuleSet, as_json, as_text
+from callability.command_line.test_report import Tested, TestedRuleSet, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
 from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 from callability.policy.shipped import shipped_policy
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from callability.policy.loading import followed_files, written_in
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Do it again after each edit, until SIGINT or SIGTERM; the last time counts.")

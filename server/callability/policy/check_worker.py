@@ -12,7 +12,7 @@ import sys
 from callability.policy.deciding.engine import MAX_MEMORY
 from callability.policy.loading import check_written
 from callability.policy.packing import packed
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 
 MAX_CPU = 120
 """Seconds of processor time of the process."""

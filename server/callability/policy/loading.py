@@ -26,8 +26,8 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.case_file import Case, read_cases
 from callability.policy.reading.form import Form
 from callability.policy.reading.label_form import read_labels
+from callability.policy.reading.policy_source import PolicyFile, Written, read_written
 from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.reading.written import PolicyFile, Written, read_written
 from callability.policy.rules.rule_set import RuleSet
 
 Tabulate = Callable[[RuleSet, Space, str], Tabulation]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from callability.child_process import NoAnswer, answer_of
 from callability.finding import MAX_FINDINGS, Finding, Place, told
-from callability.policy import aside
+from callability.policy import check_worker
 from callability.policy.loading import Policy, followed_files, written_in
 from callability.policy.packing import unpacked
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
 from callability.service.calls.callability_calls import Calls
 from callability.service.calls.served_policy import RejectedEdit, Served
 from callability.service.observability.metrics import PolicyMetrics
@@ -94,7 +94,7 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
 async def _checked(written: Written, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
     """Return the policy, ready to answer, or why there is none."""
     try:
-        answer = await answer_of(aside.__name__, pickle.dumps(written), CHECK_SECONDS)
+        answer = await answer_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
     except NoAnswer as error:
         finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {error}")
         return RejectedEdit(written.revision, (finding,))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from callability.policy.deciding.engine import MAX_MEMORY
-from callability.studio.study import Study
+from callability.studio.draft_analysis import Study
 
 
 def main() -> None:

@@ -16,14 +16,14 @@ from starlette.routing import Route
 from callability import document
 from callability.editing.rewriting import ChangedMeanwhile
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.telling.plain import Plain
-from callability.studio.desk import Desk, Desks
-from callability.studio.files import NotEditable, SavedFile, read_saved, save, texts_of
+from callability.policy.reporting.plain_data import Plain
+from callability.studio.error_response import trouble_response
+from callability.studio.errors import NotSaved, Trouble
+from callability.studio.page_data import saved_told
 from callability.studio.pages import page_files
+from callability.studio.policy_files import NotEditable, SavedFile, read_saved, save, texts_of
 from callability.studio.requests import Check, Decide, Difference, Leave, Save, Table, read_request
-from callability.studio.trouble import NotSaved, Trouble
-from callability.studio.trouble_response import trouble_response
-from callability.studio.vocabulary import saved_told
+from callability.studio.session import Desk, Desks
 
 
 class Studio:

@@ -11,8 +11,8 @@ from callability import document
 from callability.finding import Finding, Place, has_errors, in_order
 from callability.policy.loading import ProvedRuleSet, check_written
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.written import PolicyFile, Written
-from callability.studio.files import other_files
+from callability.policy.reading.policy_source import PolicyFile, Written
+from callability.studio.policy_files import other_files
 
 SECONDS = 30.0
 """What the rules engine may take for one rule set."""

@@ -13,15 +13,15 @@ from callability.policy.loading import ProvedRuleSet
 from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.written import Written
+from callability.policy.reading.policy_source import Written
+from callability.policy.reporting.difference import Change, TooMuch, changes_of
+from callability.policy.reporting.explanation import explain
+from callability.policy.reporting.path import sentences
+from callability.policy.reporting.plain_data import Plain, of_change, of_path, of_row, of_trial, of_verdict
+from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import spoken_of
-from callability.policy.telling.difference import Change, TooMuch, changes_of
-from callability.policy.telling.explanation import explain
-from callability.policy.telling.path import sentences
-from callability.policy.telling.plain import Plain, of_change, of_path, of_row, of_trial, of_verdict
-from callability.policy.telling.rows import Row, rows_of
 from callability.studio.draft import Draft, Drafts, written_of
-from callability.studio.vocabulary import question_told
+from callability.studio.page_data import question_told
 from callability.vocabulary import UNKNOWN
 
 MAX_FINDINGS = 200

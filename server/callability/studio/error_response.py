@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
-from callability.studio.trouble import Trouble
+from callability.studio.errors import Trouble
 
 
 def trouble_response(trouble: Trouble) -> JSONResponse:

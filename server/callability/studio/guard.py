@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from callability.studio.trouble import Elsewhere, Trouble
-from callability.studio.trouble_response import trouble_response
+from callability.studio.error_response import trouble_response
+from callability.studio.errors import Elsewhere, Trouble
 
 TOKEN_HEADER = "callability-token"
 _OWN = frozenset({"same-origin", "none"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from callability.policy.questions.fact import Fact
 from callability.policy.questions.question import Question
-from callability.policy.telling.plain import Plain
-from callability.studio.files import SavedFile
+from callability.policy.reporting.plain_data import Plain
+from callability.studio.policy_files import SavedFile
 
 
 def question_told(question: Question) -> Plain:

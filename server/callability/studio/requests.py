@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from callability.document import MAX_BYTES
 from callability.policy.questions.questions import QUESTIONS
-from callability.studio.files import NAMES
-from callability.studio.trouble import BadRequest, TooLarge
+from callability.studio.errors import BadRequest, TooLarge
+from callability.studio.policy_files import NAMES
 
 MAX_BODY = 16 * 1024**2
 """Bytes of a request: more than all files of a policy can have, escaped."""

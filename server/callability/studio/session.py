@@ -12,9 +12,9 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
-from callability.policy.telling.plain import Plain
-from callability.studio import study_process
-from callability.studio.trouble import Failed, NotChecked, Superseded, TooSlow
+from callability.policy.reporting.plain_data import Plain
+from callability.studio import analysis_process
+from callability.studio.errors import Failed, NotChecked, Superseded, TooSlow
 
 SECONDS = 60.0
 """What one task may take."""
@@ -127,7 +127,7 @@ class Desk:
 
     async def _started(self) -> Process:
         # `-P`: a file in the current directory must not stand in for a module. A group of its own ends as a whole.
-        command = (sys.executable, "-P", "-W", "ignore", "-m", study_process.__name__, str(self._directory))
+        command = (sys.executable, "-P", "-W", "ignore", "-m", analysis_process.__name__, str(self._directory))
         return await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
         )

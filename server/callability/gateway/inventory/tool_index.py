@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tantivy
 
-from callability.adapter.words import telling, words
+from callability.adapter.search_words import telling, words
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32

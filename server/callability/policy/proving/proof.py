@@ -8,8 +8,8 @@ from operator import and_, or_
 
 from callability.finding import Finding, Severity, listed, shown
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.idle_part import check_parts
 from callability.policy.proving.mask import Mask
+from callability.policy.proving.redundant_condition import check_parts
 from callability.policy.questions.fact import LabelFact
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet

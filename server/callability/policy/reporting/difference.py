@@ -11,9 +11,9 @@ from callability.policy.names.automaton import TooManyStates
 from callability.policy.names.classes import SinglesOutUnknown
 from callability.policy.questions.question import joined
 from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reporting.region import Region, described
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Spoken, spoken_of
-from callability.policy.telling.region import Region, described
 
 
 @dataclass(frozen=True, slots=True)

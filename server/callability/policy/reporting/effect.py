@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from callability.finding import Finding, Witness
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.idle_part import needless_parts
 from callability.policy.proving.mask import Mask, Masks
+from callability.policy.proving.redundant_condition import needless_parts
 from callability.policy.rules.rule_set import Rule, RuleSet
 
 MAX_CONDITIONS = 50

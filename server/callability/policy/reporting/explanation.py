@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.finding import listed
+from callability.policy.reporting.path import Path, path_to_callable
 from callability.policy.rules.condition import Condition, Truth, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.unread import unread
-from callability.policy.telling.path import Path, path_to_callable
 from callability.vocabulary import UNKNOWN
 
 

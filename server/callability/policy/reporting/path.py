@@ -8,10 +8,10 @@ from enum import StrEnum
 from itertools import chain
 
 from callability.policy.questions.fact import Fact, LabelFact
+from callability.policy.reporting.falsifying import Values, WayOut, ways_out
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import Decision, decide
 from callability.policy.rules.unread import unread
-from callability.policy.telling.way_out import Values, WayOut, ways_out
 from callability.vocabulary import UNKNOWN
 
 MAX_TOLD = 5

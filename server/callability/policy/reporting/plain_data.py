@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from callability.policy.reporting.difference import Change
+from callability.policy.reporting.explanation import Trial
+from callability.policy.reporting.path import Change as Opening
+from callability.policy.reporting.path import Path
+from callability.policy.reporting.rows import Row
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.telling.difference import Change
-from callability.policy.telling.explanation import Trial
-from callability.policy.telling.path import Change as Opening
-from callability.policy.telling.path import Path
-from callability.policy.telling.rows import Row
 from callability.vocabulary import LiftedBy
 
 Plain = dict[str, Any]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from callability.policy.deciding.space import Combination
 from callability.policy.deciding.table import DecisionTable
+from callability.policy.reporting.region import Box, Region, described
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.telling.region import Box, Region, described
 
 
 @dataclass(frozen=True, slots=True)

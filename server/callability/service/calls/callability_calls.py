@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from callability.policy.loading import Policy
-from callability.policy.telling.explanation import explain
+from callability.policy.reporting.explanation import explain
 from callability.service.calls.outcome_replies import Outcomes
 from callability.service.fast_path import lazy_messages
 from callability.service.fast_path.tool_results import (

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from callability.finding import Finding, Severity
-from callability.policy.aside import limit
+from callability.policy.check_worker import limit
 from callability.policy.loading import check_written
-from callability.policy.reading.written import PolicyFile, Written
+from callability.policy.reading.policy_source import PolicyFile, Written
 from callability.service.requests import limits
 from callability.service.translation.messages import finding_message, rule_set_message
 from callability.v1 import policy_service_pb2 as pb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from callability.finding import MAX_FINDINGS
-from callability.policy.reading.written import MAX_FILES
+from callability.policy.reading.policy_source import MAX_FILES
 from callability.service.requests.errors import InvalidName, InvalidRequest
 
 TOOLS = 20_000
