@@ -20,9 +20,8 @@ try:
 except ImportError:  # where there is no build of it for a platform
     bpe_openai = None
 
-from callability.gateway.phrases import phrases
-
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
+from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
 from judging import LOCKED, checked, judgement_of, stub_of, text_of
 
