@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
@@ -72,10 +72,22 @@ tokens = _counting()
 """Return the number of tokens of a text."""
 
 
-def gateway_phrases(config: Path = CONFIG) -> dict[str, tuple[Phrases, Phrases]]:
-    """Return what stands in place of actions: about one tool, and about any."""
+class Wording(NamedTuple):
+    """What stands in place of actions: about one tool, about any, and about a server of the catalog."""
+
+    one: Phrases
+    any: Phrases
+    catalog: Phrases
+
+
+def wordings(config: Path = CONFIG) -> dict[str, Wording]:
+    """Return the phrases of the adapter, and those of a gateway with a config."""
     gateway = phrases(config, None)
-    return {"neutral": (NEUTRAL, NEUTRAL), "gateway": (gateway.about(SERVER, TOOL), gateway.about_any())}
+    catalog = phrases(config, None, [SERVER]).about(SERVER)
+    return {
+        "neutral": Wording(NEUTRAL, NEUTRAL, NEUTRAL),
+        "gateway": Wording(gateway.about(SERVER, TOOL), gateway.about_any(), catalog),
+    }
 
 
 def rejection_text(status: str, about: Phrases) -> str:
@@ -139,13 +151,13 @@ def enable_cost(outcome: str, about: Phrases) -> int:
 def counts() -> dict[str, dict[str, int]]:
     """Return the tokens of each text, by its kind."""
     found: dict[str, dict[str, int]] = {"discovery entry": {status: entry_cost(status) for status in LOCKED}}
-    for whose, (about, about_any) in gateway_phrases().items():
+    for whose, wording in wordings().items():
         found |= {
-            f"rejection, {whose}": {status: tokens(rejection_text(status, about)) for status in LOCKED},
-            f"remediation, {whose}": {status: tokens(remediation_text(status, about_any)) for status in LOCKED},
-            f"load notice of one server, {whose}": {each: tokens(load_text(each, 1, about_any)) for each in LOADS},
-            f"load notice of eight servers, {whose}": {each: tokens(load_text(each, 8, about_any)) for each in LOADS},
-            f"enable result, {whose}": {each: enable_cost(each, about) for each in ENABLES},
+            f"rejection, {whose}": {status: tokens(rejection_text(status, wording.one)) for status in LOCKED},
+            f"remediation, {whose}": {status: tokens(remediation_text(status, wording.any)) for status in LOCKED},
+            f"load notice of one server, {whose}": {each: tokens(load_text(each, 1, wording.any)) for each in LOADS},
+            f"load notice of eight servers, {whose}": {each: tokens(load_text(each, 8, wording.any)) for each in LOADS},
+            f"enable result, {whose}": {each: enable_cost(each, wording.catalog) for each in ENABLES},
         }
     return found
 
