@@ -7,27 +7,34 @@ BIN := $(CURDIR)/$(VENV)/bin
 STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
+PIP := -m pip --quiet --disable-pip-version-check
+# What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
+INSTALL := install --require-hashes --build-constraint requirements/build.txt
+UPGRADE ?= --upgrade
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed: pyproject.toml requirements/pip.txt requirements/build.txt requirements/dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	$(BIN)/python $(PIP) install --require-hashes --requirement requirements/pip.txt
+	$(BIN)/python $(PIP) $(INSTALL) --requirement requirements/dev.txt
+	$(BIN)/python $(PIP) install --no-deps --build-constraint requirements/build.txt --editable .
 	touch $@
 
 # The generator of the stubs is older than what the program runs with, so it has an environment of its own.
-$(VENV)/stubs/installed: proto/requirements.txt
+$(VENV)/stubs/installed: requirements/pip.txt requirements/build.txt requirements/stubs.txt
 	$(PYTHON) -m venv $(VENV)/stubs
-	$(STUBS_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement proto/requirements.txt
+	$(STUBS_BIN)/python $(PIP) install --require-hashes --requirement requirements/pip.txt
+	$(STUBS_BIN)/python $(PIP) $(INSTALL) --requirement requirements/stubs.txt
 	touch $@
 
 # Where there is no Node to be had, everything else is set up, and the tests that need it are skipped.
-$(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/package.json tests/node/package-lock.json
+$(VENV)/node/installed: $(VENV)/installed tests/node/install.sh tests/node/package.json tests/node/package-lock.json \
+  requirements/node.txt
 	BIN="$(BIN)" bash tests/node/install.sh $(VENV)/node || echo 'Node is not set up: tests that need it are skipped' >&2
 
 # The same holds for the browser.
@@ -36,8 +43,8 @@ $(VENV)/browser: $(VENV)/installed tests/browser/install.sh
 	touch $@
 
 # Where there is no build of the fuzzer, everything else is set up, and the test that needs it is skipped.
-$(VENV)/fuzz: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz \
+$(VENV)/fuzz: $(VENV)/installed requirements/fuzz.txt
+	$(BIN)/python $(PIP) install --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
 	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
 	touch $@
 
@@ -83,6 +90,16 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 
 screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
 	$(BIN)/python tests/studio_screenshot.py docs/studio.png
+
+$(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
+	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/lock.txt
+	touch $@
+
+# `make lock UPGRADE=` keeps every version that still fits, for after an edit of pyproject.toml.
+lock: $(VENV)/lock/installed ## Lock the newest versions that pyproject.toml allows, with their hashes, for every supported Python.
+	UV="$(CURDIR)/$(VENV)/lock/bin/uv" bash requirements/lock.sh $(UPGRADE)
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) build dist

