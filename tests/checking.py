@@ -12,7 +12,7 @@ from pathlib import Path
 
 from callability.finding import line
 from callability.policy.deciding.tabulation import Engine
-from callability.policy.loading import check_written, written_in
+from callability.policy.loading import check_source, source_in
 
 MEMORY = 1024**3
 SECONDS = 120
@@ -21,6 +21,6 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     for name in sys.argv[1:]:
-        check = check_written(written_in(Path(name)), engine=Engine.AUTO)
+        check = check_source(source_in(Path(name)), engine=Engine.AUTO)
         told = [line(finding).replace(f"{name}/", "").replace(name, "DIR") for finding in check.findings]
         print(json.dumps({"findings": told, "policy": check.policy is not None}), flush=True)

@@ -15,10 +15,10 @@ from callability.command_line.check_report import Checked, as_json, as_text
 from callability.command_line.sarif import as_sarif
 from callability.finding import Finding, Severity, has_errors, line
 from callability.policy.deciding.tabulation import Engine
-from callability.policy.loading import Check, ProvedRuleSet, check_written
+from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact, NameFact
-from callability.policy.reading.policy_source import PolicyFile, Written
+from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.semantics import decide
 from conftest import POLICY, SMALLEST
@@ -34,8 +34,8 @@ def judged(files: Mapping[str, bytes]) -> Check:
     """Check a policy by what the service checks one by, and return the check, having seen that what must hold does."""
     every = {name: text.encode() for name, text in SMALLEST.items()} | dict(files)
     read = tuple(PolicyFile(PurePosixPath(name), name, data) for name, data in sorted(every.items()))
-    written = Written(DIRECTORY, read, names=frozenset(file.path.stem for file in read))
-    check = check_written(written, engine=Engine.REFERENCE)
+    written = PolicySource(DIRECTORY, read, names=frozenset(file.path.stem for file in read))
+    check = check_source(written, engine=Engine.REFERENCE)
     assert (check.policy is None) is has_errors(check.findings)
     for finding in check.findings:
         _check_finding(finding, every)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callability.command_line import main
-from callability.policy.reading.policy_source import Written
+from callability.policy.reading.policy_source import PolicySource
 from callability.service import edits
 from callability.service.observability.metrics import PolicyMetrics
 
@@ -11,7 +11,7 @@ _kept: list[object] = []
 _loaded = edits._loaded
 
 
-def _keeping(answer: bytes, written: Written, metrics: PolicyMetrics | None) -> object:
+def _keeping(answer: bytes, written: PolicySource, metrics: PolicyMetrics | None) -> object:
     _kept.append([_loaded(answer, written, metrics) for _ in range(100)])
     return _loaded(answer, written, metrics)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import uvloop
 
 from callability.policy.deciding.tabulation import Engine
-from callability.policy.loading import check_written, written_in
+from callability.policy.loading import check_source, source_in
 from callability.policy.packing import packed, unpacked
 from callability.service.calls.callability_calls import Calls
 from callability.service.server import Server
@@ -32,7 +32,7 @@ def _resident() -> int:
 
 async def main(*directories: str) -> None:
     """Serve until standard input closes; the address is written first."""
-    checked = [packed(check_written(written_in(Path(each)), engine=Engine.REFERENCE)) for each in directories]
+    checked = [packed(check_source(source_in(Path(each)), engine=Engine.REFERENCE)) for each in directories]
     first = unpacked(checked[0]).policy
     assert first is not None
     server = Server(first, "127.0.0.1:0")

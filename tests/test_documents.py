@@ -143,7 +143,7 @@ def test_every_code_of_a_finding_is_explained_and_no_other() -> None:
 def test_a_finding_means_the_same_on_its_page_and_in_sarif() -> None:
     """To the word, with what to do."""
     kinds = {Severity.ERROR: "", Severity.WARNING: "A warning. ", Severity.NOTE: "A note. "}
-    assert _sections() == {code: f"{kinds[each.severity]}{each.means} {each.mend}" for code, each in MEANINGS.items()}
+    assert _sections() == {code: f"{kinds[each.severity]}{each.means} {each.fix}" for code, each in MEANINGS.items()}
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given
 
-from callability.policy.loading import Check, written_in
+from callability.policy.loading import Check, source_in
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -90,7 +90,7 @@ class Attacked:
             beside = self._directory / f"{name}.new"
             beside.write_bytes(data)
             beside.replace(self._directory / name)
-        revision = written_in(self._directory).revision
+        revision = source_in(self._directory).revision
 
         def looked_at() -> bool:
             told = self._policy.GetPolicy(pb.GetPolicyRequest())

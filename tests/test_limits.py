@@ -20,7 +20,7 @@ from callability.policy.deciding import engine, engine_process, normal_form, spa
 from callability.policy.deciding.engine_process import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.deciding.tabulation import tabulate
-from callability.policy.loading import written_in
+from callability.policy.loading import source_in
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
@@ -258,7 +258,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
     pytest.importorskip("durable.engine")
     task = {"facts": ["f0"], "blocks": [[[["f0", "v0", True]]]], "events": [["v0"]] * 400_000}
     with pytest.raises(NotDecided) as refused:
-        engine_process.run(json.dumps(task), Place("x.yaml"), 600, tabulation.untold, cpu_seconds=2)
+        engine_process.run(json.dumps(task), Place("x.yaml"), 600, tabulation.no_progress, cpu_seconds=2)
     finding = refused.value.finding
     assert finding.code == "engine-timeout"
     assert finding.sentence == "the rules engine did not decide within 2 seconds of processor time"
@@ -267,7 +267,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service that it is about waits for it, and no longer than it says."""
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
-    rejected = asyncio.run(edits._checked(written_in(write_policy(tmp_path, _text({})))))
+    rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, _text({})))))
     assert isinstance(rejected, RejectedEdit)
     [told] = rejected.findings
     assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"

@@ -89,10 +89,10 @@ def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str
 def test_the_name_that_stands_for_a_class_is_told_apart_by_no_list(lists: list[frozenset[str]], name: str) -> None:
     """From any name of the class; and it is no word for what could not be read."""
     classes = name_classes(lists, "other")
-    standing = classes.standing_for(name)
+    standing = classes.representative(name)
     assert [holds(each, standing) for each in lists] == [holds(each, name) for each in lists]
     assert standing != UNKNOWN
-    assert classes.standing_for(standing) == standing
+    assert classes.representative(standing) == standing
 
 
 @settings(deadline=None)
@@ -186,7 +186,7 @@ def test_patterns_that_are_too_tangled_are_refused() -> None:
 
 def test_the_name_that_stands_for_what_could_not_be_read_cannot_be_told_apart() -> None:
     """Two patterns that have it in common alone are refused; one that has others too is not."""
-    assert name_classes([frozenset(("unknow?",))], "other").standing_for("unknown") == "unknowa"
+    assert name_classes([frozenset(("unknow?",))], "other").representative("unknown") == "unknowa"
     with pytest.raises(SinglesOutUnknown):
         name_classes([frozenset(("unknow?",)), frozenset(("*n",))], "other")
 

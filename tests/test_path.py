@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
 from callability.policy.reporting.explanation import explain
-from callability.policy.reporting.path import Change, PathEnd, Step, path_to_callable, sentences
+from callability.policy.reporting.path import FactChange, PathEnd, Step, path_to_callable, sentences
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
@@ -244,4 +244,4 @@ def test_labels_belong_to_the_operator() -> None:
     """And whatever opens them is the operator's action."""
     action = next(action for action in CALLABILITY.actions if action.name == STAGE.action)
     assert (STAGE.opened_by, action.owner, action.labels) == (LiftedBy.OPERATOR, LiftedBy.OPERATOR, True)
-    assert Change(STAGE, "trial", ("none", "live")).wanted == "none"
+    assert FactChange(STAGE, "trial", ("none", "live")).wanted == "none"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import Policy, ProvedRuleSet, load
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reporting.difference import Change, differences
+from callability.policy.reporting.difference import PolicyChange, differences
 from callability.policy.reporting.region import Region, described
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
@@ -108,7 +108,7 @@ def _policy(drawn: RuleSet) -> Policy:
 @given(old=rule_sets(most=6), new=rule_sets(most=6))
 def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_other(old: RuleSet, new: RuleSet) -> None:
     """Over the facts that either of the two reads."""
-    changes: tuple[Change, ...] = differences(_policy(old), _policy(new))
+    changes: tuple[PolicyChange, ...] = differences(_policy(old), _policy(new))
     assert {change.question for change in changes} <= {"callability"}
     for combination in CORE_SPACE.combinations():
         facts = CORE_SPACE.named(combination)

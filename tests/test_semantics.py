@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callability.policy.deciding.engine_process import NotDecided, run
-from callability.policy.deciding.normal_form import TooLarge, conjunctions
+from callability.policy.deciding.normal_form import ConditionTooLarge, conjunctions
 from callability.policy.deciding.space import space_of
 from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import Engine, tabulate, untold
+from callability.policy.deciding.tabulation import Engine, no_progress, tabulate
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
 from callability.policy.reporting.path import PathEnd, path_to_callable
@@ -139,7 +139,7 @@ def test_an_engine_that_takes_too_long_is_ended() -> None:
 def test_an_engine_that_fails_is_told_with_what_it_said_last() -> None:
     """A task that is none ends its process."""
     with pytest.raises(NotDecided, match="the rules engine failed: KeyError: 'blocks'") as caught:
-        run("{}", NOWHERE, 60, untold)
+        run("{}", NOWHERE, 60, no_progress)
     assert caught.value.finding.code == "engine-failed"
 
 
@@ -160,7 +160,7 @@ def test_a_condition_that_multiplies_out_is_refused() -> None:
     values = tuple("abcdefghij")
     domains = {f"fact{number}": (*values, UNKNOWN) for number in range(5)}
     parts = tuple(Is(fact, frozenset(values[:8])) for fact in domains)
-    with pytest.raises(TooLarge):
+    with pytest.raises(ConditionTooLarge):
         conjunctions(0, Rule("one", All(parts), "callable", NOWHERE), domains)
 
 

@@ -10,16 +10,16 @@ import typer
 
 from callability.command_line.check_report import Checked, as_json, as_text
 from callability.command_line.options import JsonOption
-from callability.command_line.progress import progress
+from callability.command_line.progress import progress_bar
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
 from callability.policy.deciding.tabulation import Engine
-from callability.policy.loading import check_written, written_in
-from callability.policy.reading.policy_source import Written
+from callability.policy.loading import check_source, source_in
+from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
 
 
-class Form(StrEnum):
+class CheckFormat(StrEnum):
     """How the findings are written."""
 
     TEXT = "text"
@@ -39,8 +39,8 @@ def check(
         bool, typer.Option("--verbose", "-v", help="Say of each rule where it decides, and where its place does.")
     ] = False,
     form: Annotated[
-        Form, typer.Option("--format", help="How it is written; JSON has everything, SARIF the findings.")
-    ] = Form.TEXT,
+        CheckFormat, typer.Option("--format", help="How it is written; JSON has everything, SARIF the findings.")
+    ] = CheckFormat.TEXT,
     json: JsonOption = False,
     watch: WatchOption = False,
 ) -> None:
@@ -50,21 +50,21 @@ def check(
     """
     of = directory or shipped_policy()
 
-    def sound(written: Written) -> bool:
-        with progress() as tell:
-            result = check_written(written, engine=engine, tell=tell)
+    def sound(written: PolicySource) -> bool:
+        with progress_bar() as progress:
+            result = check_source(written, engine=engine, progress=progress)
         checked = Checked(of, result, strict=strict)
-        typer.echo(_told(checked, Form.JSON if json else form, verbose=verbose))
+        typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound
 
-    raise typer.Exit(0 if (watched(of, sound) if watch else sound(written_in(of))) else 1)
+    raise typer.Exit(0 if (watched(of, sound) if watch else sound(source_in(of))) else 1)
 
 
-def _told(checked: Checked, form: Form, *, verbose: bool) -> str:
+def _report(checked: Checked, form: CheckFormat, *, verbose: bool) -> str:
     match form:
-        case Form.TEXT:
+        case CheckFormat.TEXT:
             return as_text(checked, verbose=verbose)
-        case Form.JSON:
+        case CheckFormat.JSON:
             return as_json(checked)
-        case Form.SARIF:
+        case CheckFormat.SARIF:
             return as_sarif(checked)

@@ -19,7 +19,7 @@ from callability.finding import Finding, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.config.place import key_place
-from callability.policy.loading import check_written, written_in
+from callability.policy.loading import check_source, source_in
 
 
 def check(
@@ -80,7 +80,7 @@ def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Findin
         return label_findings(config, declared_at(choice.address)) if config else ()
     if choice.directory is None:
         return tuple(_not_compared(config)) if config else ()
-    check = check_written(written_in(choice.directory))
+    check = check_source(source_in(choice.directory))
     if config is None or check.policy is None:
         return check.findings
     return (*check.findings, *label_findings(config, declared_by(check.policy)))

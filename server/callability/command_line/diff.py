@@ -19,7 +19,7 @@ from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
 from callability.finding import shown, told
 from callability.policy.loading import Policy, check_files, policy_files
-from callability.policy.reporting.difference import Change, TooMuch, differences
+from callability.policy.reporting.difference import PolicyChange, TooMuch, differences
 from callability.policy.reporting.plain_data import of_change
 from callability.policy.shipped import shipped_policy
 
@@ -97,7 +97,7 @@ def _git(directory: Path, revision: str, *arguments: str) -> bytes:
     return done.stdout
 
 
-def _text(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
+def _text(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None) -> str:
     lines = [line for change in changes for line in _lines(change)]
     count = sum(change.combinations for change in changes)
     lines.append(f"{number_of(count, 'answer')} changed" if changes else "no answer changes")
@@ -107,7 +107,7 @@ def _text(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
     return "\n".join(lines)
 
 
-def _lines(change: Change) -> Iterator[str]:
+def _lines(change: PolicyChange) -> Iterator[str]:
     what = f"{change.before.status}: other words" if change.words_only else _arrow(change)
     yield f"{change.question}: {what}, in {number_of(change.combinations, 'combination')}"
     for condition in change.where:
@@ -118,11 +118,11 @@ def _lines(change: Change) -> Iterator[str]:
     yield from _words(change)
 
 
-def _arrow(change: Change) -> str:
+def _arrow(change: PolicyChange) -> str:
     return f"{change.before.status} -> {change.after.status}"
 
 
-def _words(change: Change) -> Iterator[str]:
+def _words(change: PolicyChange) -> Iterator[str]:
     before, after = change.before.words or {}, change.after.words or {}
     if change.words_only:
         for name in dict.fromkeys((*before, *after)):
@@ -131,17 +131,17 @@ def _words(change: Change) -> Iterator[str]:
                 yield f"  + {name}: {after.get(name, '')}"
 
 
-def _example(change: Change) -> str:
+def _example(change: PolicyChange) -> str:
     return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its open value"
 
 
-def _restricted(change: Change) -> Mapping[str, str]:
+def _restricted(change: PolicyChange) -> Mapping[str, str]:
     """Return what of the example some condition names."""
     named = {fact for condition in change.where for fact in condition}
     return {fact: value for fact, value in change.example.items() if fact in named}
 
 
-def _json(changes: Sequence[Change], tools: Sequence[ToolChange] | None) -> str:
+def _json(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None) -> str:
     answer: dict[str, Any] = {"changes": list(map(of_change, changes))}
     if tools is not None:
         answer["tools"] = [asdict(each) for each in tools]

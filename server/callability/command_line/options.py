@@ -13,7 +13,7 @@ import typer
 
 from callability.address import AddressRefused, check_asked, check_loopback
 from callability.finding import MAX_FINDINGS, told
-from callability.policy.loading import Policy, check_written, written_in
+from callability.policy.loading import Policy, check_source, source_in
 from callability.policy.shipped import shipped_policy
 
 
@@ -69,8 +69,8 @@ def loaded(directory: Path | None) -> Policy:
 
 def loaded_to_serve(directory: Path | None) -> Loaded:
     """Return the same with the state of its files, so that edits can be told."""
-    written = written_in(directory or shipped_policy())
-    check = check_written(written)
+    written = source_in(directory or shipped_policy())
+    check = check_source(written)
     if check.policy is None:
         for each in told(check.findings):
             typer.echo(each, err=True)

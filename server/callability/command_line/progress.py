@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from callability.policy.deciding.engine_process import Tell
+from callability.policy.deciding.engine_process import OnProgress
 
 
 @contextmanager
-def progress() -> Iterator[Tell]:
-    """Yield what is told of combinations that are decided; the bar vanishes with the block."""
+def progress_bar() -> Iterator[OnProgress]:
+    """Yield a callback for combinations that are decided; the bar vanishes at the end of the block."""
     if not sys.stderr.isatty():
         yield lambda decided, of: None
         return
@@ -30,10 +30,10 @@ def progress() -> Iterator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task, lock, total = bar.add_task("deciding", total=0), Lock(), 0
 
-        def tell(decided: int, of: int) -> None:
+        def advance(decided: int, of: int) -> None:
             nonlocal total
             with lock:
                 total += of
                 bar.update(task, advance=decided, total=total)
 
-        yield tell
+        yield advance

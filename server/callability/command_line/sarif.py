@@ -40,8 +40,8 @@ def _rule(code: str, meaning: Meaning) -> dict[str, Any]:
         "id": code,
         "shortDescription": {"text": meaning.means},
         "help": {
-            "text": f"{meaning.means} {meaning.mend}",
-            "markdown": f"{meaning.means} {meaning.mend} (docs/findings.md#{code})",
+            "text": f"{meaning.means} {meaning.fix}",
+            "markdown": f"{meaning.means} {meaning.fix} (docs/findings.md#{code})",
         },
         "defaultConfiguration": {"level": meaning.severity},
     }

@@ -13,11 +13,11 @@ from callability.command_line.options import JsonOption, leave
 from callability.command_line.test_report import Tested, TestedRuleSet, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
-from callability.policy.loading import Check, ProvedRuleSet, check_written, written_in
+from callability.policy.loading import Check, ProvedRuleSet, check_source, source_in
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
-from callability.policy.reading.policy_source import Written
+from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
@@ -58,8 +58,8 @@ def test(
         leave("`--coverage` is about all tests, and `--filter` runs some", 2)
     of = directory or shipped_policy()
 
-    def passed(written: Written) -> bool:
-        tested = _tested(check_written(written), of, wanted, percent)
+    def passed(written: PolicySource) -> bool:
+        tested = _tested(check_source(written), of, wanted, percent)
         if wanted is not None and not tested.count():
             leave(f"no test has {shown(wanted)} in its name", 2)
         if to:
@@ -67,7 +67,7 @@ def test(
         typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
         return tested.passed
 
-    raise typer.Exit(0 if (watched(of, passed) if watch else passed(written_in(of))) else 1)
+    raise typer.Exit(0 if (watched(of, passed) if watch else passed(source_in(of))) else 1)
 
 
 def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> Tested:

@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
-from callability.policy.loading import followed_files, written_in
-from callability.policy.reading.policy_source import Written
+from callability.policy.loading import followed_files, source_in
+from callability.policy.reading.policy_source import PolicySource
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Do it again after each edit, until SIGINT or SIGTERM; the last time counts.")
 ]
 
 
-def watched(directory: Path, act: Callable[[Written], bool]) -> bool:
+def watched(directory: Path, act: Callable[[PolicySource], bool]) -> bool:
     """Act on a policy now and after each edit, until SIGINT or SIGTERM, and return what came of it the last time."""
     # Most calls watch nothing, and need not wait for these imports.
     import asyncio  # noqa: PLC0415
@@ -31,7 +31,7 @@ def watched(directory: Path, act: Callable[[Written], bool]) -> bool:
         nonlocal came_of_it
         seen = None
         async for _ in looks(partial(followed_files, directory)):
-            written = written_in(directory)
+            written = source_in(directory)
             if written.digest != seen:
                 seen = written.digest
                 came_of_it = act(written)

@@ -10,9 +10,9 @@ import resource
 import sys
 
 from callability.policy.deciding.engine import MAX_MEMORY
-from callability.policy.loading import check_written
+from callability.policy.loading import check_source
 from callability.policy.packing import packed
-from callability.policy.reading.policy_source import Written
+from callability.policy.reading.policy_source import PolicySource
 
 MAX_CPU = 120
 """Seconds of processor time of the process."""
@@ -28,9 +28,9 @@ def limit() -> None:
 def main() -> None:
     """Check the policy on standard input."""
     limit()
-    written = pickle.load(sys.stdin.buffer)
-    assert isinstance(written, Written)
-    sys.stdout.buffer.write(packed(check_written(written)))
+    source = pickle.load(sys.stdin.buffer)
+    assert isinstance(source, PolicySource)
+    sys.stdout.buffer.write(packed(check_source(source)))
 
 
 if __name__ == "__main__":

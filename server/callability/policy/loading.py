@@ -13,10 +13,10 @@ from types import MappingProxyType
 from callability import document
 from callability.document import Node
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.deciding.engine_process import NotDecided, Tell
+from callability.policy.deciding.engine_process import NotDecided, OnProgress
 from callability.policy.deciding.space import Space, space_of
 from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import TIME_LIMIT, Engine, Tabulation, tabulate, untold
+from callability.policy.deciding.tabulation import TIME_LIMIT, Engine, Tabulation, no_progress, tabulate
 from callability.policy.proving.case_result import CaseResult, run_case
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
@@ -26,7 +26,7 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.case_file import Case, read_cases
 from callability.policy.reading.form import Form
 from callability.policy.reading.label_form import read_labels
-from callability.policy.reading.policy_source import PolicyFile, Written, read_written
+from callability.policy.reading.policy_source import PolicyFile, PolicySource, read_source
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 
@@ -81,7 +81,7 @@ def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
     Raises:
         PolicyRefused: it is not sound.
     """
-    check = check_written(written_in(directory), engine=engine)
+    check = check_source(source_in(directory), engine=engine)
     if check.policy is None:
         raise PolicyRefused(check.findings)
     return check.policy
@@ -99,9 +99,9 @@ def policy_files(directory: Path) -> tuple[Path, ...]:
         return ()
 
 
-def written_in(directory: Path) -> Written:
+def source_in(directory: Path) -> PolicySource:
     """Return the policy in a directory as it is written now."""
-    return read_written(policy_files(directory), directory)
+    return read_source(policy_files(directory), directory)
 
 
 def followed_files(directory: Path) -> tuple[Path, ...]:
@@ -113,18 +113,22 @@ def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
     """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
-    return check_written(read_written(paths, directory), engine=engine, seconds=seconds)
+    return check_source(read_source(paths, directory), engine=engine, seconds=seconds)
 
 
-def check_written(
-    written: Written, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT, tell: Tell = untold
+def check_source(
+    source: PolicySource,
+    *,
+    engine: Engine = Engine.AUTO,
+    seconds: float = TIME_LIMIT,
+    progress: OnProgress = no_progress,
 ) -> Check:
     """Check a policy as it is written; `seconds` is the engine's limit for a rule set, and `tell` is told of the
     combinations that are decided, by several threads.
     """
-    by = partial(tabulate, by=engine, seconds=seconds, tell=tell)
-    files = written.files
-    findings = [*written.findings, *_check_names(written)]
+    by = partial(tabulate, by=engine, seconds=seconds, progress=progress)
+    files = source.files
+    findings = [*source.findings, *_check_names(source)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
         checked = tuple(pool.map(partial(_check_question, files, by), QUESTIONS.values()))
@@ -133,19 +137,19 @@ def check_written(
     ordered = in_order(findings)
     policy = None
     if not has_errors(ordered):
-        policy = Policy(written.revision, MappingProxyType(proved), ordered)
+        policy = Policy(source.revision, MappingProxyType(proved), ordered)
     return Check(MappingProxyType(proved), ordered, policy)
 
 
-def _check_names(written: Written) -> list[Finding]:
-    if any(finding.code in {"no-directory", "too-many-files"} for finding in written.findings):
+def _check_names(source: PolicySource) -> list[Finding]:
+    if any(finding.code in {"no-directory", "too-many-files"} for finding in source.findings):
         return []
     findings = [
-        Finding(Place(written.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
+        Finding(Place(source.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")
         for name in QUESTIONS
-        if name not in written.names
+        if name not in source.names
     ]
-    for file in written.files:
+    for file in source.files:
         if file.path.suffix != ".yaml":
             findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
         elif file.question not in QUESTIONS:

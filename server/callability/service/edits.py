@@ -13,9 +13,9 @@ from pathlib import Path
 from callability.child_process import NoAnswer, answer_of
 from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import check_worker
-from callability.policy.loading import Policy, followed_files, written_in
+from callability.policy.loading import Policy, followed_files, source_in
 from callability.policy.packing import unpacked
-from callability.policy.reading.policy_source import Written
+from callability.policy.reading.policy_source import PolicySource
 from callability.service.calls.callability_calls import Calls
 from callability.service.calls.served_policy import RejectedEdit, Served
 from callability.service.observability.metrics import PolicyMetrics
@@ -47,9 +47,9 @@ class Edits:
 
     async def _look(self) -> None:
         """Check what was edited since the last time, until nothing is edited while it is checked."""
-        while (written := await asyncio.to_thread(written_in, self._directory)).digest != self._seen:
+        while (written := await asyncio.to_thread(source_in, self._directory)).digest != self._seen:
             loaded = await _checked(written, self._metrics)
-            if (await asyncio.to_thread(written_in, self._directory)).digest != written.digest:
+            if (await asyncio.to_thread(source_in, self._directory)).digest != written.digest:
                 continue
             self._seen = written.digest
             if isinstance(loaded, RejectedEdit):
@@ -91,7 +91,7 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _checked(written: Written, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
+async def _checked(written: PolicySource, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
     """Return the policy, ready to answer, or why there is none."""
     try:
         answer = await answer_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
@@ -102,7 +102,7 @@ async def _checked(written: Written, metrics: PolicyMetrics | None = None) -> tu
 
 
 def _loaded(
-    answer: bytes, written: Written, metrics: PolicyMetrics | None = None
+    answer: bytes, written: PolicySource, metrics: PolicyMetrics | None = None
 ) -> tuple[Policy, Calls] | RejectedEdit:
     check = unpacked(answer)
     if check.policy is None:

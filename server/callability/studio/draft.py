@@ -9,9 +9,9 @@ from pathlib import Path, PurePath
 
 from callability import document
 from callability.finding import Finding, Place, has_errors, in_order
-from callability.policy.loading import ProvedRuleSet, check_written
+from callability.policy.loading import ProvedRuleSet, check_source
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.policy_source import PolicyFile, Written
+from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.studio.policy_files import other_files
 
 SECONDS = 30.0
@@ -39,9 +39,9 @@ class Drafts:
     """Proves drafts, and remembers the parts of those that are looked at."""
 
     def __init__(self) -> None:
-        self._parts: dict[Written, _Part] = {}
+        self._parts: dict[PolicySource, _Part] = {}
 
-    def prove(self, written: Written) -> Draft:
+    def prove(self, written: PolicySource) -> Draft:
         """Prove a policy as it is written."""
         groups = _groups(written)
         with ThreadPoolExecutor(max_workers=len(groups)) as pool:
@@ -50,20 +50,20 @@ class Drafts:
         proved = {name: part.proved for name, part in parts.items() if part.proved}
         return Draft(proved, findings, None if has_errors(findings) else written.revision)
 
-    def keep(self, *kept: Written) -> None:
+    def keep(self, *kept: PolicySource) -> None:
         """Forget all parts but those of some policies."""
         groups = {group for written in kept for group in _groups(written).values()}
         self._parts = {group: part for group, part in self._parts.items() if group in groups}
 
-    def _part(self, group: Written) -> _Part:
+    def _part(self, group: PolicySource) -> _Part:
         if group not in self._parts:
-            check = check_written(group, seconds=SECONDS)
+            check = check_source(group, seconds=SECONDS)
             # No group is about more than one question.
             self._parts[group] = _Part(next(iter(check.proved.values()), None), check.findings)
         return self._parts[group]
 
 
-def written_of(texts: Mapping[str, str], directory: Path) -> Written:
+def written_of(texts: Mapping[str, str], directory: Path) -> PolicySource:
     """Return texts by the names of their files as one policy without a name, with the other files of a directory."""
     files = [PolicyFile(PurePath(name), name, text.encode()) for name, text in texts.items()]
     others = other_files(directory, texts)
@@ -77,13 +77,13 @@ def written_of(texts: Mapping[str, str], directory: Path) -> Written:
     if not directory.is_dir():
         findings.append(Finding(Place(""), "no-directory", "its directory cannot be read: it may have been moved away"))
         names |= {*QUESTIONS}
-    return Written("", tuple(files), tuple(findings), frozenset(names))
+    return PolicySource("", tuple(files), tuple(findings), frozenset(names))
 
 
-def _groups(written: Written) -> dict[str, Written]:
+def _groups(written: PolicySource) -> dict[str, PolicySource]:
     """Return the files of each question as a policy of which nothing else is missing, and the files of no question."""
     groups = {}
     for name in (*QUESTIONS, ""):
         files = tuple(file for file in written.files if name == (file.question if file.question in QUESTIONS else ""))
-        groups[name] = Written("", files, (), written.names | {*QUESTIONS} - {name})
+        groups[name] = PolicySource("", files, (), written.names | {*QUESTIONS} - {name})
     return groups

@@ -13,8 +13,8 @@ from callability.policy.loading import ProvedRuleSet
 from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.policy_source import Written
-from callability.policy.reporting.difference import Change, TooMuch, changes_of
+from callability.policy.reading.policy_source import PolicySource
+from callability.policy.reporting.difference import PolicyChange, TooMuch, changes_of
 from callability.policy.reporting.explanation import explain
 from callability.policy.reporting.path import sentences
 from callability.policy.reporting.plain_data import Plain, of_change, of_path, of_row, of_trial, of_verdict
@@ -44,7 +44,7 @@ class Study:
         self._drafts = Drafts()
         self._saved_texts: Mapping[str, str] = {}
         self._texts: Mapping[str, str] = {}
-        self._saved_policy = Written("", ())
+        self._saved_policy = PolicySource("", ())
         self._draft = Draft({}, (), None)
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
 
@@ -105,7 +105,7 @@ class Study:
         """Return what the draft changes: answers, where both can be proved, and lines."""
         saved = self._saved()
         both = [name for name in QUESTIONS if name in saved.proved and name in self._draft.proved]
-        found: list[Change] = []
+        found: list[PolicyChange] = []
         too_much: list[str] = []
         for name in both:
             try:
@@ -216,7 +216,7 @@ def _proof(proved: ProvedRuleSet) -> Plain:
     }
 
 
-def _change(change: Change) -> Plain:
+def _change(change: PolicyChange) -> Plain:
     told = of_change(change)
     return told | {
         "where": told["where"][:MAX_CONDITIONS],

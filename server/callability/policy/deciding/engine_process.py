@@ -19,12 +19,12 @@ from callability.policy.deciding import engine
 CPU_LIMIT = 60
 """Seconds of processor time that a process of the engine may take. A busy machine does not shorten them."""
 
-Tell = Callable[[int, int], None]
-"""Told of progress: how many combinations more are decided, and how many more there are to decide."""
+OnProgress = Callable[[int, int], None]
+"""Called with how many more combinations are decided, and how many more there are to decide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineOutput:
     """The engine's name, and what its process writes: for each event the block and conjunction that decided."""
 
     engine: str
@@ -39,7 +39,7 @@ class NotDecided(Exception):
         self.finding = finding
 
 
-def run(task: str, place: Place, seconds: float, tell: Tell, *, cpu_seconds: int = CPU_LIMIT) -> Answer:
+def run(task: str, place: Place, seconds: float, progress: OnProgress, *, cpu_seconds: int = CPU_LIMIT) -> EngineOutput:
     """Let a process decide a task, and end it when the time is over.
 
     Raises:
@@ -62,7 +62,7 @@ def run(task: str, place: Place, seconds: float, tell: Tell, *, cpu_seconds: int
 
         try:
             with process:
-                written = _exchange(process, task, tell)
+                written = _exchange(process, task, progress)
         finally:
             timer.cancel()
         if over.is_set():
@@ -76,7 +76,7 @@ def run(task: str, place: Place, seconds: float, tell: Tell, *, cpu_seconds: int
             raise NotDecided(Finding(place, "engine-failed", sentence))
     if written is None:
         raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions"))
-    return Answer(f"durable-rules {version('durable-rules')}", written)
+    return EngineOutput(f"durable-rules {version('durable-rules')}", written)
 
 
 def _timeout(place: Place, limit: str) -> NotDecided:
@@ -84,7 +84,7 @@ def _timeout(place: Place, limit: str) -> NotDecided:
     return NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large"))
 
 
-def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> list[list[int]] | None:
+def _exchange(process: subprocess.Popen[str], task: str, progress: OnProgress) -> list[list[int]] | None:
     """Write the task, which the process reads whole before it decides, and read what it decides."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -96,7 +96,7 @@ def _exchange(process: subprocess.Popen[str], task: str, tell: Tell) -> list[lis
         for line in process.stdout:
             part = json.loads(line)
             decisions += part
-            tell(len(part), 0)
+            progress(len(part), 0)
     except ValueError:
         return None
     return decisions

@@ -25,7 +25,7 @@ Term = Mapping[str, frozenset[str]]
 """For each fact that matters, the values (unknown among them) that it may have."""
 
 
-class TooLarge(Exception):
+class ConditionTooLarge(Exception):
     """A condition that comes to more than `MAX_CONJUNCTIONS`."""
 
 
@@ -63,7 +63,7 @@ def conjunctions(number: int, rule: Rule, domains: Domains) -> tuple[Conjunction
             for tests in _flat(term, domains):
                 found.append(Conjunction(tests, decision))
                 if len(found) > MAX_CONJUNCTIONS:
-                    raise TooLarge
+                    raise ConditionTooLarge
     return tuple(found)
 
 
@@ -85,14 +85,14 @@ def _terms(condition: Condition, domains: Domains, *, wanted: bool, possible: bo
 
 def _both(left: list[Term], right: list[Term]) -> list[Term]:
     if len(left) * len(right) > MAX_PAIRS:
-        raise TooLarge
+        raise ConditionTooLarge
     joined: dict[frozenset[tuple[str, frozenset[str]]], Term] = {}
     for one, other in product(left, right):
         term = _intersection(one, other)
         if term is not None:
             joined[frozenset(term.items())] = term
             if len(joined) > MAX_CONJUNCTIONS:
-                raise TooLarge
+                raise ConditionTooLarge
     return list(joined.values())
 
 

@@ -11,13 +11,13 @@ from enum import StrEnum
 from functools import partial
 
 from callability.finding import Finding, Place
-from callability.policy.deciding.engine_process import Answer, NotDecided, Tell, run
+from callability.policy.deciding.engine_process import EngineOutput, NotDecided, OnProgress, run
 from callability.policy.deciding.normal_form import (
     MAX_ALTOGETHER,
     MAX_CONJUNCTIONS,
+    ConditionTooLarge,
     Conjunction,
     Test,
-    TooLarge,
     conjunctions,
 )
 from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
@@ -50,8 +50,8 @@ class Tabulation:
     engine: str
 
 
-def untold(_decided: int, _of: int) -> None:
-    """Tell nobody of progress."""
+def no_progress(_decided: int, _of: int) -> None:
+    """Ignore progress."""
 
 
 def tabulate(
@@ -61,7 +61,7 @@ def tabulate(
     *,
     by: Engine = Engine.AUTO,
     seconds: float = TIME_LIMIT,
-    tell: Tell = untold,
+    progress: OnProgress = no_progress,
 ) -> Tabulation:
     """Decide every combination of a space.
 
@@ -75,9 +75,9 @@ def tabulate(
     if by is Engine.REFERENCE:
         return Tabulation(_by_reference(rule_set, space, distinct), "reference")
     flat = _flat(rule_set, space)
-    tell(0, len(distinct))
+    progress(0, len(distinct))
     try:
-        answer = _by_engine(flat, space, distinct, partial(run, place=Place(file), seconds=seconds, tell=tell))
+        answer = _by_engine(flat, space, distinct, partial(run, place=Place(file), seconds=seconds, progress=progress))
     except ModuleNotFoundError:
         if by is not Engine.AUTO:
             raise NotDecided(_unavailable(Place(file))) from None
@@ -97,7 +97,7 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
     for number, rule in enumerate(rule_set.rules):
         try:
             found.extend(conjunctions(number, rule, domains))
-        except TooLarge:
+        except ConditionTooLarge:
             sentence = f"the condition of rule `{rule.id}` is too large to decide"
             hint = f"it comes to more than {MAX_CONJUNCTIONS:,} conjunctions: split the rule"
             raise NotDecided(Finding(rule.place, "condition-too-large", sentence, hint)) from None
@@ -109,7 +109,7 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
 
 
 def _by_engine(
-    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], Answer]
+    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], EngineOutput]
 ) -> Tabulation:
     """Decide many combinations by several processes side by side, as many as there are processors for."""
     blocks = _blocks(flat)

@@ -12,8 +12,8 @@ from callability.policy.names.automaton import TooManyStates, Unit, shortest_nam
 from callability.policy.names.glob import holds, is_glob
 from callability.vocabulary import UNKNOWN
 
-MAX_TOLD = 4
-"""Patterns that are told of those that stand in the same lists."""
+MAX_LISTED = 4
+"""Patterns of one unit that a description names."""
 
 Class = frozenset[int]
 """The numbers of the units that match the names of a class."""
@@ -30,7 +30,7 @@ class NameClasses:
     units: tuple[Unit, ...] = ()
     members: Mapping[Class, str] = field(default_factory=dict)
 
-    def standing_for(self, name: str) -> str:
+    def representative(self, name: str) -> str:
         """Return the name that stands for all names of the class of a name."""
         return self.members[_class_of(name, self.units)]
 
@@ -39,16 +39,16 @@ class NameClasses:
         numbers = {number for number, unit in enumerate(self.units) if pattern in unit}
         return tuple(name for each, name in self.members.items() if each & numbers)
 
-    def told(self, names: Collection[str]) -> tuple[str, ...]:
+    def describe(self, names: Collection[str]) -> tuple[str, ...]:
         """Write a set of classes, by the names that stand for them: by patterns, or by those that it leaves out."""
         wanted = frozenset(each for each, name in self.members.items() if name in names)
         covering = self._covering(wanted)
         if covering:
-            return tuple(_told((unit,)) for unit in covering)
+            return tuple(_patterns_of((unit,)) for unit in covering)
         others = self._covering(frozenset(self.members) - wanted)
         if others:
-            return (f"other than {_told(others)}",)
-        return tuple(self._told_one(each) for each in self.members if each in wanted)
+            return (f"other than {_patterns_of(others)}",)
+        return tuple(self._describe_class(each) for each in self.members if each in wanted)
 
     def _covering(self, wanted: frozenset[Class]) -> list[Unit]:
         """Return units that match these classes and no other; none where there are no such."""
@@ -61,12 +61,14 @@ class NameClasses:
                 left -= matched[number]
         return [] if left else [self.units[number] for number in sorted(chosen)]
 
-    def _told_one(self, one: Class) -> str:
+    def _describe_class(self, one: Class) -> str:
         if not one:
             return "any other"
-        told = ", and ".join(_told((self.units[number],)) for number in sorted(one))
+        text = ", and ".join(_patterns_of((self.units[number],)) for number in sorted(one))
         narrower = {number for other in self.members if other > one for number in other - one}
-        return f"{told}, but not {_told(self.units[number] for number in sorted(narrower))}" if narrower else told
+        if not narrower:
+            return text
+        return f"{text}, but not {_patterns_of(self.units[number] for number in sorted(narrower))}"
 
 
 def name_classes(lists: Iterable[frozenset[str]], open_name: str) -> NameClasses:
@@ -119,8 +121,8 @@ def _class_of(name: str, units: Sequence[Unit]) -> Class:
     return frozenset(number for number, unit in enumerate(units) if holds(unit, name))
 
 
-def _told(units: Iterable[Unit]) -> str:
-    told = [pattern or '""' for unit in units for pattern in sorted(unit)]
-    if len(told) > MAX_TOLD:
-        told = [*told[:MAX_TOLD], f"{len(told) - MAX_TOLD} more"]
-    return " or ".join(told)
+def _patterns_of(units: Iterable[Unit]) -> str:
+    patterns = [pattern or '""' for unit in units for pattern in sorted(unit)]
+    if len(patterns) > MAX_LISTED:
+        patterns = [*patterns[:MAX_LISTED], f"{len(patterns) - MAX_LISTED} more"]
+    return " or ".join(patterns)

@@ -12,7 +12,7 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import spoken_of
 
-MAX_TOLD = 10
+MAX_LISTED = 10
 """Differences that are told in one line."""
 
 
@@ -56,8 +56,8 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
     differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
     if not differences:
         return CaseResult(case, verdict, (), None)
-    more = f"; and {len(differences) - MAX_TOLD:,} more" if len(differences) > MAX_TOLD else ""
-    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences[:MAX_TOLD]))}{more}"
+    more = f"; and {len(differences) - MAX_LISTED:,} more" if len(differences) > MAX_LISTED else ""
+    sentence = f"test {shown(case.name)} fails: {'; '.join(map(str, differences[:MAX_LISTED]))}{more}"
     return CaseResult(case, verdict, differences, Finding(case.place, "test-failed", sentence))
 
 

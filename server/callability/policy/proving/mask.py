@@ -79,8 +79,8 @@ class Masks:
         can be, the first facts first.
         """
         for fact in self.space.facts:
-            asked = self.space.question.facts[fact]
-            for values in ((asked.open_value,), asked.values):
+            definition = self.space.question.facts[fact]
+            for values in ((definition.open_value,), definition.values):
                 if mask & self.where(fact, values):
                     mask &= self.where(fact, values)
                     break

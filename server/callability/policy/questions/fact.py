@@ -79,7 +79,7 @@ class Fact:
         """Write what is given for the fact in a sentence."""
         return given
 
-    def told(self, readings: Collection[str]) -> tuple[str, ...]:
+    def describe(self, readings: Collection[str]) -> tuple[str, ...]:
         """Write some of its readings for people, in their order."""
         return tuple(str(each) for each in self.readings if each in readings)
 
@@ -130,7 +130,7 @@ class NameFact(Fact):
 
     def reading(self, given: str) -> str:
         """Return the name that stands for all names of the class of the one that is given."""
-        return UNKNOWN if given == UNKNOWN else self.classes.standing_for(given)
+        return UNKNOWN if given == UNKNOWN else self.classes.representative(given)
 
     def joined(self, other: Fact) -> Fact:
         """Return the name as those see it together who can each tell some classes apart.
@@ -144,7 +144,7 @@ class NameFact(Fact):
 
     def of_name(self, name: str) -> str:
         """Return what to give for a name that could be read: itself, unless it is the word for one that could not."""
-        return self.classes.standing_for(name) if name == UNKNOWN and self.values else name
+        return self.classes.representative(name) if name == UNKNOWN and self.values else name
 
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
         """Write names and patterns as a condition has them."""
@@ -162,10 +162,10 @@ class NameFact(Fact):
         """Write a name in a sentence: it is somebody's own word."""
         return given if given == UNKNOWN else shown(given)
 
-    def told(self, readings: Collection[str]) -> tuple[str, ...]:
+    def describe(self, readings: Collection[str]) -> tuple[str, ...]:
         """Write classes by the patterns that make them."""
         unknown = (UNKNOWN,) if UNKNOWN in readings else ()
-        return (*self.classes.told(readings), *unknown) if set(readings) - {UNKNOWN} else unknown
+        return (*self.classes.describe(readings), *unknown) if set(readings) - {UNKNOWN} else unknown
 
 
 @dataclass(frozen=True, slots=True)

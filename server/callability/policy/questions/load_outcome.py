@@ -16,20 +16,20 @@ HTTP_CLASSES = ("3xx", "4xx", "5xx", "other")
 _NO_HTTP = ("none", "none")
 _UNREAD_HTTP = (UNKNOWN, UNKNOWN)
 
-_STANDING = (LoadPhase.REQUEST, LoadPhase.RESPONSE, LoadPhase.LIST)
+_CONNECTED = (LoadPhase.REQUEST, LoadPhase.RESPONSE, LoadPhase.LIST)
 _PHASES = {
     LoadFailure.NONE: (LoadPhase.LIST,),
     LoadFailure.TIMEOUT: tuple(LoadPhase)[1:],
     LoadFailure.REFUSED: (LoadPhase.CONNECT,),
-    LoadFailure.RESET: (LoadPhase.CONNECT, LoadPhase.TLS, *_STANDING),
-    LoadFailure.CLOSED: (LoadPhase.CONNECT, LoadPhase.TLS, *_STANDING),
+    LoadFailure.RESET: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
+    LoadFailure.CLOSED: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
     LoadFailure.NAME_NOT_FOUND: (LoadPhase.RESOLVE, LoadPhase.CONNECT),
     LoadFailure.TLS: (LoadPhase.CONNECT, LoadPhase.TLS),
     LoadFailure.BAD_CONFIG: (LoadPhase.CONFIG,),
     LoadFailure.MISSING_COMMAND: (LoadPhase.CONFIG, LoadPhase.CONNECT),
-    LoadFailure.EXITED: (LoadPhase.CONNECT, *_STANDING),
-    LoadFailure.NOT_MCP: _STANDING,
-    LoadFailure.HTTP_STATUS: (LoadPhase.CONNECT, *_STANDING),
+    LoadFailure.EXITED: (LoadPhase.CONNECT, *_CONNECTED),
+    LoadFailure.NOT_MCP: _CONNECTED,
+    LoadFailure.HTTP_STATUS: (LoadPhase.CONNECT, *_CONNECTED),
     LoadFailure.OTHER: tuple(LoadPhase),
 }
 
@@ -48,7 +48,7 @@ def can_fail(failure: str, phase: str) -> bool:
 
 def _states() -> Iterator[tuple[str, str, str, str]]:
     """Yield phase, failure, class and number of every state; only a failure that is a status, or may be, has them."""
-    told = [
+    reported = [
         *(http_facts(int(number)) for number in HTTP_STATUSES),
         *((each, other) for each in HTTP_CLASSES for other in ("other", UNKNOWN)),
     ]
@@ -61,7 +61,7 @@ def _states() -> Iterator[tuple[str, str, str, str]]:
             if failure in {LoadFailure.HTTP_STATUS, UNKNOWN}:
                 yield phase, failure, *_UNREAD_HTTP
             if failure == LoadFailure.HTTP_STATUS:
-                yield from ((phase, failure, *http) for http in told)
+                yield from ((phase, failure, *http) for http in reported)
 
 
 _PHASE = Fact("load.phase", tuple(LoadPhase), LoadPhase.LIST)

@@ -79,10 +79,10 @@ class Question:
         axes = (axis for axis in self.axes if not having.keys() & axis.facts)
         return replace(self, facts={**self.facts, **having}, axes=(*axes, *map(axis_of, having.values())))
 
-    def told(self, box: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
+    def describe(self, box: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
         """Write where facts have some of their readings, for people; a fact that may have any is left out."""
         return {
-            name: self.facts[name].told(readings)
+            name: self.facts[name].describe(readings)
             for name, readings in box.items()
             if len(readings) < len(self.facts[name].readings)
         }

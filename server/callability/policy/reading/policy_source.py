@@ -37,7 +37,7 @@ class PolicyFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PolicySource:
     """The files of a policy, and what is wrong with those that could not be read; `shown` is the policy in findings."""
 
     shown: str
@@ -58,24 +58,24 @@ class Written:
         return document.digest("\n".join((read, *map(str, self.findings))).encode())
 
 
-def read_written(paths: Iterable[Path], directory: Path) -> Written:
+def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
     """Read the files of a policy, in whatever order they come."""
     paths = sorted(paths, key=lambda path: path.name)
     shown = str(directory)
     if not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):
-        return Written(shown, (), (Finding(Place(shown), "no-directory", "is not a directory that can be read"),))
+        return PolicySource(shown, (), (Finding(Place(shown), "no-directory", "is not a directory that can be read"),))
     files: list[PolicyFile] = []
     findings: list[Finding] = []
     names = frozenset(path.stem for path in paths)
     if len(paths) > MAX_FILES:
         sentence = f"has {len(paths):,} YAML files, and may have {MAX_FILES}"
-        return Written(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),), names)
+        return PolicySource(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),), names)
     for path in paths:
         try:
             files.append(PolicyFile(path, str(path), document.read_bytes(path)))
         except document.Refused as error:
             findings.extend(error.findings)
-    return Written(shown, tuple(files), tuple(findings), names)
+    return PolicySource(shown, tuple(files), tuple(findings), names)
 
 
 def revision_of(files: Iterable[tuple[str, bytes]]) -> str:

@@ -123,8 +123,8 @@ def _labels(question: Question) -> Schema:
     value = {"type": "string", "minLength": 1, "not": {"enum": [NO_LABEL, UNKNOWN]}, "pattern": "^[^*?]*$"}
     values = _list(value, most=MAX_LABELS) | {"uniqueItems": True}
     keys = _object({}) | {"patternProperties": {f"^{KEY.pattern}$": values}}
-    told = {"description": "The labels that rules read, each with its values."}
-    return _object(dict.fromkeys(question.labels, keys)) | told
+    description = {"description": "The labels that rules read, each with its values."}
+    return _object(dict.fromkeys(question.labels, keys)) | description
 
 
 def _about(fact: Fact) -> Schema:

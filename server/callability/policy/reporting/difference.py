@@ -17,7 +17,7 @@ from callability.policy.rules.words import Spoken, spoken_of
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """What a caller is told: the status, and what is said about it, which the rule may change."""
 
     status: str
@@ -28,7 +28,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PolicyChange:
     """Combinations that were answered in one way and are answered in another; `where` are conditions for them.
 
     Each condition says of some facts which values they have; a combination is in one of them at least. `rules` are
@@ -36,8 +36,8 @@ class Change:
     """
 
     question: str
-    before: Answer
-    after: Answer
+    before: Reply
+    after: Reply
     combinations: int
     where: tuple[Mapping[str, tuple[str, ...]], ...]
     rules: tuple[tuple[str, ...], tuple[str, ...]]
@@ -53,7 +53,7 @@ class TooMuch(Exception):
     """Two policies that are more than can be compared. Its text says what is too much, and how much there may be."""
 
 
-def differences(old: Policy, new: Policy) -> tuple[Change, ...]:
+def differences(old: Policy, new: Policy) -> tuple[PolicyChange, ...]:
     """Return every change between two policies, those of a status before those of words, the largest first.
 
     Raises:
@@ -83,15 +83,15 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     return space
 
 
-def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Change]:
+def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[PolicyChange]:
     """Yield every change of the answers to one question.
 
     Raises:
         TooMuch: they are more than can be compared.
     """
     space = compared_space(old, new)
-    answers = _Answers(old), _Answers(new)
-    changed: dict[tuple[Answer, Answer], list[tuple[Combination, Verdict, Verdict]]] = {}
+    answers = _Replies(old), _Replies(new)
+    changed: dict[tuple[Reply, Reply], list[tuple[Combination, Verdict, Verdict]]] = {}
     for combination in space.combinations():
         facts = space.named(combination)
         before, after = old.table.verdict(facts), new.table.verdict(facts)
@@ -100,16 +100,16 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Ch
             changed.setdefault(pair, []).append((combination, before, after))
     possible = Region.of(space.combinations()) if changed else Region()
     domains = {fact: tuple(map(str, space.question.facts[fact].readings)) for fact in space.facts}
-    for (told, now), found in changed.items():
+    for (reply_before, reply_after), found in changed.items():
         combinations, before_each, after_each = zip(*found, strict=True)
         wanted = Region.of(combinations)
         boxes = described(wanted, wanted, possible, tuple(domains.values()))
-        yield Change(
+        yield PolicyChange(
             question=name,
-            before=told,
-            after=now,
+            before=reply_before,
+            after=reply_after,
             combinations=len(found),
-            where=tuple(space.question.told(dict(zip(space.facts, box, strict=True))) for box in boxes),
+            where=tuple(space.question.describe(dict(zip(space.facts, box, strict=True))) for box in boxes),
             rules=(_rules(old, before_each), _rules(new, after_each)),
             example=space.named(combinations[0]),
         )
@@ -120,15 +120,15 @@ def _rules(proved: ProvedRuleSet, verdicts: Iterable[Verdict]) -> tuple[str, ...
     return tuple(rule.id for rule in proved.rule_set.rules if rule.id in deciding)
 
 
-class _Answers:
+class _Replies:
     """The answers of a rule set, each made once."""
 
     def __init__(self, proved: ProvedRuleSet) -> None:
         self._rule_set = proved.rule_set
-        self._made: dict[Verdict, Answer] = {}
+        self._made: dict[Verdict, Reply] = {}
 
-    def of(self, verdict: Verdict) -> Answer:
+    def of(self, verdict: Verdict) -> Reply:
         if verdict not in self._made:
             said = spoken_of(self._rule_set, verdict)
-            self._made[verdict] = Answer(verdict.status, said.texts if said else None)
+            self._made[verdict] = Reply(verdict.status, said.texts if said else None)
         return self._made[verdict]

@@ -74,7 +74,7 @@ def _effect(rule: Rule, decided: Decided) -> Effect:
     for box in _boxes(certain, decided.masks):
         if len(where) == MAX_CONDITIONS:
             break
-        where.append(decided.masks.space.question.told(box))
+        where.append(decided.masks.space.question.describe(box))
         left &= ~_mask_of(box, decided.masks)
     witness = decided.masks.witness(certain) if certain else None
     undetermined = decided.undetermined(rule.id).bit_count()
@@ -147,8 +147,8 @@ def _answers(order: tuple[Rule, ...], left: Mask, masks: Masks) -> dict[object, 
     answers: dict[object, Mask] = {}
     for rule in order:
         truths = masks.truths(rule.when)
-        told = (rule.status, rule.because and rule.because.template, rule.action and rule.action.template)
-        for answer, where in ((told, truths.certain), (None, truths.possible & ~truths.certain)):
+        determined = (rule.status, rule.because and rule.because.template, rule.action and rule.action.template)
+        for answer, where in ((determined, truths.certain), (None, truths.possible & ~truths.certain)):
             answers[answer] = answers.get(answer, 0) | (left & where)
         left &= ~truths.possible
     answers["left"] = left

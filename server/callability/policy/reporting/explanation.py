@@ -51,8 +51,8 @@ def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet) 
         unknown = unread(rule_set.question, rule.when, given)
         are = "which is" if len(unknown) == 1 else "which are"
         return f"cannot be decided without {listed(unknown)}, {are} unknown: gives `{rule_set.question.undetermined}`"
-    told = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
-    return f"holds, since {told}: gives `{rule.status}`" if truth else f"does not hold, since {told}"
+    reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
+    return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
 
 
 def _reasons(condition: Condition, given: Mapping[str, str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ class Meaning(NamedTuple):
     """Sentences about a code, and what a finding of it does to a policy."""
 
     means: str
-    mend: str
+    fix: str
     severity: Severity = Severity.ERROR
 
 

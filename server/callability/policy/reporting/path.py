@@ -14,7 +14,7 @@ from callability.policy.rules.semantics import Decision, decide
 from callability.policy.rules.unread import unread
 from callability.vocabulary import UNKNOWN
 
-MAX_TOLD = 5
+MAX_LISTED = 5
 """Values of a label that are named in a sentence; how many more there are is said too."""
 
 
@@ -27,7 +27,7 @@ class PathEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FactChange:
     """A fact to change, from its value to any of those that would do, in their order; a label may have several."""
 
     fact: Fact
@@ -45,7 +45,7 @@ class Step:
     """The changes that keep one rule from deciding."""
 
     rule: Rule
-    changes: tuple[Change, ...]
+    changes: tuple[FactChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Path:
     find_out: tuple[str, ...] = ()
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[FactChange, ...]:
         """All changes, in order."""
         return tuple(chain.from_iterable(step.changes for step in self.steps))
 
@@ -147,10 +147,10 @@ class _Search:
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
 
 
-def _changes(out: WayOut, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[Change]:
+def _changes(out: WayOut, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
     for fact in rule_set.question.facts.values():
         if fact.name in out and now[fact.name] not in out[fact.name]:
-            yield Change(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
+            yield FactChange(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
 
 
 def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
@@ -198,26 +198,27 @@ def _end(
 
 def sentences(path: Path) -> tuple[str, ...]:
     """Return a path in words: who changes what, in order, and what it leads to."""
-    told = tuple(map(_sentence, path.changes))
+    steps = tuple(map(_sentence, path.changes))
     match path.end:
         case PathEnd.CALLABLE:
-            return (*told, "then it is callable" if told else "it is callable now")
+            return (*steps, "then it is callable" if steps else "it is callable now")
         case PathEnd.POLICY_CHANGE:
-            return (*told, "only a change of the policy lifts this")
+            return (*steps, "only a change of the policy lifts this")
         case PathEnd.FIND_OUT:
-            return (*told, f"find out {' and '.join(f'`{fact}`' for fact in path.find_out)} first")
+            return (*steps, f"find out {' and '.join(f'`{fact}`' for fact in path.find_out)} first")
 
 
-def _sentence(change: Change) -> str:
+def _sentence(change: FactChange) -> str:
     fact = change.fact
     by = (
         f"the {fact.opened_by}, by `{fact.action}`"
         if fact.action
         else "the caller, whose own gate refuses it: see its logs"
     )
-    return f"`{fact.name}` from {change.value} to {_told(change.wanted_values)}: {by}"
+    return f"`{fact.name}` from {change.value} to {_alternatives(change.wanted_values)}: {by}"
 
 
-def _told(values: tuple[str, ...]) -> str:
-    *others, last = values if len(values) <= MAX_TOLD else (*values[:MAX_TOLD], f"{len(values) - MAX_TOLD} more values")
+def _alternatives(values: tuple[str, ...]) -> str:
+    named = values if len(values) <= MAX_LISTED else (*values[:MAX_LISTED], f"{len(values) - MAX_LISTED} more values")
+    *others, last = named
     return f"{', '.join(others)} or {last}" if others else last

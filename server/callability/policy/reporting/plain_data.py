@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from callability.policy.reporting.difference import Change
+from callability.policy.reporting.difference import PolicyChange
 from callability.policy.reporting.explanation import Trial
-from callability.policy.reporting.path import Change as Opening
-from callability.policy.reporting.path import Path
+from callability.policy.reporting.path import FactChange, Path
 from callability.policy.reporting.rows import Row
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.unread import retry_of, unread_of
@@ -23,7 +22,7 @@ def of_verdict(verdict: Verdict, rule_set: RuleSet, facts: Mapping[str, str]) ->
     """Return a verdict about facts, with what is fixed about its status, and the facts that could not be read."""
     status = rule_set.question.status(verdict.status)
     unread = unread_of(rule_set, verdict, facts)
-    told: Plain = {
+    data: Plain = {
         "status": status,
         "rule": verdict.rule,
         "undetermined": verdict.undetermined,
@@ -31,10 +30,10 @@ def of_verdict(verdict: Verdict, rule_set: RuleSet, facts: Mapping[str, str]) ->
         "retry": retry_of(rule_set.question, status, unread),
     }
     if verdict.undetermined:
-        told["unread"] = list(unread)
+        data["unread"] = list(unread)
     if verdict.withhold_text is not None:
-        told["withhold_text"] = verdict.withhold_text
-    return told
+        data["withhold_text"] = verdict.withhold_text
+    return data
 
 
 def of_trial(trial: Trial) -> Plain:
@@ -52,7 +51,7 @@ def of_path(path: Path) -> Plain:
     """Return a path to callable."""
     return {
         "steps": [
-            {"rule": step.rule.id, "status": step.rule.status, "changes": list(map(_of_opening, step.changes))}
+            {"rule": step.rule.id, "status": step.rule.status, "changes": list(map(_of_fact_change, step.changes))}
             for step in path.steps
         ],
         "end": path.end,
@@ -71,7 +70,7 @@ def of_row(row: Row) -> Plain:
     }
 
 
-def of_change(change: Change) -> Plain:
+def of_change(change: PolicyChange) -> Plain:
     """Return what a change of a policy changes."""
     return {
         "question": change.question,
@@ -83,7 +82,7 @@ def of_change(change: Change) -> Plain:
     }
 
 
-def _of_opening(change: Opening) -> Plain:
+def _of_fact_change(change: FactChange) -> Plain:
     return {
         "fact": change.fact.name,
         "current": change.value,

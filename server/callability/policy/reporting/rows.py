@@ -51,5 +51,5 @@ def _rows(rule_set: RuleSet, table: DecisionTable) -> Iterator[Row]:
             above += wanted
             status = space.question.undetermined if undetermined else rule.status
             for box in described(wanted, above, possible, tuple(domains.values())):
-                facts = space.question.told(dict(zip(space.facts, box, strict=True)))
+                facts = space.question.describe(dict(zip(space.facts, box, strict=True)))
                 yield Row(facts, status, rule.id, undetermined, counts[rule.id, undetermined], box)

@@ -33,7 +33,7 @@ def unread(question: Question, condition: Condition | None, facts: Facts) -> tup
     known = {fact: facts[fact] for fact in facts_read(condition) if facts[fact] != UNKNOWN}
     unknown = frozenset(facts_read(condition)) - known.keys()
     axes = [states for axis in question.axes if unknown & set(axis.facts) and (states := _states(axis, unknown, facts))]
-    found = _Completions([_told_apart(states, condition) for states in axes]).deciding(_rest(condition, known))
+    found = _Completions([_distinguished(states, condition) for states in axes]).deciding(_rest(condition, known))
     return tuple(name for name in question.facts if name in (found or unknown))
 
 
@@ -62,7 +62,7 @@ def _states(axis: Axis, unknown: frozenset[str], facts: Facts) -> list[State]:
     return [dict(state) for state in found]
 
 
-def _told_apart(states: list[State], condition: Condition) -> list[State]:
+def _distinguished(states: list[State], condition: Condition) -> list[State]:
     """Return one state for all that are the same to a condition, if they differ in one fact alone."""
     if len(states[0]) > 1:
         return states

@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 
 from callability.finding import Finding, Severity
 from callability.policy.check_worker import limit
-from callability.policy.loading import check_written
-from callability.policy.reading.policy_source import PolicyFile, Written
+from callability.policy.loading import check_source
+from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.service.requests import limits
 from callability.service.translation.messages import finding_message, rule_set_message
 from callability.v1 import policy_service_pb2 as pb
@@ -28,8 +28,8 @@ def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
     """Check the files of a request, whose names hold no `/`."""
     paths = {file.name: PurePosixPath(file.name) for file in request.files}
     files = tuple(PolicyFile(paths[file.name], file.name, file.data) for file in request.files)
-    written = Written(_WHOLE, files, names=frozenset(path.stem for path in paths.values()))
-    check = check_written(written, seconds=ENGINE_SECONDS)
+    written = PolicySource(_WHOLE, files, names=frozenset(path.stem for path in paths.values()))
+    check = check_source(written, seconds=ENGINE_SECONDS)
     policy = check.policy
     return pb.ValidatePolicyResponse(
         sound=policy is not None,

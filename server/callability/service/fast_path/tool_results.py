@@ -116,7 +116,7 @@ class Answers:
 
     def known_as(self, fact: str, name: bytes) -> str:
         """Return the name that stands for a name to the rules; nothing where they do not read it."""
-        return self._names[fact].classes.standing_for(name.decode()) if fact in self._names else ""
+        return self._names[fact].classes.representative(name.decode()) if fact in self._names else ""
 
     def of_server(self, server_facts: bytes, server: bytes, agent: str | None) -> AnswersOfServer:
         """Return the answers for tools of a server with these facts and this name, for an agent."""
