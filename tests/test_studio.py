@@ -17,7 +17,7 @@ from callability.policy.loading import Policy, load
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
-from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, Study, possible
+from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
 from conftest import POLICY, write_policy
 from studios import PLAIN, SECONDS, Page, studio, studio_process
 
@@ -135,9 +135,9 @@ def test_an_answer_has_words_and_path_and_the_row_that_decides(page: Page) -> No
 
 def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shipped: Policy) -> None:
     """Of each question."""
-    study = Study(POLICY)
+    analysis = DraftAnalysis(POLICY)
     texts = {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
-    study.check(texts, texts)
+    analysis.check(texts, texts)
     for name, proved in shipped.rule_sets.items():
         rows = rows_of(proved.rule_set, proved.table)
         seen: dict[Verdict, dict[str, str]] = {}
@@ -145,7 +145,7 @@ def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shi
             seen.setdefault(verdict, proved.table.space.named(combination))
         assert len(seen) > 5
         for verdict, facts in seen.items():
-            told = study.decide(name, facts, "")
+            told = analysis.decide(name, facts, "")
             row = rows[told["row"]]
             assert (row.rule, row.status, row.undetermined) == (verdict.rule, verdict.status, verdict.undetermined)
 
@@ -342,11 +342,11 @@ def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
 
 def test_of_a_long_difference_of_lines_a_part_is_told() -> None:
     """With a sign that there is more."""
-    study = Study(POLICY)
-    study.check(
+    analysis = DraftAnalysis(POLICY)
+    analysis.check(
         {"callability.yaml": "rules: nothing"}, {"callability.yaml": "".join(f"# {n}\n" for n in range(MAX_LINES))}
     )
-    lines = study.difference()["lines"]["callability.yaml"]
+    lines = analysis.difference()["lines"]["callability.yaml"]
     assert lines[:2] == ["@@ -1 +1,2000 @@", "-rules: nothing"]
     assert (len(lines), lines[-1]) == (MAX_LINES - 1, "…")
 

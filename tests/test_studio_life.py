@@ -12,7 +12,7 @@ import pytest
 from callability.policy.reporting.plain_data import Plain
 from callability.studio.errors import NotChecked, TooSlow
 from callability.studio.serving import names_of
-from callability.studio.session import MAX_DESKS, Desk
+from callability.studio.session import MAX_SESSIONS, DraftSession
 from conftest import POLICY
 from running import callability
 from studios import Page, studio_process
@@ -28,12 +28,12 @@ def test_a_study_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     """Its process is ended, and what is asked of it next says that nothing was checked."""
 
     async def story() -> None:
-        desk = Desk(tmp_path, seconds=0.01)
+        session = DraftSession(tmp_path, seconds=0.01)
         with pytest.raises(TooSlow):
-            await desk.check({"do": "check", "saved": {}, "texts": {}})
+            await session.check({"do": "check", "saved": {}, "texts": {}})
         with pytest.raises(NotChecked):
-            await desk.ask({"do": "difference"})
-        await desk.close()
+            await session.ask({"do": "difference"})
+        await session.close()
 
     asyncio.run(story())
 
@@ -42,12 +42,12 @@ def test_a_study_that_is_ended_answers_nobody_and_starts_nothing(tmp_path: Path)
     """Also not what waits for its turn, which the page asks again."""
 
     async def story() -> list[BaseException | Plain]:
-        desk = Desk(tmp_path)
+        session = DraftSession(tmp_path)
         task: Plain = {"do": "check", "saved": {}, "texts": {}}
-        await desk.check(task)
-        waiting = [asyncio.create_task(desk.ask(each)) for each in ({"do": "difference"}, task, task)]
+        await session.check(task)
+        waiting = [asyncio.create_task(session.ask(each)) for each in ({"do": "difference"}, task, task)]
         await asyncio.sleep(0)
-        await desk.close()
+        await session.close()
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     before = set(_children(os.getpid()))
@@ -97,12 +97,12 @@ def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_page_that_was_long_idle_is_looked_at_anew(tmp_path: Path) -> None:
     """There is room for four; what is asked of a fifth ends the oldest, and nothing but its process."""
     with studio_process("--policy", str(tmp_path)) as (process, bound):
-        pages = [Page(bound) for _ in range(MAX_DESKS + 1)]
+        pages = [Page(bound) for _ in range(MAX_SESSIONS + 1)]
         for each in pages:
             each.ask("check", texts={})
         codes = [each.post("difference").json().get("code") for each in pages]
-        assert codes == ["not-checked", *[None] * MAX_DESKS]
-        assert len(_children(process.pid)) == MAX_DESKS
+        assert codes == ["not-checked", *[None] * MAX_SESSIONS]
+        assert len(_children(process.pid)) == MAX_SESSIONS
 
 
 def test_a_page_that_is_closed_leaves_its_process_to_the_next_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from callability.policy.deciding.engine import MAX_MEMORY
-from callability.studio.draft_analysis import Study
+from callability.studio.draft_analysis import DraftAnalysis
 
 
 def main() -> None:
@@ -21,21 +21,21 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = MAX_MEMORY if hard == resource.RLIM_INFINITY else min(MAX_MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-    study = Study(Path(sys.argv[1]))
+    analysis = DraftAnalysis(Path(sys.argv[1]))
     for line in sys.stdin:
-        print(json.dumps(_answered(study, json.loads(line))), flush=True)
+        print(json.dumps(_answered(analysis, json.loads(line))), flush=True)
 
 
-def _answered(study: Study, task: dict[str, Any]) -> dict[str, Any]:
+def _answered(analysis: DraftAnalysis, task: dict[str, Any]) -> dict[str, Any]:
     match task:
         case {"do": "check", "saved": saved, "texts": texts}:
-            return study.check(saved, texts)
+            return analysis.check(saved, texts)
         case {"do": "table", "question": question}:
-            return study.table(question)
+            return analysis.table(question)
         case {"do": "decide", "question": question, "facts": facts, "changed": changed}:
-            return study.decide(question, facts, changed)
+            return analysis.decide(question, facts, changed)
         case {"do": "difference"}:
-            return study.difference()
+            return analysis.difference()
     raise ValueError(f"no task: {task}")
 
 

@@ -21,7 +21,7 @@ from callability.policy.reporting.plain_data import Plain, of_change, of_path, o
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import spoken_of
 from callability.studio.draft import Draft, Drafts, written_of
-from callability.studio.page_data import question_told
+from callability.studio.page_data import question_data
 from callability.vocabulary import UNKNOWN
 
 MAX_FINDINGS = 200
@@ -36,7 +36,7 @@ MAX_LINES = 2_000
 """Lines of a difference of texts that are told."""
 
 
-class Study:
+class DraftAnalysis:
     """A draft, and the policy on disk that it would become part of."""
 
     def __init__(self, directory: Path) -> None:
@@ -67,12 +67,12 @@ class Study:
 
     def table(self, question: str) -> Plain:
         """Return a question and its decision table: the first row that holds is the answer."""
-        of, proved = self._asked(question)
-        told: Plain = {"of": of, "question": question_told(_question_of(question, proved))}
+        of, proved = self._rule_set_for(question)
+        result: Plain = {"of": of, "question": question_data(_question_of(question, proved))}
         if proved is None:
-            return told
+            return result
         rows = self._rows_of(question, proved)
-        return told | {
+        return result | {
             "facts": proved.table.space.facts,
             "rows": list(map(of_row, rows[:MAX_ROWS])),
             "left_out": max(len(rows) - MAX_ROWS, 0),
@@ -80,19 +80,19 @@ class Study:
 
     def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
         """Return the answer for facts, moved where they cannot occur together, but for the one that was changed."""
-        of, proved = self._asked(question)
-        asked = _question_of(question, proved)
-        read = readings_of(asked, facts)
-        given = possible(asked, read, changed)
+        of, proved = self._rule_set_for(question)
+        definition = _question_of(question, proved)
+        read = readings_of(definition, facts)
+        given = possible(definition, read, changed)
         moved = [fact for fact in facts if fact in read and given[fact] != read[fact]]
-        told: Plain = {"of": of, "facts": given, "moved": moved}
+        result: Plain = {"of": of, "facts": given, "moved": moved}
         if proved is None:
-            return told
+            return result
         verdict = proved.table.verdict(given)
         said = spoken_of(proved.rule_set, verdict)
         explained = explain(proved.rule_set, given)
         path = explained.path
-        return told | {
+        return result | {
             "verdict": of_verdict(verdict, proved.rule_set, given),
             "words": said.texts if said else None,
             "trials": list(map(of_trial, explained.trials)),
@@ -122,7 +122,7 @@ class Study:
             "lines": {name: list(self._lines(name)) for name in self._texts if self._is_edited(name)},
         }
 
-    def _asked(self, question: str) -> tuple[str, ProvedRuleSet | None]:
+    def _rule_set_for(self, question: str) -> tuple[str, ProvedRuleSet | None]:
         """Return what is looked at, and whose it is: that of the saved policy where the draft has none."""
         if question in self._draft.proved:
             return "draft", self._draft.proved[question]
@@ -217,10 +217,10 @@ def _proof(proved: ProvedRuleSet) -> Plain:
 
 
 def _change(change: PolicyChange) -> Plain:
-    told = of_change(change)
-    return told | {
-        "where": told["where"][:MAX_CONDITIONS],
-        "conditions": len(told["where"]),
+    result = of_change(change)
+    return result | {
+        "where": result["where"][:MAX_CONDITIONS],
+        "conditions": len(result["where"]),
         "words_only": change.words_only,
     }
 

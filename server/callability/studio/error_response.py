@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
-from callability.studio.errors import Trouble
+from callability.studio.errors import StudioError
 
 
-def trouble_response(trouble: Trouble) -> JSONResponse:
+def error_response(error: StudioError) -> JSONResponse:
     """Return code and sentence as JSON, with the status of the trouble."""
-    return JSONResponse({"code": trouble.code, "sentence": str(trouble)}, trouble.status)
+    return JSONResponse({"code": error.code, "sentence": str(error)}, error.status)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from callability.studio.error_response import trouble_response
-from callability.studio.errors import Elsewhere, Trouble
+from callability.studio.error_response import error_response
+from callability.studio.errors import Elsewhere, StudioError
 
 TOKEN_HEADER = "callability-token"
 _OWN = frozenset({"same-origin", "none"})
@@ -52,10 +52,10 @@ class Guard:
             await send(message)
 
         refused = next(self._refusals(scope["method"], scope["path"], Headers(scope=scope)), None)
-        application = trouble_response(refused) if refused else self._application
+        application = error_response(refused) if refused else self._application
         await application(scope, receive, send_with_headers)
 
-    def _refusals(self, method: str, path: str, headers: Headers) -> Iterator[Trouble]:
+    def _refusals(self, method: str, path: str, headers: Headers) -> Iterator[StudioError]:
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._hosts:
             yield Elsewhere("this server has another name")

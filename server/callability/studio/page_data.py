@@ -8,7 +8,7 @@ from callability.policy.reporting.plain_data import Plain
 from callability.studio.policy_files import SavedFile
 
 
-def question_told(question: Question) -> Plain:
+def question_data(question: Question) -> Plain:
     """Return a question with the facts that vary: that of a rule set may have more of them than any other."""
     varying = {name for axis in question.axes for name in axis.facts}
     return {
@@ -18,7 +18,7 @@ def question_told(question: Question) -> Plain:
     }
 
 
-def saved_told(file: SavedFile) -> Plain:
+def saved_data(file: SavedFile) -> Plain:
     """Return a file as it is on disk."""
     return {"name": file.name, "text": file.text, "digest": file.digest, "problem": file.problem}
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from callability.document import MAX_BYTES
 from callability.policy.questions.questions import QUESTIONS
-from callability.studio.errors import BadRequest, TooLarge
+from callability.studio.errors import BadRequest, RequestTooLarge
 from callability.studio.policy_files import NAMES
 
 MAX_BODY = 16 * 1024**2
@@ -39,25 +39,25 @@ QuestionName = Annotated[str, _one_of(*QUESTIONS)]
 FileText = Annotated[str, AfterValidator(_writable)]
 
 
-class _Asked(BaseModel):
+class _PageRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Check(_Asked):
+class CheckRequest(_PageRequest):
     """A draft: the texts of the files that are edited."""
 
     page: PageId
     texts: dict[FileName, FileText]
 
 
-class Table(_Asked):
+class TableRequest(_PageRequest):
     """The decision table of a question."""
 
     page: PageId
     question: QuestionName
 
 
-class Decide(_Asked):
+class DecideRequest(_PageRequest):
     """The answer for facts, one of which may just have been changed; those that the draft has not are left out."""
 
     page: PageId
@@ -66,19 +66,19 @@ class Decide(_Asked):
     changed: str = ""
 
 
-class Difference(_Asked):
+class DifferenceRequest(_PageRequest):
     """What the draft changes."""
 
     page: PageId
 
 
-class Leave(_Asked):
+class LeaveRequest(_PageRequest):
     """The page was closed."""
 
     page: PageId
 
 
-class Save(_Asked):
+class SaveRequest(_PageRequest):
     """Write one file, if it has still the digest; `even_refused`: also where the policy would be refused then."""
 
     page: PageId
@@ -88,7 +88,7 @@ class Save(_Asked):
     even_refused: bool = False
 
 
-_Wanted = TypeVar("_Wanted", bound=_Asked)
+_Wanted = TypeVar("_Wanted", bound=_PageRequest)
 
 
 async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
@@ -104,12 +104,12 @@ async def read_request(request: Request, wanted: type[_Wanted]) -> _Wanted:
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY:
-            raise TooLarge(f"the request is larger than {MAX_BODY:,} bytes")
+            raise RequestTooLarge(f"the request is larger than {MAX_BODY:,} bytes")
     try:
-        asked = wanted.model_validate_json(bytes(body))
+        request_body = wanted.model_validate_json(bytes(body))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))
         sentence = first["msg"].removeprefix("Value error, ")
         raise BadRequest(f"{place}: {sentence}" if place else sentence) from None
-    return asked
+    return request_body

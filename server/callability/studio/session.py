@@ -18,13 +18,13 @@ from callability.studio.errors import Failed, NotChecked, Superseded, TooSlow
 
 SECONDS = 60.0
 """What one task may take."""
-MAX_DESKS = 4
+MAX_SESSIONS = 4
 """Pages whose drafts are kept; a further one takes the place of the one that was longest idle."""
 _MAX_ANSWER = 64 * 1024**2
 """Bytes of an answer."""
 
 
-class Desk:
+class DraftSession:
     """The study of one page, until it is closed."""
 
     def __init__(self, directory: Path, seconds: float = SECONDS) -> None:
@@ -40,7 +40,7 @@ class Desk:
         """Study a new draft; whatever is asked about an older one is given up.
 
         Raises:
-            Trouble: there is no answer.
+            StudioError: there is no answer.
         """
         self._drafts += 1
         if self._turn.locked():
@@ -51,7 +51,7 @@ class Desk:
         """Ask about the draft that was checked last.
 
         Raises:
-            Trouble: there is no answer.
+            StudioError: there is no answer.
         """
         draft = self._drafts
         async with self._turn:
@@ -64,8 +64,8 @@ class Desk:
             self._check_wanted(draft)
         if not answer:
             raise Failed("the policy could not be studied: the log of `callability studio` says more")
-        told: Plain = json.loads(answer)
-        return told
+        result: Plain = json.loads(answer)
+        return result
 
     async def close(self) -> None:
         """End the process, and the rules engine with it; whoever waits for an answer is told to check anew."""
@@ -133,48 +133,48 @@ class Desk:
         )
 
 
-class Desks:
+class DraftSessions:
     """The desks of all pages, and one that a page has left, whose process already knows the policy."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._desks: OrderedDict[str, Desk] = OrderedDict()
-        self._left: Desk | None = None
+        self._sessions: OrderedDict[str, DraftSession] = OrderedDict()
+        self._spare: DraftSession | None = None
 
     async def check(self, page: str, task: Plain) -> Plain:
         """Study a new draft of a page, which gets a desk where it has none.
 
         Raises:
-            Trouble: there is no answer.
+            StudioError: there is no answer.
         """
-        if page not in self._desks:
-            self._desks[page], self._left = self._left or Desk(self._directory), None
-        desk = self._desks[page]
-        self._desks.move_to_end(page)
-        if len(self._desks) > MAX_DESKS:
-            await self._desks.popitem(last=False)[1].close()
-        return await desk.check(task)
+        if page not in self._sessions:
+            self._sessions[page], self._spare = self._spare or DraftSession(self._directory), None
+        session = self._sessions[page]
+        self._sessions.move_to_end(page)
+        if len(self._sessions) > MAX_SESSIONS:
+            await self._sessions.popitem(last=False)[1].close()
+        return await session.check(task)
 
     async def ask(self, page: str, task: Plain) -> Plain:
         """Ask about the draft of a page that was checked last.
 
         Raises:
-            Trouble: there is no answer.
+            StudioError: there is no answer.
         """
-        if page not in self._desks:
+        if page not in self._sessions:
             raise NotChecked("there is no draft to ask about")
-        self._desks.move_to_end(page)
-        return await self._desks[page].ask(task)
+        self._sessions.move_to_end(page)
+        return await self._sessions[page].ask(task)
 
     async def leave(self, page: str) -> None:
         """Take away the desk of a page that was closed."""
-        desk = self._desks.pop(page, None)
-        if desk:
-            old, self._left = self._left, desk
+        session = self._sessions.pop(page, None)
+        if session:
+            old, self._spare = self._spare, session
             if old:
                 await old.close()
 
     async def close(self) -> None:
         """End everything."""
-        desks = (*self._desks.values(), *filter(None, (self._left,)))
-        await asyncio.gather(*(desk.close() for desk in desks))
+        sessions = (*self._sessions.values(), *filter(None, (self._spare,)))
+        await asyncio.gather(*(session.close() for session in sessions))
