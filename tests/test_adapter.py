@@ -12,7 +12,7 @@ from callability.adapter import (
     INCLUDE_DISABLED_SCHEMA,
     INCLUDE_DISABLED_SENTENCE,
     NEUTRAL,
-    Asked,
+    DiscoveryArguments,
     InvalidArgument,
     JudgedTool,
     Judgement,
@@ -455,7 +455,7 @@ def test_a_result_is_structured_content_and_the_same_json_in_one_text_block() ->
 
 def test_arguments_are_checked_together() -> None:
     """The text "false" is no truth value: it would be taken for true."""
-    assert checked_arguments({"query": "x", "limit": 3.0}) == Asked("x", 3, include_disabled=False)
+    assert checked_arguments({"query": "x", "limit": 3.0}) == DiscoveryArguments("x", 3, include_disabled=False)
     with pytest.raises(InvalidArgument, match="`include_disabled` must be true or false, and is text"):
         checked_arguments({"query": "x", "include_disabled": "false"})
 
@@ -518,7 +518,7 @@ def test_a_limit_of_thousands_of_digits_is_an_error_too() -> None:
 def test_null_is_as_good_as_left_out() -> None:
     """Models send it for what they leave out."""
     asked = checked_arguments({"query": "x", "limit": None, "include_disabled": None})
-    assert asked == Asked("x", DEFAULT_LIMIT, include_disabled=False)
+    assert asked == DiscoveryArguments("x", DEFAULT_LIMIT, include_disabled=False)
 
 
 def test_words_of_another_status_are_never_said() -> None:

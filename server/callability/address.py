@@ -42,7 +42,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_asked(address: str, why: str) -> None:
+def check_service_address(address: str, why: str) -> None:
     """Check that a service can be asked at an address: `unix:PATH`, or HOST:PORT on loopback.
 
     Raises:

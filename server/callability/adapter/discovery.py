@@ -10,7 +10,7 @@ from typing import Any
 from callability.adapter.discovery_arguments import DEFAULT_LIMIT, checked_limit
 from callability.adapter.judgement import JudgedTool, Judgement
 from callability.adapter.phrases import Phrases
-from callability.adapter.search_words import telling, words
+from callability.adapter.search_words import without_stop_words, words
 from callability.tool_name import is_plain
 
 MAX_LOCKED = 10
@@ -49,12 +49,12 @@ def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, 
     A word of two letters or more, stop words aside, matches when it is or begins a word of the tool's or its server's
     name.
     """
-    telling_words = [word for word in telling(words(query)) if len(word) >= _SHORTEST_WORD]
-    asked = tuple(dict.fromkeys(telling_words))[:_MOST_WORDS]
+    wanted = [word for word in without_stop_words(words(query)) if len(word) >= _SHORTEST_WORD]
+    distinct = tuple(dict.fromkeys(wanted))[:_MOST_WORDS]
     ranked = []
     for tool in tools:
         parts = (*words(tool.tool), *words(tool.server))
-        matched = sum(any(part.startswith(word) for part in parts) for word in asked)
+        matched = sum(any(part.startswith(word) for part in parts) for word in distinct)
         if matched:
             ranked.append((-matched, tool.name, tool))
     return tuple(tool for _, _, tool in sorted(ranked, key=lambda row: row[:2]))

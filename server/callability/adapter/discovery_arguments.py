@@ -1,4 +1,4 @@
-"""What an agent asks of the discovery tool, checked: an MCP library may hand arguments on as they come."""
+"""The arguments of the discovery tool, checked: an MCP library may pass them on unchecked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DiscoveryArguments:
     """The arguments of a call of `retrieve_tools`."""
 
     query: str
@@ -23,8 +23,12 @@ class Asked:
     include_disabled: bool
 
 
-def checked_arguments(arguments: Mapping[str, Any]) -> Asked:
-    """Return what is asked; other arguments than the three are not looked at, and null is as good as left out.
+Asked = DiscoveryArguments
+"""The former name, kept for proxies that import it."""
+
+
+def checked_arguments(arguments: Mapping[str, Any]) -> DiscoveryArguments:
+    """Return the three arguments; others are ignored, and null counts as left out.
 
     Raises:
         InvalidArgument: one of them is not as the schema says.
@@ -35,7 +39,7 @@ def checked_arguments(arguments: Mapping[str, Any]) -> Asked:
         raise InvalidArgument(f"`include_disabled` must be true or false, and is {_kind(include_disabled)}")
     limit = arguments.get("limit")
     limit = DEFAULT_LIMIT if limit is None else checked_limit(limit)
-    return Asked(checked_query(arguments.get("query")), limit, include_disabled)
+    return DiscoveryArguments(checked_query(arguments.get("query")), limit, include_disabled)
 
 
 class InvalidArgument(ValueError):

@@ -60,8 +60,8 @@ def enable_result(
     }
     author = fill(response.words.message if known else UNEXPLAINED, phrases, {"server": server}, texts)
     parts = (f"Connected: {status}.", author) if status.connected else (f"Not connected: {status}.", author, _NO_CLAIM)
-    told = {"status": str(status), "server": server[:MAX_NAME], "tools_changed": status.tools_changed}
-    return tool_result(told, text=" ".join(parts), is_error=status.error)
+    content = {"status": str(status), "server": server[:MAX_NAME], "tools_changed": status.tools_changed}
+    return tool_result(content, text=" ".join(parts), is_error=status.error)
 
 
 def _locks(locks: Mapping[str, str] | None) -> str:
@@ -71,5 +71,5 @@ def _locks(locks: Mapping[str, str] | None) -> str:
 
 
 def _reason(reason: str, load: ClassifyLoadResponse | None) -> str:
-    told = on_one_line(reason).rstrip(".") or "the reason is not known"
-    return f"{told} ({load_status(load)})" if load else told
+    cause = on_one_line(reason).rstrip(".") or "the reason is not known"
+    return f"{cause} ({load_status(load)})" if load else cause

@@ -79,7 +79,7 @@ class Judgement:
         The words of a rule are used where every tool of the status comes from that rule. For tools that the proxy's own
         gate refuses, it is the reason of that, as in the rejection of a call.
         """
-        told = {}
+        texts = {}
         for status in ToolStatus:
             those = [tool for tool in tools if tool.status is status]
             refusals = dict.fromkeys(filter(None, map(self._refusal, those)))
@@ -92,8 +92,8 @@ class Judgement:
             if refusals and said:
                 said = ["Of some of these tools:", *refusals, "Of the others:", *said]
             if said := said or [*refusals]:
-                told[str(status)] = " ".join(said)
-        return told
+                texts[str(status)] = " ".join(said)
+        return texts
 
     def _refusal(self, tool: JudgedTool) -> str:
         """Return why the proxy's own gate refuses a tool, if that is what its status says."""
@@ -136,12 +136,12 @@ def judge(
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
     tools: list[JudgedTool] = []
     verdicts: dict[bytes, _Verdict] = {}
-    for asked, answered in zip(request.servers, response.servers, strict=True):
-        if len(asked.tools) != len(answered.results):
+    for sent, judged in zip(request.servers, response.servers, strict=True):
+        if len(sent.tools) != len(judged.results):
             raise ValueError("the response has another number of tools than the request")
-        if visible is None or asked.name in visible:
-            server = asked.name
-            for tool, result in zip(asked.tools, answered.results, strict=True):
+        if visible is None or sent.name in visible:
+            server = sent.name
+            for tool, result in zip(sent.tools, judged.results, strict=True):
                 # Few results differ, and a look at their bytes costs less than one at their fields.
                 encoded = result.SerializeToString()
                 verdict = verdicts.get(encoded)

@@ -35,16 +35,16 @@ def load_messages(
     Servers whose words differ, since a rule has words of its own, are told of one after the other. Every server is
     named, whatever the policy's author wrote.
     """
-    told: dict[LoadStatus, dict[str, list[str]]] = {status: {} for status in LoadStatus}
+    messages: dict[LoadStatus, dict[str, list[str]]] = {status: {} for status in LoadStatus}
     for server, response in responses.items():
         status = load_status(response)
         known = response.words.message and response.words.status == response.verdict.status in _STATUSES
         words = response.words.message if known else UNEXPLAINED
-        told[status].setdefault(words, []).append(_named(server, reasons, status))
-    del told[LoadStatus.AVAILABLE]
+        messages[status].setdefault(words, []).append(_named(server, reasons, status))
+    del messages[LoadStatus.AVAILABLE]
     return {
         status: " ".join(_message(words, servers, phrases) for words, servers in groups.items())
-        for status, groups in told.items()
+        for status, groups in messages.items()
         if groups
     }
 

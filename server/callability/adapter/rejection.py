@@ -71,14 +71,14 @@ def rejection(
         f"`{discovery_tool}` with `include_disabled: true` shows which tools exist but cannot be called, and what can"
         " be done.",
     )
-    told = {
+    content = {
         "status": str(status),
         "server": server[:MAX_NAME],
         "tool": tool[:MAX_NAME],
         "lifted_by": str(status.lifted_by),
         "retry": str(retry),
     }
-    return tool_result(told, text=" ".join(parts), is_error=True)
+    return tool_result(content, text=" ".join(parts), is_error=True)
 
 
 def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retrieve_tools") -> dict[str, Any]:

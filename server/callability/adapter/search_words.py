@@ -31,7 +31,7 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(parted.casefold()))
 
 
-def telling(found: tuple[str, ...]) -> tuple[str, ...]:
+def without_stop_words(found: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words without stop words."""
     return tuple(word for word in found if word not in STOP_WORDS)
 

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.address import AddressRefused, check_asked, check_loopback
+from callability.address import AddressRefused, check_loopback, check_service_address
 from callability.finding import MAX_FINDINGS, told
 from callability.policy.loading import Policy, check_source, source_in
 from callability.policy.shipped import shipped_policy
@@ -94,7 +94,7 @@ def check_policy_choice(directory: Path | None, address: str | None) -> None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
     if address is not None:
         try:
-            check_asked(address, "the service is asked without encryption")
+            check_service_address(address, "the service is asked without encryption")
         except AddressRefused as error:
             leave(str(error), 2)
 

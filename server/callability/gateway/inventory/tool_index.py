@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tantivy
 
-from callability.adapter.search_words import telling, words
+from callability.adapter.search_words import without_stop_words, words
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32
@@ -88,7 +88,7 @@ class ToolIndex:
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
         asked = tuple(dict.fromkeys(words(query)))
-        wanted = telling(asked)
+        wanted = without_stop_words(asked)
         fields = _FIELDS if wanted else ("name", "server")
         wanted = (wanted or asked)[:MAX_QUERY_WORDS]
         for meant in _names(query):
