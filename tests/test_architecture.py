@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "server/callability"
 SHARED = {
     "callability",
     "callability.address",
+    "callability.child_process.child",
+    "callability.child_process.limits",
     "callability.document",
     "callability.exposition",
     "callability.finding",

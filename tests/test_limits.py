@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from callability import bounded_yaml, document, finding
+from callability.child_process.limits import MAX_MEMORY
 from callability.finding import Place, did_you_mean, line, listed
 from callability.policy import check_worker
-from callability.policy.deciding import engine, engine_process, normal_form, space, tabulation
+from callability.policy.deciding import engine_process, normal_form, space, tabulation
 from callability.policy.deciding.engine_process import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.deciding.tabulation import tabulate
@@ -334,7 +335,7 @@ LIMITS = {
     "300 seconds": int(tabulation.TIME_LIMIT),
     "120 seconds": int(edits.CHECK_SECONDS),
     "120 seconds of processor time": check_worker.MAX_CPU,
-    "4 GiB": engine.MAX_MEMORY // 1024**3,
+    "4 GiB": MAX_MEMORY // 1024**3,
     "first 1,000": finding.MAX_FINDINGS,
     "first 100": edits.MAX_LOGGED,
 }

@@ -10,7 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from callability.child_process import NoAnswer, answer_of
+from callability.child_process.child import NoOutput
+from callability.child_process.output import output_of
 from callability.service.requests import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -198,7 +199,7 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
     told = tmp_path / "processes"
 
     async def story() -> None:
-        waiting = asyncio.create_task(answer_of("endless", f"{told}\n".encode(), 600))
+        waiting = asyncio.create_task(output_of("endless", f"{told}\n".encode(), 600))
         await asyncio.to_thread(eventually, told.exists)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -211,7 +212,7 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
 def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes too long, it fails, or it is ended."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    with pytest.raises(NoAnswer, match=r"it took longer than 0\.1 seconds"):
-        asyncio.run(answer_of("endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
-    with pytest.raises(NoAnswer, match=r"its process failed: .*UnpicklingError"):
-        asyncio.run(answer_of("callability.policy.check_worker", b"no policy", 60))
+    with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):
+        asyncio.run(output_of("endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
+    with pytest.raises(NoOutput, match=r"its process failed: .*UnpicklingError"):
+        asyncio.run(output_of("callability.policy.check_worker", b"no policy", 60))

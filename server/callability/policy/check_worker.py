@@ -6,10 +6,9 @@ The process reads a policy as it is written from standard input and writes the c
 from __future__ import annotations
 
 import pickle
-import resource
 import sys
 
-from callability.policy.deciding.engine import MAX_MEMORY
+from callability.child_process.limits import limit_this_process
 from callability.policy.loading import check_source
 from callability.policy.packing import packed
 from callability.policy.reading.policy_source import PolicySource
@@ -18,16 +17,9 @@ MAX_CPU = 120
 """Seconds of processor time of the process."""
 
 
-def limit() -> None:
-    """Limit this process, which may outlive the one that started it; its own children set their limits themselves."""
-    for kind, most in ((resource.RLIMIT_AS, MAX_MEMORY), (resource.RLIMIT_CPU, MAX_CPU)):
-        _, hard = resource.getrlimit(kind)
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
 def main() -> None:
     """Check the policy on standard input."""
-    limit()
+    limit_this_process(MAX_CPU)
     source = pickle.load(sys.stdin.buffer)
     assert isinstance(source, PolicySource)
     sys.stdout.buffer.write(packed(check_source(source)))

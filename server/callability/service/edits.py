@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from callability.child_process import NoAnswer, answer_of
+from callability.child_process.child import NoOutput
+from callability.child_process.output import output_of
 from callability.finding import MAX_FINDINGS, Finding, Place, told
 from callability.policy import check_worker
 from callability.policy.loading import Policy, followed_files, source_in
@@ -94,8 +95,8 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
 async def _checked(written: PolicySource, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
     """Return the policy, ready to answer, or why there is none."""
     try:
-        answer = await answer_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
-    except NoAnswer as error:
+        answer = await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
+    except NoOutput as error:
         finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {error}")
         return RejectedEdit(written.revision, (finding,))
     return await asyncio.to_thread(_loaded, answer, written, metrics)

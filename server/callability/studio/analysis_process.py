@@ -7,20 +7,17 @@ line of JSON, and ends with its input.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from pathlib import Path
 from typing import Any
 
-from callability.policy.deciding.engine import MAX_MEMORY
+from callability.child_process.limits import limit_this_process
 from callability.studio.draft_analysis import DraftAnalysis
 
 
 def main() -> None:
     """Answer tasks until there are no more."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MAX_MEMORY if hard == resource.RLIM_INFINITY else min(MAX_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    limit_this_process()
     analysis = DraftAnalysis(Path(sys.argv[1]))
     for line in sys.stdin:
         print(json.dumps(_answered(analysis, json.loads(line))), flush=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
+from callability.child_process.child import command, end_group
 from callability.policy.reporting.plain_data import Plain
 from callability.studio import analysis_process
 from callability.studio.errors import Failed, NotChecked, Superseded, TooSlow
@@ -88,8 +86,7 @@ class DraftSession:
         """End the process without waiting for it: who has its turn notices, and waits."""
         self._killed = True
         if self._process and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            end_group(self._process.pid)
 
     async def _end(self) -> None:
         """End the process, if there is one, and wait until nothing of it is left."""
@@ -126,10 +123,9 @@ class DraftSession:
         return await process.stdout.readline()
 
     async def _started(self) -> Process:
-        # `-P`: a file in the current directory must not stand in for a module. A group of its own ends as a whole.
-        command = (sys.executable, "-P", "-W", "ignore", "-m", analysis_process.__name__, str(self._directory))
+        studying = command(analysis_process.__name__, str(self._directory))
         return await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
+            *studying, stdin=PIPE, stdout=PIPE, limit=_MAX_ANSWER, start_new_session=True
         )
 
 

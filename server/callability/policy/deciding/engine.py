@@ -8,13 +8,12 @@ because the engine has limits; a block that does not decide hands on to the next
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MAX_MEMORY = 4 * 1024**3
-"""Bytes of address space of the process."""
+from callability.child_process.limits import limit_this_process
+
 LINE = 1_000
 """Decisions that are written in a line."""
 CONSTANT = ("c", "1")
@@ -77,19 +76,9 @@ def decide(blocks: list[Block], event: Mapping[str, str]) -> list[int]:
     raise RuntimeError("no action ran for an event")
 
 
-def _limit(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Limit this process, which may outlive the one that started it; `beyond` is how far the hard limit is away."""
-    _, hard = resource.getrlimit(kind)
-    soft, hard = (
-        (most, most + beyond) if hard == resource.RLIM_INFINITY else (min(most, hard), min(most + beyond, hard))
-    )
-    resource.setrlimit(kind, (soft, hard))
-
-
 def main(cpu_seconds: int) -> int:
     """Decide the events of the task on standard input; SIGXCPU ends the process at its limit of processor time."""
-    _limit(resource.RLIMIT_AS, MAX_MEMORY)
-    _limit(resource.RLIMIT_CPU, cpu_seconds, beyond=1)
+    limit_this_process(cpu_seconds)
     try:
         import durable.engine  # noqa: F401, PLC0415  # whether it can be imported is the question
     except ImportError:

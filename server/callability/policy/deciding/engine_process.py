@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from tempfile import TemporaryFile
-from threading import Event, Timer
+from functools import partial
 from typing import IO
 
+from callability.child_process.child import CannotStart, Child, Exited, TimedOut
 from callability.finding import Finding, Place
 from callability.policy.deciding import engine
 
@@ -46,34 +43,24 @@ def run(task: str, place: Place, seconds: float, progress: OnProgress, *, cpu_se
         NotDecided: it failed, took longer than `seconds`, or more than `cpu_seconds` of processor time.
         ModuleNotFoundError: durable-rules cannot be imported.
     """
-    # `-P`: a file in the current directory must not stand in for a module of the engine's process.
-    command = [sys.executable, "-P", "-W", "ignore", "-m", engine.__name__, str(cpu_seconds)]
-    over = Event()
-    with TemporaryFile("w+") as errors:
-        try:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
-        except OSError as error:
-            sentence = f"the rules engine's process cannot be started: {(error.strerror or 'error').lower()}"
-            raise NotDecided(Finding(place, "engine-failed", sentence)) from error
-        timer = Timer(seconds, _end, (process, over))
-        timer.start()
+    try:
+        # In the group of this process, so that it ends with it.
+        process = Child(engine.__name__, str(cpu_seconds), own_group=False)
         # What this imports takes a while, in which the process starts.
         from importlib.metadata import version  # noqa: PLC0415
 
-        try:
-            with process:
-                written = _exchange(process, task, progress)
-        finally:
-            timer.cancel()
-        if over.is_set():
-            raise _timeout(place, f"{seconds:g} seconds")
-        if process.returncode == -signal.SIGXCPU:
-            raise _timeout(place, f"{cpu_seconds} seconds of processor time")
-        if process.returncode == engine.UNAVAILABLE:
-            raise ModuleNotFoundError("durable-rules")
-        if process.returncode:
-            sentence = f"the rules engine failed: {_last_words(process.returncode, errors)}"
-            raise NotDecided(Finding(place, "engine-failed", sentence))
+        written = process.exchange(task.encode(), seconds, partial(_decisions, progress))
+    except CannotStart as error:
+        sentence = f"the rules engine's process cannot be started: {error.reason}"
+        raise NotDecided(Finding(place, "engine-failed", sentence)) from error
+    except TimedOut:
+        raise _timeout(place, f"{seconds:g} seconds") from None
+    except Exited as error:
+        if error.code == -signal.SIGXCPU:
+            raise _timeout(place, f"{cpu_seconds} seconds of processor time") from None
+        if error.code == engine.UNAVAILABLE:
+            raise ModuleNotFoundError("durable-rules") from None
+        raise NotDecided(Finding(place, "engine-failed", f"the rules engine failed: {error.reason}")) from None
     if written is None:
         raise NotDecided(Finding(place, "engine-failed", "the rules engine's process wrote no decisions"))
     return EngineOutput(f"durable-rules {version('durable-rules')}", written)
@@ -84,32 +71,14 @@ def _timeout(place: Place, limit: str) -> NotDecided:
     return NotDecided(Finding(place, "engine-timeout", sentence, "the policy is too large"))
 
 
-def _exchange(process: subprocess.Popen[str], task: str, progress: OnProgress) -> list[list[int]] | None:
-    """Write the task, which the process reads whole before it decides, and read what it decides."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.write(task)
-        process.stdin.close()
+def _decisions(progress: OnProgress, output: IO[bytes]) -> list[list[int]] | None:
+    """Read what the process decides; None if that is not JSON."""
     decisions: list[list[int]] = []
     try:
-        for line in process.stdout:
+        for line in output:
             part = json.loads(line)
             decisions += part
             progress(len(part), 0)
     except ValueError:
         return None
     return decisions
-
-
-def _end(process: subprocess.Popen[str], over: Event) -> None:
-    over.set()
-    process.kill()
-
-
-def _last_words(code: int, errors: IO[str]) -> str:
-    if code < 0:
-        return f"it was ended by {signal.Signals(-code).name}"
-    errors.seek(0)
-    lines = errors.read().strip().splitlines()
-    return lines[-1][:300] if lines else f"it exited with code {code}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from callability.child_process import NoAnswer, answer_of
+from callability.child_process.child import NoOutput
+from callability.child_process.output import output_of
 from callability.finding import Finding, Place, line
 from callability.service.calls import validation
 from callability.service.calls.served_policy import RejectedEdit, Served
@@ -43,8 +44,8 @@ class PolicyCalls:
             raise TooManyAtOnce("TOO_MANY_VALIDATIONS", message)
         self._validations += 1
         try:
-            return await answer_of(validation.__name__, data, limits.VALIDATION_SECONDS)
-        except NoAnswer as error:
+            return await output_of(validation.__name__, data, limits.VALIDATION_SECONDS)
+        except NoOutput as error:
             finding = Finding(Place(""), "check-failed", f"could not be checked: {error}")
             return pb.ValidatePolicyResponse(findings=[finding_message(finding)], errors=1).SerializeToString()
         finally:

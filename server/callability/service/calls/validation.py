@@ -10,8 +10,9 @@ import sys
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from callability.child_process.limits import limit_this_process
 from callability.finding import Finding, Severity
-from callability.policy.check_worker import limit
+from callability.policy.check_worker import MAX_CPU
 from callability.policy.loading import check_source
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.service.requests import limits
@@ -49,7 +50,7 @@ def _placed(finding: Finding) -> Finding:
 
 def main() -> None:
     """Check the policy on standard input."""
-    limit()
+    limit_this_process(MAX_CPU)
     request = pb.ValidatePolicyRequest.FromString(sys.stdin.buffer.read())
     sys.stdout.buffer.write(validated(request).SerializeToString())
 
