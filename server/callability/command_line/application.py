@@ -13,18 +13,22 @@ import typer
 
 import callability
 from callability.command_line.commands import COMMANDS, Command, Group
+from callability.command_line.completion import line_to_complete
 from callability.command_line.extras import refuse_without_extra
 
 _HELP = ("-h", "--help")
+WithoutExtra = Callable[[str, str, ImportError], Callable[..., None]]
+"""What becomes of a command, by its name and its extra, if importing it failed."""
 
 
-def application(arguments: Sequence[str]) -> typer.Typer:
+def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_without_extra) -> typer.Typer:
     """Return the command line for a call with these arguments.
 
     Every command is in it, so that help lists them all; only the one that the arguments name can be run.
+    `without_extra` returns the function of a command whose extra is not installed.
 
     Raises:
-        SystemExit: the extra that the command needs is not installed.
+        SystemExit: the extra that the command needs is not installed, and `without_extra` is the default.
     """
     made = typer.Typer(
         name="callability",
@@ -32,13 +36,12 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         epilog="Exit code 0: done. 1: a file is refused, or something failed. 2: a wrong call. Each command's help has"
         " the details.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": [*_HELP]},
     )
     made.callback()(_common)
-    _add(made, COMMANDS, _named(arguments), ())
+    _add(made, COMMANDS, _named(arguments), (), without_extra)
     return made
 
 
@@ -48,7 +51,8 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Imports make very many objects that stay: to look for garbage among them takes a sixth of the time of a start.
     gc.disable()
-    command = application(sys.argv[1:])
+    line = line_to_complete(os.environ)
+    command = application(sys.argv[1:]) if line is None else application(line, _nothing_to_complete)
     gc.freeze()
     gc.enable()
     command()
@@ -65,7 +69,11 @@ def _named(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _add(
-    to: typer.Typer, commands: Mapping[str, Command | Group], named: Sequence[str], parents: tuple[str, ...]
+    to: typer.Typer,
+    commands: Mapping[str, Command | Group],
+    named: Sequence[str],
+    parents: tuple[str, ...],
+    without_extra: WithoutExtra,
 ) -> None:
     for name, command in commands.items():
         wanted = named[:1] == (name,)
@@ -73,24 +81,20 @@ def _add(
             group = typer.Typer(help=command.summary, no_args_is_help=True)
             # With one command it would not be a group without this.
             group.callback()(_nothing_in_common)
-            _add(group, command.commands, named[1:] if wanted else (), (*parents, name))
+            _add(group, command.commands, named[1:] if wanted else (), (*parents, name), without_extra)
             to.add_typer(group, name=name)
         else:
-            function = _function(command, " ".join((*parents, name))) if wanted else _not_named
+            function = _function(command, " ".join((*parents, name)), without_extra) if wanted else _not_named
             to.command(name, short_help=command.summary)(function)
 
 
-def _function(command: Command, name: str) -> Callable[..., None]:
-    """Return the function of a command.
-
-    Raises:
-        SystemExit: its extra is not installed.
-    """
+def _function(command: Command, name: str, without_extra: WithoutExtra) -> Callable[..., None]:
+    """Return the function of a command, or what `without_extra` makes of it if its extra is not installed."""
     module, _, function = command.place.partition(":")
     try:
         found: Callable[..., None] = getattr(import_module(f"callability.command_line.{module}"), function)
     except ImportError as error:
-        refuse_without_extra(name, command.extra, error)
+        return without_extra(name, command.extra, error)
     return found
 
 
@@ -110,6 +114,11 @@ def _common(
 
 def _nothing_in_common() -> None:
     pass
+
+
+def _nothing_to_complete(name: str, extra: str, error: ImportError) -> Callable[..., None]:
+    """Return a command without options: a press of the tab key is no place for an error."""
+    return _not_named
 
 
 def _not_named() -> None:
