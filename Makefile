@@ -12,7 +12,7 @@ PIP := -m pip --quiet --disable-pip-version-check
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot lock clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -96,6 +96,9 @@ $(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
 	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
 	$(VENV)/lock/bin/python $(PIP) install --require-hashes --requirement requirements/lock.txt
 	touch $@
+
+hooks: $(VENV)/installed ## Check style, contract and types before each commit (pre-commit).
+	$(BIN)/pre-commit install
 
 # `make lock UPGRADE=` keeps every version that still fits, for after an edit of pyproject.toml.
 lock: $(VENV)/lock/installed ## Lock the newest versions that pyproject.toml allows, with their hashes, for every supported Python.
