@@ -74,7 +74,7 @@ fuzz: $(VENV)/fuzz ## Look for rule files that do harm, for a minute.
 	mkdir -p build/fuzz/inputs
 	$(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
 	  -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/
-	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/test_hostile_files.py tests/test_hostile_edits.py
+	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
@@ -86,10 +86,10 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
-	$(BIN)/python tests/agent_examples.py docs/agents.md
+	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
 
 screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
-	$(BIN)/python tests/studio_screenshot.py docs/studio.png
+	PYTHONPATH=tests $(BIN)/python -m support.studio_screenshot docs/studio.png
 
 $(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
 	$(PYTHON) -m venv $(VENV)/lock

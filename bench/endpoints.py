@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from upstreams.bad_http import BadHttp, Step, reply
+from support.upstreams.bad_http import BadHttp, Step, reply
 
 WELL = 20
 FAILING: Mapping[str, Step] = {

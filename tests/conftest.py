@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import grpc
 import pytest
 from hypothesis import HealthCheck, settings
 
-from running import serving
-
-POLICY = Path(__file__).parents[1] / "policy"
-SMALLEST = {
-    "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: '{check_server}'}}\n",
-    "enable_outcome.yaml": "rules: [{id: all, status: connect_failed}]\nwords: {connect_failed: {message: x}}\n",
-}
-"""The rule sets that a policy has beside that of tools, as small as they can be."""
+from support.checkout import POLICY
+from support.running import serving
 
 # How long an example takes is told by the machine and what else it is at, and is no fault of what is tested.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,7 +18,7 @@ settings.load_profile("unhurried")
 LONG = (
     *("hostile_edits", "hostile_files", "limits", "bench", "tutorial", "remedies", "policy_edits", "catalog_laws"),
     *("real_upstreams", "agents", "command_line", "studio_browser", "requirements", "table_and_diff", "semantics"),
-    *("conformance", "no_secret_told", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
+    *("conformance", "no_secret_leaks", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
 )
 """Files with tests that take long: begun first, they do not stand alone at the end."""
 
@@ -34,13 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long files first; tests of a file stay together, in their order."""
     order = {f"test_{name}": place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
-
-
-def write_policy(directory: Path, text: str) -> Path:
-    """Write a policy whose rule set of tools is the text, and return its directory."""
-    for name, content in {"callability.yaml": text, **SMALLEST}.items():
-        (directory / name).write_text(content)
-    return directory
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import PATH
+from support.documents import PATH
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 MAX_LINES = 6

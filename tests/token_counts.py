@@ -23,7 +23,7 @@ except ImportError:  # where there is no build of it for a platform
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
 from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
-from judging import LOCKED, checked, judgement_of, stub_of, text_of
+from support.judging import LOCKED, checked, judgement_of, stub_of, text_of
 
 RECORDED = Path(__file__).with_suffix(".json")
 SERVER, TOOL = "github", "create_issue"

@@ -16,7 +16,7 @@ from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolRe
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.facts_pb2 import ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_CONFIG, ToolVerdict, ToolWords
-from running import COMMAND, callability, serving
+from support.running import COMMAND, callability, serving
 
 
 def base() -> None:

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from conftest import POLICY
-from studios import studio, studio_process
+from support.checkout import POLICY
+from support.studios import studio, studio_process
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 

@@ -13,7 +13,7 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["callability.document", "callability.bounded_yaml", "callability.policy"]):
-    from hostile import judged
+    from support.hostile import judged
 
 FILES = ("callability.yaml", "callability_test.yaml")
 

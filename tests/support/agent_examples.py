@@ -1,4 +1,4 @@
-"""The answers in `docs/agents.md`, from real gateways: `python tests/agent_examples.py FILE` writes them anew."""
+"""The answers in `docs/agents.md`, from real gateways: `make docs` writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from gateways import bad, over_stdio, shelf, write_config
+from support.gateways import bad, over_stdio, shelf, write_config
 
 WIDTH = 118
 SHOWN_DIRECTORY = "/srv/gateway"

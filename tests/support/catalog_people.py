@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
 from callability.gateway.catalog import Answer, Question
 from callability.gateway.tools.dispatch import Gateway
-from catalog_model import Kind
+from support.catalog_model import Kind
 
 LOOKS: Mapping[str, Callable[[str], dict[str, str]]] = {
     "search_servers": lambda name: {"query": name},

@@ -14,12 +14,12 @@ import httpx2
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.tools.dispatch import Gateway
-from catalog_model import Step
-from catalog_people import LOOKS, Callers, states_of
-from judging import stub_of
-from upstreams.bad_http import BadHttp, reply, result
-from upstreams.oauth_provider import OAuthProvider, browse
-from upstreams.oauth_provider import Person as AtTheProvider
+from support.catalog_model import Step
+from support.catalog_people import LOOKS, Callers, states_of
+from support.judging import stub_of
+from support.upstreams.bad_http import BadHttp, reply, result
+from support.upstreams.oauth_provider import OAuthProvider, browse
+from support.upstreams.oauth_provider import Person as AtTheProvider
 
 TOOLS = {"plain": "pid", "guarded": "greet"}
 PEOPLE: dict[str, AtTheProvider] = {"code": "authorize", "access_denied": "decline", "server_error": "fail"}

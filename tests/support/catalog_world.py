@@ -31,9 +31,9 @@ from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import AuthorizationFailed, Failure, HttpTarget, UpstreamError
 from callability.gateway.upstream import upstream as upstream_module
 from callability.gateway.upstream.tool import upstream_tool
-from catalog_model import CONNECT_SECONDS, DIALOG_SECONDS, INSTANT, Step
-from catalog_people import LOOKS, Callers, states_of
-from judging import stub_of
+from support.catalog_model import CONNECT_SECONDS, DIALOG_SECONDS, INSTANT, Step
+from support.catalog_people import LOOKS, Callers, states_of
+from support.judging import stub_of
 
 TURNS = 50
 """After so many turns of the loop nothing is left to be done that waits for nobody."""

@@ -20,10 +20,10 @@ from callability.gateway.agents.router import Gateways
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.serving.mcp_server import mcp_server
-from gateways import text_of, write_config
-from judging import stub_of
-from upstreams.bad_http import BadHttp
-from upstreams.oauth_provider import OAuthProvider, browse
+from support.gateways import text_of, write_config
+from support.judging import stub_of
+from support.upstreams.bad_http import BadHttp
+from support.upstreams.oauth_provider import OAuthProvider, browse
 
 Mode = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")

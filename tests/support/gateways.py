@@ -17,10 +17,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from running import COMMAND
+from support.checkout import UPSTREAMS
+from support.running import COMMAND
 
-SHELF = Path(__file__).parent / "upstreams/shelf.py"
-BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+SHELF = UPSTREAMS / "shelf.py"
+BAD = UPSTREAMS / "bad_stdio.py"
+READ = {"name": "read_file", "description": "Reads a file."}
+SEND = {"name": "send_mail", "description": "Sends a letter."}
 
 
 def shelf(directory: Path, name: str, *tools: dict[str, Any], **keys: Any) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from callability.command_line.check_report import Checked, as_json, as_text
@@ -21,8 +23,9 @@ from callability.policy.questions.fact import LabelFact, NameFact
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.semantics import decide
-from conftest import POLICY, SMALLEST
-from drawn_policies import CORE
+from support.checkout import POLICY
+from support.drawn_policies import CORE
+from support.policies import SMALLEST
 
 DIRECTORY = "policy"
 LONGEST = 3_000
@@ -250,3 +253,18 @@ def mended(file: dict[str, Any], check: Check) -> dict[str, Any]:
     given = {rule["status"] for rule in (*kept, gate)} | {"disabled_unknown"}
     words = {status: {"remediation": "Wait.", "rejection": "Wait."} for status in sorted(given - {"callable"})}
     return {"labels": LABELS, "rules": [*kept, gate, last], "words": words} | ({"laws": laws} if laws else {})
+
+
+MORE = int(os.environ.get("CALLABILITY_FUZZ", "1"))
+"""How many times as much is tried as CI has time for; more than that is drawn anew each time."""
+
+
+def bounded(examples: int) -> settings:
+    """Return settings under which the same is drawn each time, unless more is asked for."""
+    return settings(
+        max_examples=examples * MORE,
+        derandomize=MORE == 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    )

@@ -22,9 +22,9 @@ from callability.adapter import (
 from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
-from conftest import POLICY
+from support.checkout import POLICY, VECTORS
 
-PATTERNS = json.loads((Path(__file__).parent / "vectors/matrix/patterns.json").read_text())
+PATTERNS = json.loads((VECTORS / "matrix/patterns.json").read_text())
 OPEN = {"enabled": True, "quarantined": False}
 FREE: dict[str, Any] = {"configDenied": False, "approval": {}}
 DENIED = FREE | {"configDenied": True}

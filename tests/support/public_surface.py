@@ -1,7 +1,7 @@
 """What users of the program rely on by name: commands, codes, metrics, exported names, keys of JSON and YAML.
 
-`python tests/public_surface.py` records it in `public_surface.json`. A name that is gone is kept there, so that the
-test fails until it is back.
+`PYTHONPATH=tests python -m support.public_surface` records it in `tests/public_surface.json`. A name that is gone is
+kept there, so that the test fails until it is back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import chdir
 from enum import EnumType
 from importlib import import_module
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,9 +24,9 @@ from callability.command_line.commands import COMMANDS, Group
 from callability.gateway.config.schema import config_schema
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
+from support.checkout import ROOT, TESTS
 
-ROOT = Path(__file__).parents[1]
-RECORDED = Path(__file__).with_suffix(".json")
+RECORDED = TESTS / "public_surface.json"
 EXPORTING = ("callability.adapter", "callability.gateway.loading")
 JSON_COMMANDS = (
     ("check", "--json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,3 +45,10 @@ def service(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Service]:
         finally:
             process.terminate()
             process.communicate(timeout=120)
+
+
+def unused_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

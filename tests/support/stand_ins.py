@@ -29,7 +29,7 @@ from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.v1.outcome_pb2 import LoadVerdict, LoadWords
 from callability.vocabulary import LoadStatus
-from judging import stub_of
+from support.judging import stub_of
 
 Tools = tuple[Mapping[str, Any], ...]
 """Tools as an upstream lists them, in MCP's JSON."""

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
-from conftest import POLICY
-from studios import studio
+from support.checkout import POLICY
+from support.studios import studio
 
 MILLISECONDS = 60_000
 SIZE = ViewportSize(width=1400, height=960)

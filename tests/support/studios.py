@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from running import COMMAND
+from support.running import COMMAND
 
 SECONDS = 120
 PLAIN = ssl.create_default_context()

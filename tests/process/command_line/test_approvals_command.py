@@ -19,8 +19,8 @@ from callability.command_line.review import reviewed
 from callability.command_line.terminal import escaped
 from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.upstream.tool import approved_part, upstream_tool
-from gateways import shelf, write_config
-from running import COMMAND, callability
+from support.gateways import shelf, write_config
+from support.running import COMMAND, callability
 
 SECRET = "hush-hush"
 Told = tuple[int, str, str]

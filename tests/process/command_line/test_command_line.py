@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from callability import __version__
-from conftest import POLICY, write_policy
-from running import COMMAND, callability
+from support.checkout import POLICY
+from support.policies import write_policy
+from support.running import COMMAND, callability
 
 FAULTY = """\
 rules:

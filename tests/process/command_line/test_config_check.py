@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gateways import write_config
-from running import callability
-
-POLICY = Path(__file__).parents[1] / "policy"
+from support.checkout import POLICY
+from support.gateways import write_config
+from support.running import callability
 
 
 def _touching(directory: Path) -> dict[str, object]:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from callability.command_line.commands import COMMANDS, Group
-from running import callability
-
-POLICY = Path(__file__).parents[1] / "policy"
+from support.checkout import POLICY
+from support.running import callability
 
 REFUSED = {
     "check": "check bad-policy",

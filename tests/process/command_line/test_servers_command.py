@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from running import COMMAND, callability
+from support.running import COMMAND, callability
 
 CONFIG = """\
 # Of this machine.

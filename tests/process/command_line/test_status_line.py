@@ -13,8 +13,8 @@ from mcp import Client
 
 from callability.command_line.status_line import status
 from callability.gateway.observability.metrics import Metrics
-from gateways import retrieve, shelf, write_config
-from running import COMMAND
+from support.gateways import retrieve, shelf, write_config
+from support.running import COMMAND
 
 LOOKED_UP = {"name": "look_up", "description": "Looks something up."}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import POLICY
-from gateways import shelf, write_config
-from running import callability
+from support.checkout import POLICY
+from support.gateways import shelf, write_config
+from support.running import callability
 
 
 def edited(directory: Path, file: str, *changes: tuple[str, str]) -> Path:

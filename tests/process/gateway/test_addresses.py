@@ -13,9 +13,8 @@ import pytest
 from mcp import Client
 
 from callability.gateway.upstream.http_client import HttpClient, HttpTarget
-from gateways import http_gateway, retrieve, shelf, write_config
-from running import callability, serving
-from test_loading import unused_port
+from support.gateways import http_gateway, retrieve, shelf, write_config
+from support.running import callability, serving, unused_port
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "grpc_proxy", "all_proxy", "ALL_PROXY")
 READ = {"name": "read_file", "description": "Reads a file."}

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from mcp import Client
 
-from gateways import agents_of, client_with, http_gateway, over_stdio, shelf, token_of, write_config
-from running import callability
+from support.gateways import agents_of, client_with, http_gateway, over_stdio, shelf, token_of, write_config
+from support.running import callability
 
 SERVERS = ("files", "git", "held", "mail", "off", "time")
 VERBS = ("read", "write", "delete", "list")

@@ -30,10 +30,10 @@ from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
-from conftest import write_policy
-from drawn_policies import NOWHERE, rule_set_of, tabled
-from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
-from running import callability
+from support.drawn_policies import NOWHERE, rule_set_of, tabled
+from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.policies import write_policy
+from support.running import callability
 
 READ_ONLY, DESTRUCTIVE, IDEMPOTENT = THREE = tuple(
     f"annotations.{hint}" for hint in ("read_only", "destructive", "idempotent")

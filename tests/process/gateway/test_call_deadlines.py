@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
-from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.checkout import UPSTREAMS
+from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
 
 pytestmark = pytest.mark.anyio
 
-GATE = {"command": sys.executable, "args": [str(Path(__file__).parent / "upstreams/gate.py")]}
+GATE = {"command": sys.executable, "args": [str(UPSTREAMS / "gate.py")]}
 PATIENT = 20
 """Longer than two reports of progress are apart, however busy the machine is."""
 

@@ -12,7 +12,7 @@ import pytest
 from mcp import ClientSession
 from mcp_types import ClientCapabilities, ElicitationCapability, ElicitRequestFormParams, FormElicitationCapability
 
-from catalogs import (
+from support.catalogs import (
     MODES,
     Mode,
     Person,
@@ -25,9 +25,9 @@ from catalogs import (
     plain,
     works,
 )
-from gateways import shelf, text_of
-from upstreams.bad_http import BadHttp, Cut, Step, reply
-from upstreams.oauth_provider import OAuthProvider
+from support.gateways import shelf, text_of
+from support.upstreams.bad_http import BadHttp, Cut, Step, reply
+from support.upstreams.oauth_provider import OAuthProvider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
 

@@ -13,9 +13,9 @@ from mcp import Client
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.serving.mcp_server import mcp_server
-from gateways import call, retrieve, shelf, text_of, write_config
-from judging import stub_of
-from running import callability
+from support.gateways import call, retrieve, shelf, text_of, write_config
+from support.judging import stub_of
+from support.running import callability
 
 WIPE = {"name": "wipe", "description": "Wipes the disk.", "inputSchema": {"type": "object"}}
 

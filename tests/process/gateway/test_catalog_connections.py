@@ -15,7 +15,7 @@ from mcp.client.auth import oauth2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from callability.gateway.tools import catalog_tools as switching
-from catalogs import (
+from support.catalogs import (
     MODES,
     Agent,
     Mode,
@@ -30,11 +30,11 @@ from catalogs import (
     until,
     works,
 )
-from gateways import http_gateway, text_of, write_config
-from running import COMMAND
-from test_live_state import becomes
-from upstreams.bad_http import BadHttp
-from upstreams.oauth_provider import OAuthProvider
+from support.gateways import http_gateway, text_of, write_config
+from support.running import COMMAND
+from support.upstreams.bad_http import BadHttp
+from support.upstreams.oauth_provider import OAuthProvider
+from support.waiting import becomes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
 

@@ -11,7 +11,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from callability.gateway.catalog import Answer, attempt
-from catalogs import (
+from support.catalogs import (
     MODES,
     Agent,
     HeldPolicy,
@@ -28,8 +28,8 @@ from catalogs import (
     until,
     works,
 )
-from upstreams.bad_http import BadHttp
-from upstreams.oauth_provider import OAuthProvider, browse
+from support.upstreams.bad_http import BadHttp
+from support.upstreams.oauth_provider import OAuthProvider, browse
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
 

@@ -15,10 +15,11 @@ from callability.gateway.config import ServerConfig
 from callability.gateway.config.variables import filled, unset
 from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
 from callability.gateway.upstream.secrets import Secrets
-from gateways import http_gateway, over_stdio, shelf, write_config
-from running import callability
-from test_live_state import READ, SEND, becomes, edit, names, standing
-from upstreams.bad_http import BadHttp
+from support.edits import edit
+from support.gateways import READ, SEND, http_gateway, over_stdio, shelf, write_config
+from support.running import callability
+from support.upstreams.bad_http import BadHttp
+from support.waiting import becomes, file_status, names
 
 ENVIRONMENT = {"A": "one", "EMPTY": "", "B_2": "two ${A}"}
 
@@ -150,11 +151,11 @@ def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_pat
         async with over_stdio(config) as client:
             await becomes(names("read file", client), ["files:read_file"])
             edit(config, servers={"mail": {**mail, "env": {"X": "${NOT_SET_ANYWHERE}"}}})
-            await becomes(standing(client), {"config"})
+            await becomes(file_status(client), {"config"})
             assert await names("send mail", client)() == []
             edit(config, servers={"mail": {"env": {"X": "${NOT_SET_ANYWHERE:-none}"}}})
             await becomes(names("send mail", client), ["mail:send_mail"])
-            assert await standing(client)() == set()
+            assert await file_status(client)() == set()
 
     asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from gateways import write_config
-from real_servers import node_package, node_wanted
+from support.checkout import TESTS
+from support.gateways import write_config
+from support.real_servers import node_package, node_wanted
 
-HERE = Path(__file__).parent / "conformance"
+HERE = TESTS / "conformance"
 BASELINES: Mapping[str, Mapping[str, str]] = YAML(typ="safe").load(HERE / "baselines.yaml")
 """Why the gateway does not do what a scenario expects, by protocol revision and scenario."""
 SECONDS = 120

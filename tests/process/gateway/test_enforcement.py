@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
-from gateways import call, http_gateway, retrieve, shelf, write_config
-from stand_ins import Scene, Shelf, scene
+from support.gateways import call, http_gateway, retrieve, shelf, write_config
+from support.stand_ins import Scene, Shelf, scene
 
 TOOLS = tuple(
     {"name": name, "description": f"{verb} a file on the disk."}

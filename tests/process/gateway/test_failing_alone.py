@@ -18,9 +18,9 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult
 
-from certificates import Authority
-from gateways import bad, call, http_gateway, text_of, write_config
-from upstreams.bad_http import Answer, BadHttp, Cut, reply, result
+from support.certificates import Authority
+from support.gateways import bad, call, http_gateway, text_of, write_config
+from support.upstreams.bad_http import Answer, BadHttp, Cut, reply, result
 
 pytestmark = pytest.mark.anyio
 

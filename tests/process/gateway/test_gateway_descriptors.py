@@ -20,9 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from callability.gateway.serving import http_connections
 from callability.gateway.serving.http_connections import HttpConnection
-from gateway_requests import modern
-from gateways import bad, write_config
-from running import COMMAND
+from support.gateway_requests import modern
+from support.gateways import bad, write_config
+from support.running import COMMAND
 
 pytestmark = pytest.mark.anyio
 

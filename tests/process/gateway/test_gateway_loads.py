@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,13 @@ from callability.gateway.loading.supervisor import LONGEST_PAUSE, longer
 from callability.gateway.runtime.pool import Fleet
 from callability.gateway.upstream import HttpTarget, Upstream
 from callability.vocabulary import LoadStatus
-from conftest import POLICY
-from gateways import bad, call, over_stdio, retrieve, shelf, text_of, write_config
-from judging import stub_of
-from test_live_state import becomes, edit, names
-from upstreams.bad_http import BadHttp, reply
+from support.checkout import POLICY
+from support.edits import edit
+from support.gateways import bad, call, over_stdio, retrieve, shelf, text_of, write_config
+from support.judging import stub_of
+from support.responses import ABSENT, REFUSAL, http
+from support.upstreams.bad_http import BadHttp, reply
+from support.waiting import becomes, listed, loads, names
 
 PATIENT = 60
 READ: dict[str, Any] = {"name": "read", "description": "Reads a file."}
@@ -34,30 +35,6 @@ DEADLINES = {"open_seconds": PATIENT, "reopen_seconds": 0.1}
 BUSY = reply(b"no", status="429 Busy", kind="text/plain", extra="Retry-After: 86400\r\n")
 """A load ends with it at once, since the pause that it asks for reaches beyond every deadline."""
 LATER = reply(b"no", status="503 Busy", kind="text/plain", extra="Retry-After: 20\r\n")
-REFUSAL = reply(b"no", status="403 Forbidden", kind="text/plain")
-ABSENT = reply(b"no", status="404 Not Found", kind="text/plain")
-
-
-def http(server: BadHttp) -> dict[str, Any]:
-    """Return the config entry of a server on HTTP."""
-    return {"url": server.url}
-
-
-async def listed(client: Client) -> dict[str, Any]:
-    """Return what `upstream_servers` answers."""
-    told = (await client.call_tool("upstream_servers", {})).structured_content
-    assert isinstance(told, dict)
-    return told
-
-
-def loads(client: Client, *servers: str) -> Callable[[], Awaitable[list[tuple[str, str | None]]]]:
-    """Return what tells the state and the status of the load of servers."""
-
-    async def look() -> list[tuple[str, str | None]]:
-        entries = {entry["name"]: entry for entry in (await listed(client))["servers"]}
-        return [(entries[name]["state"], entries[name].get("load", {}).get("status")) for name in servers]
-
-    return look
 
 
 def script(path: Path, entry: dict[str, Any]) -> None:

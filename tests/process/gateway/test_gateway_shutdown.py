@@ -17,14 +17,15 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from gateway_requests import ACCEPT, LEGACY, answer_in, initialized, legacy, modern
-from gateways import write_config
-from running import COMMAND
-from upstreams.gate import SIZE
+from support.checkout import UPSTREAMS
+from support.gateway_requests import ACCEPT, LEGACY, answer_in, initialized, legacy, modern
+from support.gateways import write_config
+from support.running import COMMAND
+from support.upstreams.gate import SIZE
 
 pytestmark = pytest.mark.anyio
 
-GATE = Path(__file__).parent / "upstreams/gate.py"
+GATE = UPSTREAMS / "gate.py"
 CALLS = 8
 
 

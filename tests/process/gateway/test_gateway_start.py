@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from gateways import http_gateway, retrieve, shelf, write_config
-from running import COMMAND, callability
+from support.gateways import http_gateway, retrieve, shelf, write_config
+from support.running import COMMAND, callability
 
 TOOL = {"name": "look_up", "description": "Looks something up."}
 

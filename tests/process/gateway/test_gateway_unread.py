@@ -11,8 +11,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.observability.unread_facts import Unread
-from conftest import write_policy
-from gateways import (
+from support.gateways import (
     agents_of,
     call,
     client_with,
@@ -24,6 +23,7 @@ from gateways import (
     token_of,
     write_config,
 )
+from support.policies import write_policy
 
 RULES = """\
 labels:

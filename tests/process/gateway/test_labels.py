@@ -26,11 +26,12 @@ from callability.policy.loading import load
 from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
-from gateways import http_gateway, shelf, write_config
-from running import callability, serving
-from test_live_state import becomes, edit, replace, standing
+from support.checkout import ROOT
+from support.edits import edit, replace
+from support.gateways import http_gateway, shelf, write_config
+from support.running import callability, serving
+from support.waiting import becomes, file_status
 
-ROOT = Path(__file__).parents[1]
 DROP = {"name": "drop_table", "description": "Drops a table."}
 TYPO = "label `enviroment` of server `db` is not declared by the policy, so that no rule reads it"
 
@@ -108,9 +109,9 @@ def test_strict_labels_refuse_a_start_and_an_edit(policy: Path, tmp_path: Path) 
     async def story(url: str) -> None:
         async with Client(url) as client:
             edit(config, servers={"db": {"labels": {"enviroment": "production"}}})
-            await becomes(standing(client), {"config"})
+            await becomes(file_status(client), {"config"})
             edit(config, servers={"db": {"labels": {"environment": "staging"}}})
-            await becomes(standing(client), set())
+            await becomes(file_status(client), set())
 
     with http_gateway(config, "--policy", str(policy)) as url:
         asyncio.run(story(url))
@@ -149,9 +150,9 @@ def test_an_edit_that_was_refused_for_its_labels_is_applied_once_the_policy_decl
     async def story(url: str) -> None:
         async with Client(url) as client:
             edit(config, servers={"db": {"labels": {"env": "production"}}})
-            await becomes(standing(client), {"config"})
+            await becomes(file_status(client), {"config"})
             _undeclare(policy)
-            await becomes(standing(client), set())
+            await becomes(file_status(client), set())
 
     with http_gateway(config, "--policy", str(policy)) as url:
         asyncio.run(story(url))

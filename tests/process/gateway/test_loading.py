@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import os
 import shutil
-import socket
 import sys
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -27,13 +26,15 @@ from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import LoadFailure, LoadStatus
-from certificates import Authority
-from conftest import POLICY
-from upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply
+from support.certificates import Authority
+from support.checkout import POLICY, UPSTREAMS
+from support.responses import COMPACT_BODY, cut_response, response, summary
+from support.running import unused_port
+from support.upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply
 
 pytestmark = pytest.mark.anyio
 
-BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+BAD = UPSTREAMS / "bad_stdio.py"
 TIMEOUT_BODY = b'{"error":"upstream call timeout"}'
 RPC_ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -87,11 +88,6 @@ def bad(*how: str, **env: str) -> StdioTarget:
     return StdioTarget(sys.executable, (str(BAD), *how), env=env)
 
 
-def status(number: int, body: bytes = b"no", extra: str = "") -> bytes:
-    """Return a response with an HTTP status."""
-    return reply(body, status=f"{number} Status", kind="text/plain", extra=extra)
-
-
 async def loaded(target: Target, stub: LoadStub, pauses: Pauses | None = None, **options: Any) -> LoadOutcome:
     """Load one server, without pauses."""
     result = await get_tools_with_resilience(
@@ -100,32 +96,12 @@ async def loaded(target: Target, stub: LoadStub, pauses: Pauses | None = None, *
     return result.outcomes["x"]
 
 
-def summary(outcome: LoadOutcome) -> tuple[LoadStatus, int]:
-    """Return what a row of the table tells, having seen that tools and error fit the status."""
-    assert (outcome.error is None) == (outcome.status is AVAILABLE) == bool(outcome.tools)
-    return outcome.status, outcome.attempts
-
-
 def children() -> set[str]:
     """Return the processes that this one has started and that are not reaped."""
     return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
-def unused_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 GZIP = "Content-Encoding: gzip\r\n"
-COMPACT_BODY = b'{"error":"upstream call timeout","path":"/mcp"}'
-
-
-def begun(number: int, body: bytes, extra: str = "") -> bytes:
-    """Return a response that ends before its body does."""
-    head = f"HTTP/1.1 {number} Status\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n{extra}\r\n"
-    return head.encode() + body
 
 
 OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
@@ -135,20 +111,20 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
     "an end in the body": (Cut(HEAD, "eof"), TRANSIENT),
     "a reset in the body": (Cut(HEAD, "reset"), TRANSIENT),
     "an end of the events": (reply(b": hm\n\n", kind="text/event-stream"), TRANSIENT),
-    "400": (status(400), PERMANENT),
-    "401": (status(401), DENIED),
-    "401 of a proxy that timed out": (status(401, b"ext_authz: authorization request timed out"), TRANSIENT),
-    "403": (status(403), DENIED),
-    "403 of a proxy that timed out": (status(403, TIMEOUT_BODY), TRANSIENT),
-    "403 with a URL in the body": (status(403, b"no: http://127.0.0.1/upstream/call-timeout"), DENIED),
-    "403 with a JSON-RPC error": (status(403, RPC_ERROR), DENIED),
-    "404": (status(404), PERMANENT),
-    "408": (status(408), TRANSIENT),
-    "429": (status(429), TRANSIENT),
-    "500": (status(500), TRANSIENT),
+    "400": (response(400), PERMANENT),
+    "401": (response(401), DENIED),
+    "401 of a proxy that timed out": (response(401, b"ext_authz: authorization request timed out"), TRANSIENT),
+    "403": (response(403), DENIED),
+    "403 of a proxy that timed out": (response(403, TIMEOUT_BODY), TRANSIENT),
+    "403 with a URL in the body": (response(403, b"no: http://127.0.0.1/upstream/call-timeout"), DENIED),
+    "403 with a JSON-RPC error": (response(403, RPC_ERROR), DENIED),
+    "404": (response(404), PERMANENT),
+    "408": (response(408), TRANSIENT),
+    "429": (response(429), TRANSIENT),
+    "500": (response(500), TRANSIENT),
     "500 with a JSON-RPC error": (reply(RPC_ERROR, status="500 Oops"), TRANSIENT),
-    "502": (status(502), TRANSIENT),
-    "503": (status(503), TRANSIENT),
+    "502": (response(502), TRANSIENT),
+    "503": (response(503), TRANSIENT),
     "a redirect": (reply(b"", status="302 Found", extra="Location: /x\r\n"), PERMANENT),
     "a page": (reply(b"<html>", kind="text/html"), PERMANENT),
     "another kind of JSON": (reply(b"{}"), PERMANENT),
@@ -156,31 +132,34 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
     "a JSON-RPC error": (lambda request: refusal(request, "no"), PERMANENT),
     "no HTTP": (b"what?\r\n\r\n", PERMANENT),
     "200 in an encoding that it has not": (reply(b"{}", extra=GZIP), TRANSIENT),
-    "302 with a cut body": (Cut(begun(302, b"no"), "eof"), PERMANENT),
-    "307 to itself with a cut body": (Cut(begun(307, b"no", "Location: /mcp\r\n"), "eof"), PERMANENT),
-    "400 with a cut body": (Cut(begun(400, b"no"), "eof"), PERMANENT),
-    "401 with a cut body": (Cut(begun(401, b"no"), "eof"), DENIED),
-    "401 with a body that is reset": (Cut(begun(401, b"no"), "reset"), DENIED),
-    "403 without its body": (Cut(begun(403, b""), "eof"), DENIED),
-    "403 with a body in no chunks": (status(403, b"no", extra="Transfer-Encoding: chunked\r\n"), DENIED),
-    "403 in an encoding that it has not": (status(403, b"no", extra=GZIP), DENIED),
-    "403 in half an encoding": (status(403, gzip.compress(b"no " * 1000)[:20], extra=GZIP), DENIED),
-    "403 with a cut body of a proxy that timed out": (Cut(begun(403, COMPACT_BODY[:-3]), "eof"), TRANSIENT),
-    "403 of a proxy that timed out, reset": (Cut(begun(403, TIMEOUT_BODY), "reset"), TRANSIENT),
-    "403 of a proxy that timed out, in an encoding that it has not": (status(403, TIMEOUT_BODY, extra=GZIP), TRANSIENT),
-    "403 of a proxy that timed out, encoded": (status(403, gzip.compress(TIMEOUT_BODY), extra=GZIP), TRANSIENT),
-    "401 of a proxy that timed out, in half an encoding": (
-        status(401, gzip.compress(COMPACT_BODY + os.urandom(3000))[:1500], extra=GZIP),
+    "302 with a cut body": (Cut(cut_response(302, b"no"), "eof"), PERMANENT),
+    "307 to itself with a cut body": (Cut(cut_response(307, b"no", "Location: /mcp\r\n"), "eof"), PERMANENT),
+    "400 with a cut body": (Cut(cut_response(400, b"no"), "eof"), PERMANENT),
+    "401 with a cut body": (Cut(cut_response(401, b"no"), "eof"), DENIED),
+    "401 with a body that is reset": (Cut(cut_response(401, b"no"), "reset"), DENIED),
+    "403 without its body": (Cut(cut_response(403, b""), "eof"), DENIED),
+    "403 with a body in no chunks": (response(403, b"no", extra="Transfer-Encoding: chunked\r\n"), DENIED),
+    "403 in an encoding that it has not": (response(403, b"no", extra=GZIP), DENIED),
+    "403 in half an encoding": (response(403, gzip.compress(b"no " * 1000)[:20], extra=GZIP), DENIED),
+    "403 with a cut body of a proxy that timed out": (Cut(cut_response(403, COMPACT_BODY[:-3]), "eof"), TRANSIENT),
+    "403 of a proxy that timed out, reset": (Cut(cut_response(403, TIMEOUT_BODY), "reset"), TRANSIENT),
+    "403 of a proxy that timed out, in an encoding that it has not": (
+        response(403, TIMEOUT_BODY, extra=GZIP),
         TRANSIENT,
     ),
-    "403 in compact JSON of a proxy that timed out": (status(403, COMPACT_BODY), TRANSIENT),
-    "401 in a page of a proxy that timed out": (status(401, b"<p>upstream request timeout</p>"), TRANSIENT),
-    "403 in compact JSON with a URL": (status(403, b'{"url":"http://h/upstream/call-timeout"}'), DENIED),
-    "404 with a cut body": (Cut(begun(404, b"no"), "eof"), PERMANENT),
-    "408 with a cut body": (Cut(begun(408, b"no"), "reset"), TRANSIENT),
-    "429 in an encoding that it has not": (status(429, extra=GZIP), TRANSIENT),
-    "500 with a cut body": (Cut(begun(500, RPC_ERROR), "eof"), TRANSIENT),
-    "503 with an odd header": (status(503, extra="X-Note: café\r\n"), TRANSIENT),
+    "403 of a proxy that timed out, encoded": (response(403, gzip.compress(TIMEOUT_BODY), extra=GZIP), TRANSIENT),
+    "401 of a proxy that timed out, in half an encoding": (
+        response(401, gzip.compress(COMPACT_BODY + os.urandom(3000))[:1500], extra=GZIP),
+        TRANSIENT,
+    ),
+    "403 in compact JSON of a proxy that timed out": (response(403, COMPACT_BODY), TRANSIENT),
+    "401 in a page of a proxy that timed out": (response(401, b"<p>upstream request timeout</p>"), TRANSIENT),
+    "403 in compact JSON with a URL": (response(403, b'{"url":"http://h/upstream/call-timeout"}'), DENIED),
+    "404 with a cut body": (Cut(cut_response(404, b"no"), "eof"), PERMANENT),
+    "408 with a cut body": (Cut(cut_response(408, b"no"), "reset"), TRANSIENT),
+    "429 in an encoding that it has not": (response(429, extra=GZIP), TRANSIENT),
+    "500 with a cut body": (Cut(cut_response(500, RPC_ERROR), "eof"), TRANSIENT),
+    "503 with an odd header": (response(503, extra="X-Note: café\r\n"), TRANSIENT),
     "403 in a charset that is none": (reply(b"no", status="403 No", kind="text/plain; charset=undefined"), DENIED),
 }
 
@@ -221,9 +200,9 @@ async def test_a_peer_that_accepts_and_never_answers_is_transient(where: str, st
 async def test_a_session_that_is_lost_is_opened_anew_once(stub: InProcessStub) -> None:
     """A 404 to a request of an established session is a try; a second one needs attention."""
     async with BadHttp(session="one").listening() as server:
-        server.listing = status(404)
+        server.listing = response(404)
         assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
-        server.listing = status(404)
+        server.listing = response(404)
         assert summary(await loaded(HttpTarget(server.url), stub, tries=5)) == (PERMANENT, 2)
 
 
@@ -271,7 +250,7 @@ async def test_a_refused_connection_mends_by_an_edit_of_one_line(tmp_path: Path)
 async def test_a_denial_stays_one_where_the_url_says_timeout(stub: InProcessStub) -> None:
     """A URL is never a part of what is classified (L-3, fault 10)."""
     async with BadHttp().listening() as server:
-        server.opening = status(403)
+        server.opening = response(403)
         url = f"{server.url}/upstream-timeout?error=upstream+call+timeout"
         assert summary(await loaded(HttpTarget(url), stub)) == (DENIED, 1)
 
@@ -291,7 +270,7 @@ async def test_an_endpoint_that_speaks_no_tls_needs_attention(stub: InProcessStu
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
-        writer.write(status(400))
+        writer.write(response(400))
         writer.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
@@ -374,7 +353,7 @@ async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, stub: In
 async def test_what_mends_takes_a_second_try(stub: InProcessStub) -> None:
     """A server that was busy at the first try is available after it."""
     async with BadHttp().listening() as server:
-        server.opening = status(503)
+        server.opening = response(503)
         assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
 
 
@@ -382,7 +361,7 @@ async def test_pauses_grow_and_are_never_the_same(stub: InProcessStub) -> None:
     """Each is twice the one before, and half a second of chance at the most."""
     pauses = Pauses()
     async with BadHttp().listening() as server:
-        server.opening = status(503)
+        server.opening = response(503)
         outcome = await loaded(HttpTarget(server.url), stub, pauses, tries=4)
     assert summary(outcome) == (TRANSIENT, 4)
     assert [least <= pause <= least + 0.5 for least, pause in zip((0.5, 1, 2), pauses, strict=True)] == [True] * 3
@@ -393,10 +372,10 @@ async def test_a_server_that_asks_for_a_pause_gets_it(stub: InProcessStub) -> No
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     async with BadHttp().listening() as server:
         for asked, least, most in (("7", 7, 7), (date, 3, 20), ("soon", 0.5, 1)):
-            server.opening, pauses = status(429, extra=f"Retry-After: {asked}\r\n"), Pauses(server)
+            server.opening, pauses = response(429, extra=f"Retry-After: {asked}\r\n"), Pauses(server)
             assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (AVAILABLE, 2)
             assert least <= pauses[0] <= most
-        server.opening, pauses = status(429, extra="Retry-After: 3600\r\n"), Pauses()
+        server.opening, pauses = response(429, extra="Retry-After: 3600\r\n"), Pauses()
         assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (TRANSIENT, 1)
         assert pauses == []
 
@@ -456,7 +435,7 @@ async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub
         await asyncio.Event().wait()
 
     async with BadHttp().listening() as server:
-        server.opening = status(503)
+        server.opening = response(503)
         upstream = Upstream("x", HttpTarget(server.url))
         loading = asyncio.create_task(Loader(stub, sleep=sleep).load(upstream))
         await paused.wait()
@@ -483,7 +462,7 @@ async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -
     """Side by side, and asked over a channel; the older triple and the messages tell of all others (L-5, L-6, L-7)."""
     async with AsyncExitStack() as stack:
         well = await stack.enter_async_context(BadHttp().listening())
-        openings: dict[str, Step] = {"hangs": "hang", "resets": "reset", "busy": status(503), "denies": status(403)}
+        openings: dict[str, Step] = {"hangs": "hang", "resets": "reset", "busy": response(503), "denies": response(403)}
         ill = {name: await stack.enter_async_context(BadHttp().listening()) for name in openings}
         for name, server in ill.items():
             server.opening = openings[name]
@@ -521,7 +500,7 @@ async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{unused_port()}") as channel, BadHttp().listening() as server:
         silent = CallabilityServiceStub(channel)
         assert summary(await loaded(HttpTarget(server.url), silent)) == (AVAILABLE, 1)
-        server.opening = status(503)
+        server.opening = response(503)
         result = await get_tools_with_resilience({"x": HttpTarget(server.url)}, silent)
     assert summary(result.outcomes["x"]) == (PERMANENT, 1)
     reason = "answered with HTTP status 503; the policy service gave no answer, so that it could not be classified"
@@ -553,7 +532,7 @@ async def test_no_secret_is_in_an_outcome(secret: str, stub: InProcessStub, capl
     """Planted in the URL, a header, the environment, an argument and the body (L-8)."""
     caplog.set_level("DEBUG")
     async with BadHttp().listening() as server:
-        server.opening = status(403, f"upstream timeout for {secret}".encode())
+        server.opening = response(403, f"upstream timeout for {secret}".encode())
         url = server.url.replace("//", f"//user:{secret}@") + f"?key={secret}"
         servers: dict[str, Target] = {
             "denied": HttpTarget(url, {"Authorization": f"Bearer {secret}"}),

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,14 @@ from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
 from callability.vocabulary import LoadStatus
-from conftest import POLICY
-from test_loading import COMPACT_BODY, begun, status, summary, unused_port
-from upstreams.bad_http import BadHttp, Cut, reply
+from support.checkout import POLICY, UPSTREAMS
+from support.responses import COMPACT_BODY, cut_response, response, summary
+from support.running import unused_port
+from support.upstreams.bad_http import BadHttp, Cut, reply
 
 pytestmark = pytest.mark.anyio
 
-BAD = Path(__file__).parent / "upstreams/bad_stdio.py"
+BAD = UPSTREAMS / "bad_stdio.py"
 AVAILABLE, TRANSIENT, DENIED, PERMANENT = LoadStatus
 PATIENT, SHORT = 60, 1
 ERAS: dict[str, dict[str, Any]] = {"session": {"session": "one"}, "stateless": {"modern": True}}
@@ -61,13 +61,13 @@ async def loaded(
 
 
 STALLED = {
-    "401": (begun(401, b"no"), DENIED),
-    "403 without a byte of its body": (begun(403, b""), DENIED),
-    "403 of a proxy that timed out": (begun(403, COMPACT_BODY[:-1]), TRANSIENT),
-    "404": (begun(404, b"no"), PERMANENT),
-    "503": (begun(503, b"no"), TRANSIENT),
-    "302": (begun(302, b"no"), PERMANENT),
-    "200": (begun(200, b"{"), TRANSIENT),
+    "401": (cut_response(401, b"no"), DENIED),
+    "403 without a byte of its body": (cut_response(403, b""), DENIED),
+    "403 of a proxy that timed out": (cut_response(403, COMPACT_BODY[:-1]), TRANSIENT),
+    "404": (cut_response(404, b"no"), PERMANENT),
+    "503": (cut_response(503, b"no"), TRANSIENT),
+    "302": (cut_response(302, b"no"), PERMANENT),
+    "200": (cut_response(200, b"{"), TRANSIENT),
 }
 
 
@@ -87,10 +87,10 @@ async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
 async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_status(stub: InProcessStub) -> None:
     """The same where no single try has come to its end."""
     async with BadHttp().listening() as server:
-        server.opening = Cut(begun(403, b"no"), "hang")
+        server.opening = Cut(cut_response(403, b"no"), "hang")
         outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
         assert summary(outcome) == (DENIED, 1)
-        server.opening = Cut(begun(200, b"no"), "hang")
+        server.opening = Cut(cut_response(200, b"no"), "hang")
         outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
         assert summary(outcome) == (TRANSIENT, 1)
 
@@ -98,7 +98,7 @@ async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_stat
 async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an opening nor a call, whatever their deadlines."""
     monkeypatch.setattr(http_response, "ERROR_BODY_SECONDS", 0.2)
-    async with BadHttp(answers={"stalls": Cut(begun(403, b"no"), "hang")}).listening() as server:
+    async with BadHttp(answers={"stalls": Cut(cut_response(403, b"no"), "hang")}).listening() as server:
         upstream = Upstream("x", HttpTarget(server.url), open_seconds=600, call_seconds=600)
         async with asyncio.timeout(PATIENT):
             with pytest.raises(
@@ -107,7 +107,7 @@ async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, m
                 await upstream.call("stalls", {})
             assert upstream.state == "connected"
             await upstream.close()
-            server.opening = Cut(begun(403, b"no"), "hang")
+            server.opening = Cut(cut_response(403, b"no"), "hang")
             assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=600)) == (DENIED, 1)
 
 
@@ -117,7 +117,7 @@ async def test_what_was_refused_or_deferred_is_not_asked_again_in_the_same_try(
 ) -> None:
     """One request a try: an `initialize` after the `server/discover` would only be refused too (L-1)."""
     async with BadHttp().listening() as server:
-        server.opening = status(number)
+        server.opening = response(number)
         outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
         tries = 2 if expected is TRANSIENT else 1
         assert summary(outcome) == (expected, tries)
@@ -128,7 +128,7 @@ async def test_what_was_refused_or_deferred_is_not_asked_again_in_the_same_try(
 async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) -> None:
     """What was not asked in one try is asked in the next."""
     async with BadHttp().listening() as server:
-        server.opening = status(429)
+        server.opening = response(429)
 
         async def mend(_: float) -> None:
             server.opening = None
@@ -139,13 +139,13 @@ async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) ->
         await upstream.close()
 
 
-@pytest.mark.parametrize("not_found", [status(404), Cut(begun(404, b"no"), "eof")])
+@pytest.mark.parametrize("not_found", [response(404), Cut(cut_response(404, b"no"), "eof")])
 async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
     not_found: bytes | Cut, stub: InProcessStub
 ) -> None:
     """A server of the older protocol does not know the request (L-1)."""
     async with BadHttp(session="one").listening() as server:
-        older = status(403)
+        older = response(403)
 
         def answer(request: dict[str, Any]) -> bytes | Cut:
             return not_found if request["method"] == "server/discover" else older
@@ -216,7 +216,7 @@ async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_perm
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65536)
-        connection.sendall(status(400))
+        connection.sendall(response(400))
         connection.close()
 
     refused = await loaded(HttpTarget(f"https://127.0.0.1:{unused_port()}/mcp"), stub, open_seconds=PATIENT)

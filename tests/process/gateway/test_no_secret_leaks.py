@@ -24,12 +24,13 @@ from callability.gateway.catalog import Answer, Question
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.tools.dispatch import Gateway
-from catalog_people import Person
-from judging import stub_of
-from upstreams.bad_http import BadHttp, Step, refusal, reply, result
-from upstreams.oauth_provider import OAuthProvider, browse
+from support.catalog_people import Person
+from support.checkout import UPSTREAMS
+from support.judging import stub_of
+from support.upstreams.bad_http import BadHttp, Step, refusal, reply, result
+from support.upstreams.oauth_provider import OAuthProvider, browse
 
-TELLING = str(Path(__file__).parent / "upstreams/telling_stdio.py")
+TELLING = str(UPSTREAMS / "echoing_stdio.py")
 MARK = "Zq7#xW"
 IN_URL = "Kp4~vY"
 FOUND = (

@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from mcp_types import TextContent
 
-from upstreams.bad_http import reply
-from upstreams.oauth_provider import OAuthProvider, Person, browse
+from support.upstreams.bad_http import reply
+from support.upstreams.oauth_provider import OAuthProvider, Person, browse
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp.shared.auth import AuthorizationCodeResult
 
 from callability.gateway.upstream import Authorization, HttpTarget, Upstream, UpstreamError
-from upstreams.bad_http import Answer, BadHttp, content, reply, result
+from support.upstreams.bad_http import Answer, BadHttp, content, reply, result
 
 pytestmark = pytest.mark.anyio
 

@@ -20,8 +20,8 @@ from callability.editing.edit import EditRefused, created, edited
 from callability.editing.spelling import Tree
 from callability.gateway.config import load_approvals
 from callability.tool_name import is_plain, unrecordable
-from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
-from running import COMMAND, callability
+from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.running import COMMAND, callability
 
 HOSTILE = {"1,030 characters": "x" * 1030, "control characters": "\x01" * 200}
 ODD = ("read all files", 'it\'s "odd" $(id) `x`', "back\\slash", "\u8aad\u3080", "-x y", "un\ufe0fseen", '"' * 512)

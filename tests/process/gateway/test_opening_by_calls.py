@@ -15,11 +15,12 @@ from mcp import Client
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.serving.mcp_server import mcp_server
-from gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
-from judging import stub_of
-from test_gateway_loads import ABSENT, REFUSAL, http, loads
-from test_live_state import becomes, edit
-from upstreams.bad_http import BadHttp
+from support.edits import edit
+from support.gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
+from support.judging import stub_of
+from support.responses import ABSENT, REFUSAL, http
+from support.upstreams.bad_http import BadHttp
+from support.waiting import becomes, loads
 
 CALLS = 20
 LONG = 3600.0

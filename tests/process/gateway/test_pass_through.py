@@ -21,20 +21,21 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from gateway_requests import answer_in, initialized, legacy
-from gateways import bad, call, http_gateway, retrieve, text_of, write_config
-from running import COMMAND
-from upstreams import rich
-from upstreams.bad_http import Answer, BadHttp, refusal, reply
-from upstreams.bad_stdio import NULLS
+from support.checkout import UPSTREAMS
+from support.gateway_requests import answer_in, initialized, legacy
+from support.gateways import bad, call, http_gateway, retrieve, text_of, write_config
+from support.running import COMMAND
+from support.upstreams import rich
+from support.upstreams.bad_http import Answer, BadHttp, refusal, reply
+from support.upstreams.bad_stdio import NULLS
 
 pytestmark = pytest.mark.anyio
 
 Mode = Literal["auto", "legacy"]
-RICH = Path(__file__).parent / "upstreams/rich.py"
+RICH = UPSTREAMS / "rich.py"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 AGENTS: tuple[tuple[str, Mode], ...] = (("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"))
-UPSTREAMS = pytest.mark.parametrize("upstream", ["rich-stdio", "rich-http"])
+EACH_UPSTREAM = pytest.mark.parametrize("upstream", ["rich-stdio", "rich-http"])
 CALL_SECONDS = 60
 
 
@@ -115,7 +116,7 @@ def _as_json(result: CallToolResult) -> dict[str, Any]:
     return told | {"_meta": meta}
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 @pytest.mark.parametrize("tool", [name for name in rich.RESULTS if name != "too large an answer"])
 async def test_a_result_is_what_a_direct_client_gets(tool: str, upstream: str, both: Both) -> None:
     """Every kind of content with all that goes with it, odd JSON, an error, names that hold anything."""
@@ -126,7 +127,7 @@ async def test_a_result_is_what_a_direct_client_gets(tool: str, upstream: str, b
     assert names in (["callability", "rich"], [None, None])
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 @pytest.mark.parametrize("tool", ["every kind of content", "odd JSON", "an error"])
 async def test_a_result_has_what_the_upstream_gave_it(tool: str, upstream: str, both: Both) -> None:
     """To the last key, whatever both kinds of client make of it."""
@@ -139,7 +140,7 @@ async def test_a_result_has_what_the_upstream_gave_it(tool: str, upstream: str, 
     assert json.dumps(whole["structuredContent"]) == json.dumps(given.get("structuredContent"))
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both) -> None:
     """What the agent's own connection is about stays there: its progress token, and keys that MCP reserves."""
     meta: Any = {
@@ -158,7 +159,7 @@ async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both
     assert told.get("io.modelcontextprotocol/clientInfo", {"name": "callability"})["name"] == "callability"
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_progress_reaches_the_agent_in_order_and_before_the_answer(upstream: str, both: Both) -> None:
     """With its total and its message, where there are any."""
     heard: list[tuple[float, float | None, str | None]] = []
@@ -172,7 +173,7 @@ async def test_progress_reaches_the_agent_in_order_and_before_the_answer(upstrea
     assert heard == [(1, 3, "one"), (2.5, 3, "two and a half"), (3, None, None)]
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_a_call_that_the_agent_cancels_is_cancelled_at_the_upstream(upstream: str, both: Both) -> None:
     """Its handler sees it, and nothing else is disturbed."""
     waiting = asyncio.create_task(call(both.agent, f"{upstream}:wait"))
@@ -183,7 +184,7 @@ async def test_a_call_that_the_agent_cancels_is_cancelled_at_the_upstream(upstre
         await waiting
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_an_answer_that_is_too_large_is_an_error_that_says_so(upstream: str, both: Both) -> None:
     """17 MB, where 16 MiB are the most; the next answer comes."""
     result = await call(both.agent, f"{upstream}:too large an answer")
@@ -192,7 +193,7 @@ async def test_an_answer_that_is_too_large_is_an_error_that_says_so(upstream: st
     assert not (await call(both.agent, f"{upstream}:nothing")).is_error
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_a_tool_is_found_with_the_schema_and_the_annotations_of_its_upstream(upstream: str, both: Both) -> None:
     """As a direct client lists it, under its name and its server's."""
     listed = {tool.name: tool for tool in (await both.direct[upstream].list_tools()).tools}
@@ -327,7 +328,7 @@ async def test_on_the_wire_an_answer_is_the_upstreams_to_the_last_key(http_upstr
         await asyncio.to_thread(process.close)
 
 
-@UPSTREAMS
+@EACH_UPSTREAM
 async def test_a_null_in_the_metadata_of_a_call_reaches_the_upstream(
     upstream: str, http_upstream: str, tmp_path: Path
 ) -> None:

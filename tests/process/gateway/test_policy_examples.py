@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 
 from callability import document
 from callability.policy.shipped import examples
-from conftest import POLICY
-from gateways import (
+from support.checkout import POLICY
+from support.gateways import (
     agents_of,
     call,
     client_with,
@@ -23,7 +23,7 @@ from gateways import (
     token_of,
     write_config,
 )
-from running import callability
+from support.running import callability
 
 EXAMPLES = POLICY / "examples"
 

@@ -20,9 +20,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from gateways import http_gateway, write_config
-from real_servers import NODE_IS_SET_UP, node_servers, pypi_servers
-from running import COMMAND
+from support.gateways import http_gateway, write_config
+from support.real_servers import NODE_IS_SET_UP, node_servers, pypi_servers
+from support.running import COMMAND
 
 Mode = Literal["auto", "legacy"]
 REVISIONS: dict[str, Mode] = {"2025-11-25": "legacy", "2026-07-28": "auto"}

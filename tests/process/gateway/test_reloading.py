@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,70 +20,26 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from gateways import bad, call, connected, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
-from running import COMMAND
+from support.checkout import UPSTREAMS
+from support.edits import edit, replace
+from support.gateways import (
+    READ,
+    SEND,
+    bad,
+    call,
+    connected,
+    http_gateway,
+    over_stdio,
+    retrieve,
+    shelf,
+    text_of,
+    write_config,
+)
+from support.running import COMMAND
+from support.waiting import becomes, file_status, names, status
 
 SECONDS = 120
-CHANGING = Path(__file__).parent / "upstreams/changing.py"
-READ = {"name": "read_file", "description": "Reads a file."}
-SEND = {"name": "send_mail", "description": "Sends a letter."}
-
-
-async def becomes(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Look until there is what is wanted; an edit is noticed when the system tells it, which nobody can wait for."""
-    seen: Any = None
-    async with asyncio.timeout(SECONDS):
-        while (seen := await look()) != wanted:  # noqa: ASYNC110  # it is an event of another process
-            await asyncio.sleep(0.02)
-    assert seen == wanted
-
-
-def names(query: str, client: Client) -> Callable[[], Awaitable[list[str]]]:
-    """Return what tells the names of the tools that are found."""
-
-    async def look() -> list[str]:
-        return [tool["name"] for tool in (await retrieve(client, query))["tools"]]
-
-    return look
-
-
-def status(client: Client, name: str) -> Callable[[], Awaitable[str | None]]:
-    """Return what tells the status with which a call is rejected, None for a call that is answered."""
-
-    async def look() -> str | None:
-        result = await call(client, name)
-        return (result.structured_content or {}).get("status") if result.is_error else None
-
-    return look
-
-
-def standing(client: Client) -> Callable[[], Awaitable[set[str]]]:
-    """Return what tells which files do not stand as they are written."""
-
-    async def look() -> set[str]:
-        told = (await client.call_tool("upstream_servers", {})).structured_content
-        return set(told) - {"servers"}
-
-    return look
-
-
-def replace(path: Path, text: str) -> None:
-    """Edit a file as an editor does: another file is put in its place."""
-    beside = path.with_suffix(".new")
-    beside.write_text(text)
-    os.replace(beside, path)
-
-
-def edit(config: Path, **keys: Any) -> None:
-    """Change keys of a config, and its servers key by key."""
-    was = json.loads(config.read_text())
-    servers = was["mcpServers"]
-    for name, server in keys.pop("servers", {}).items():
-        if server is None:
-            del servers[name]
-        else:
-            servers[name] = servers.get(name, {}) | server
-    replace(config, json.dumps(was | keys))
+CHANGING = UPSTREAMS / "changing.py"
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -121,9 +76,9 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
 
     async def story() -> None:
         async with over_stdio(config) as client:
-            assert await standing(client)() == set()
+            assert await file_status(client)() == set()
             replace(config, sound.replace("mcpServers", "mcpServer"))
-            await becomes(standing(client), {"config"})
+            await becomes(file_status(client), {"config"})
             assert await names("read", client)() == ["files:read_file"]
             log = (tmp_path / "gateway.log").read_text()
             told = f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?) [unknown-key]"
@@ -132,7 +87,7 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
             await becomes(lambda: asyncio.to_thread((tmp_path / "gateway.log").read_text().count, "cannot be read"), 0)
             assert await status(client, "files:read_file")() is None
             replace(config, sound)
-            await becomes(standing(client), set())
+            await becomes(file_status(client), set())
             assert await names("read", client)() == ["files:read_file"]
 
     asyncio.run(story())
@@ -150,13 +105,13 @@ def test_an_edit_of_the_approvals_takes_effect_and_a_broken_one_does_not(tmp_pat
             replace(approvals, "files:\n  read_file: {disabled: true}\n")
             await becomes(status(client, "files:read_file"), "disabled_by_user")
             replace(approvals, "files: [read_file]\n")
-            await becomes(standing(client), {"approvals"})
+            await becomes(file_status(client), {"approvals"})
             assert await status(client, "files:read_file")() == "disabled_by_user"
             replace(approvals, "{}")
             await becomes(status(client, "files:read_file"), None)
-            assert await standing(client)() == set()
+            assert await file_status(client)() == set()
             approvals.unlink()
-            await becomes(standing(client), {"approvals"})
+            await becomes(file_status(client), {"approvals"})
             assert await status(client, "files:read_file")() is None
             assert "does not map tools to records" in (tmp_path / "gateway.log").read_text()
 
@@ -172,7 +127,7 @@ def test_approvals_that_were_unreadable_at_start_are_read_when_they_are_mended(t
             assert await status(client, "files:read_file")() == "disabled_unknown"
             replace(tmp_path / "approvals.yaml", "{}")
             await becomes(status(client, "files:read_file"), None)
-            assert await standing(client)() == set()
+            assert await file_status(client)() == set()
 
     asyncio.run(story())
 
@@ -384,7 +339,7 @@ def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: 
                 assert seen['callability_server_loads{status="available"}'] == 1
                 assert seen['callability_server_loads{status="transient"}'] == 0
                 replace(config, "{")
-                await becomes(standing(client), {"config"})
+                await becomes(file_status(client), {"config"})
                 seen = await asyncio.to_thread(counts, path)
                 assert seen['callability_file_broken{file="config"}'] == 1
                 assert seen['callability_file_edits_total{file="config",taken_over="false"}'] == 1

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
 
 SECONDS = 120
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -14,8 +14,8 @@ from callability.gateway.runtime.gateway_runtime import Setup, opened
 from callability.gateway.tools import dispatch as gateway_module
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
-from gateways import bad, shelf, write_config
-from judging import stub_of
+from support.gateways import bad, shelf, write_config
+from support.judging import stub_of
 
 pytestmark = pytest.mark.anyio
 

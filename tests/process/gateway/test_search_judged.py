@@ -10,10 +10,11 @@ from pathlib import Path
 from mcp import Client
 from ruamel.yaml import YAML
 
-from gateways import connected, retrieve, write_config
-from real_servers import node_servers, node_wanted, pypi_servers
+from support.checkout import VECTORS
+from support.gateways import connected, retrieve, write_config
+from support.real_servers import node_servers, node_wanted, pypi_servers
 
-JUDGED: Mapping[str, Mapping[str, list[str]]] = YAML(typ="safe").load(Path(__file__).parent / "judged_queries.yaml")
+JUDGED: Mapping[str, Mapping[str, list[str]]] = YAML(typ="safe").load(VECTORS / "judged_queries.yaml")
 """The right answers to each query, by kind of query."""
 SHOWN = 5
 

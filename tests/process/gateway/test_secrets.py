@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sys
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -15,9 +14,10 @@ from hypothesis import strategies as st
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
 from callability.gateway.upstream.secrets import SECRET_CHARACTERS, Secrets
-from upstreams.bad_http import BadHttp, refusal
+from support.checkout import UPSTREAMS
+from support.upstreams.bad_http import BadHttp, refusal
 
-BAD = str(Path(__file__).parent / "upstreams/bad_stdio.py")
+BAD = str(UPSTREAMS / "bad_stdio.py")
 SECRET = "s3cr3t-v4lu3"
 
 # The beginning is in no other word; what follows is whatever a person may paste.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from callability.gateway.inventory.refusal import NO_TASKS
-from gateways import bad, call, connected, over_stdio, retrieve, shelf, text_of, write_config
-from running import callability
+from support.gateways import bad, call, connected, over_stdio, retrieve, shelf, text_of, write_config
+from support.running import callability
 
 TASK = {"name": "run_report", "description": "Runs a report.", "execution": {"taskSupport": "required"}}
 OTHERS = (

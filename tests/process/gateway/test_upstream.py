@@ -20,12 +20,13 @@ from mcp_types import CallToolResult, TextContent
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.failure import MESSAGE_BYTES
 from callability.gateway.upstream.lines import Lines, LongLine
-from upstreams import good_stdio
-from upstreams.bad_http import BadHttp, reply
+from support.checkout import UPSTREAMS
+from support.upstreams import good_stdio
+from support.upstreams.bad_http import BadHttp, reply
 
 pytestmark = pytest.mark.anyio
 
-SERVERS = Path(__file__).parent / "upstreams"
+SERVERS = UPSTREAMS
 PATIENT = 120
 """Seconds that something may take that happens at once on a machine with nothing else to do."""
 MAY_HAVE_RUN = "; the call may have been carried out"

@@ -29,16 +29,16 @@ from callability.policy.reading import case_file, form, law_form, policy_source,
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.calls.served_policy import RejectedEdit
-from conftest import POLICY, write_policy
-from running import callability
-from test_findings import RULES, _text
+from support.checkout import POLICY, SUPPORT
+from support.policies import RULES, policy_text, write_policy
+from support.running import callability
 
 Setup = Callable[[Path], object]
 
 
 def _rules(text: str) -> Setup:
     """Rules above those of a sound file."""
-    return _file(_text({"rules": text + RULES}))
+    return _file(policy_text({"rules": text + RULES}))
 
 
 def _file(data: str | bytes) -> Setup:
@@ -47,7 +47,7 @@ def _file(data: str | bytes) -> Setup:
 
 
 def _laws(text: str) -> Setup:
-    return _file(_text({"laws": text}))
+    return _file(policy_text({"laws": text}))
 
 
 def _tests(text: str) -> Setup:
@@ -56,7 +56,7 @@ def _tests(text: str) -> Setup:
 
 def _words(text: str) -> Setup:
     words = "disabled_unknown: {remediation: x, rejection: x}\n"
-    return _file(_text({"words": f'server_disabled: {{remediation: "{text}", rejection: x}}\n{words}'}))
+    return _file(policy_text({"words": f'server_disabled: {{remediation: "{text}", rejection: x}}\n{words}'}))
 
 
 def _when(condition: str) -> Setup:
@@ -64,7 +64,7 @@ def _when(condition: str) -> Setup:
 
 
 def _labels(text: str) -> Setup:
-    return _file(f"labels: {{{text}}}\n" + _text({}))
+    return _file(f"labels: {{{text}}}\n" + policy_text({}))
 
 
 def _any(parts: Iterable[str]) -> str:
@@ -223,9 +223,9 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What is found in each case, by one process that has 1 GiB of memory and two minutes of the processor for all."""
     directories = {}
     for name, (setup, _) in CASES.items():
-        directories[name] = write_policy(tmp_path_factory.mktemp("policy"), _text({}))
+        directories[name] = write_policy(tmp_path_factory.mktemp("policy"), policy_text({}))
         setup(directories[name])
-    command = [sys.executable, str(Path(__file__).parent / "checking.py"), *map(str, directories.values())]
+    command = [sys.executable, str(SUPPORT / "checking.py"), *map(str, directories.values())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     told = [json.loads(each) for each in done.stdout.splitlines()]
@@ -268,7 +268,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service that it is about waits for it, and no longer than it says."""
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
-    rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, _text({})))))
+    rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, policy_text({})))))
     assert isinstance(rejected, RejectedEdit)
     [told] = rejected.findings
     assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
@@ -304,7 +304,7 @@ def oddly_named(tmp_path: Path) -> Iterator[Path]:
     paths = [os.path.join(os.fsencode(tmp_path), name) for name in ODD_NAMES]
     for path in paths:
         os.close(os.open(path, os.O_CREAT))
-    yield write_policy(tmp_path, _text({}))
+    yield write_policy(tmp_path, policy_text({}))
     for path in paths:
         os.unlink(path)
 

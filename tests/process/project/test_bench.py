@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import Part
+from support.checkout import ROOT
 
-ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
 

@@ -17,10 +17,11 @@ from callability.adapter import JudgedTool, ToolText, unavailable
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from conftest import write_policy
-from running import serving
+from support.checkout import ROOT
+from support.policies import write_policy
+from support.running import serving
 
-EXAMPLE = Path(__file__).parents[1] / "examples/proxy.py"
+EXAMPLE = ROOT / "examples/proxy.py"
 TEXTS = {
     "git:git_status": ToolText("Show the state of the repository.", {"type": "object"}),
     "git:git_reset": ToolText("Reset the repository."),

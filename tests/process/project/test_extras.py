@@ -16,8 +16,8 @@ import pytest
 
 from callability.command_line.commands import COMMANDS, Command, Group
 from callability.command_line.extras import MODULES, refuse_without_extra
+from support.checkout import ROOT
 
-ROOT = Path(__file__).parents[1]
 SERVER = ROOT / "server"
 EXTRAS = ("policy", "gateway", "studio")
 TYPER_NEEDS = {"pydantic", "pydantic_core", "rich"}

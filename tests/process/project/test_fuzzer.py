@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-FUZZING = Path(__file__).parent / "fuzzing"
+from support.checkout import TESTS
+
+FUZZING = TESTS / "fuzzing"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="there is no build of atheris here")

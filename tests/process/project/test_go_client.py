@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-OUT_OF_REACH = ("dial tcp", "i/o timeout", "toolchain not available", "invalid go version")
-"""What Go says where it has no network, or is too old and cannot fetch a newer one."""
+from support.checkout import ROOT
+from support.go_client import OUT_OF_REACH, run_in_shell
 
 
 def _block(readme: str, language: str) -> str:
     [block] = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     return str(block)
-
-
-def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    shell = ["sh", "-e", "-c", command]
-    return subprocess.run(
-        shell, cwd=directory, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
@@ -36,10 +24,10 @@ def test_a_go_client_is_generated_from_the_contract_alone_and_answered(tmp_path:
     shutil.copytree(ROOT / "examples/go", example, ignore=shutil.ignore_patterns("bin", "v1"))
     for beside in ("proto", "tests"):
         (tmp_path / beside).symlink_to(ROOT / beside)
-    modules = _run("go mod download", example)
+    modules = run_in_shell("go mod download", example)
     if modules.returncode and any(phrase in modules.stderr for phrase in OUT_OF_REACH):
         pytest.skip("the Go modules of the example are neither on this machine nor within its reach")
     readme = (example / "README.md").read_text()
-    done = _run(_block(readme, "sh").replace("127.0.0.1:7420", address), example)
+    done = run_in_shell(_block(readme, "sh").replace("127.0.0.1:7420", address), example)
     assert done.returncode == 0, done.stderr
     assert done.stdout == _block(readme, "text")

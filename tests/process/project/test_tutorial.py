@@ -7,9 +7,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from documents import PATH, pattern, sessions_of
+from support.checkout import DOCS
+from support.documents import PATH, pattern, sessions_of
 
-PAGE = (Path(__file__).parents[1] / "docs/tutorial.md").read_text()
+PAGE = (DOCS / "tutorial.md").read_text()
 BLOCK = re.compile(r"^(?:<!-- exit code (\d) -->\n)?```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 AUTHOR = {"GIT_AUTHOR_NAME": "An author", "GIT_AUTHOR_EMAIL": "author@example.invalid"}
 COMMITTER = {"GIT_COMMITTER_NAME": "An author", "GIT_COMMITTER_EMAIL": "author@example.invalid"}

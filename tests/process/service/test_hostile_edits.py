@@ -21,12 +21,12 @@ from callability.policy.loading import Check, source_in
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import SMALLEST, write_policy
-from hostile import judged, mutated
-from running import COMMAND
-from test_findings import _text
-from test_hostile_files import MORE, bounded
-from test_policy_edits import ONE, eventually
+from support.checkout import SUPPORT
+from support.hostile import MORE, bounded, judged, mutated
+from support.policies import SMALLEST, policy_text, write_policy
+from support.running import COMMAND
+from support.services import SWITCHED_OFF
+from support.waiting import eventually
 
 MOST_KIB = 4 * 1024
 """What the memory of a server may grow by over a few edits, after a warm-up."""
@@ -67,7 +67,7 @@ class Attacked:
         def ask() -> None:
             while not over.wait(0.01):
                 try:
-                    self.answered.add(self._ask(ONE).revision)
+                    self.answered.add(self._ask(SWITCHED_OFF).revision)
                 except grpc.RpcError as error:
                     self.failed.append(error)
 
@@ -152,7 +152,7 @@ def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool
         server.edit(files, check)
         if validate:
             server.validate(files, check)
-        good = {"callability.yaml": f"# {number}\n{_text({})}".encode()}
+        good = {"callability.yaml": f"# {number}\n{policy_text({})}".encode()}
         server.edit(good, judged(good))
     return server.memory() - memory
 
@@ -162,7 +162,7 @@ def directory(tmp_path: Path) -> Path:
     """A sound policy."""
     made = tmp_path / "policy"
     made.mkdir()
-    return write_policy(made, _text({}))
+    return write_policy(made, policy_text({}))
 
 
 def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, tell: Callable[[str], None]) -> None:
@@ -182,7 +182,7 @@ def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, tell: C
 
 def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, tell: Callable[[str], None]) -> None:
     """By how its memory grows over one edit."""
-    with attacked((sys.executable, str(Path(__file__).parent / "leaking.py")), directory) as server:
+    with attacked((sys.executable, str(SUPPORT / "leaking.py")), directory) as server:
         kib = grown(server, drawn_edits(EDITS)[: WARM + 1], validate=False)
         tell(f"memory of a server that keeps what it checked grew by {kib} KiB over 1 edit")
         assert kib > MOST_KIB

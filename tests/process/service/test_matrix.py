@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,9 +18,9 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import ToolStatus
-from conftest import POLICY
+from support.checkout import POLICY, VECTORS
 
-PATTERNS = json.loads((Path(__file__).parent / "vectors/matrix/patterns.json").read_text())
+PATTERNS = json.loads((VECTORS / "matrix/patterns.json").read_text())
 
 
 def _joined(parts: list[Mapping[str, Any]]) -> dict[str, Any]:

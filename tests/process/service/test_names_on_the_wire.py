@@ -17,8 +17,8 @@ from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
-from conftest import write_policy
-from running import serving
+from support.policies import write_policy
+from support.running import serving
 
 RULES = """\
 labels:

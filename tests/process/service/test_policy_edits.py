@@ -8,114 +8,33 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
-from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import POLICY
-from gateways import call, over_stdio, shelf, text_of, write_config
-from running import COMMAND, callability
-from test_live_state import READ, becomes, replace, standing
+from support.checkout import POLICY, SUPPORT
+from support.edits import replace
+from support.gateways import READ, call, over_stdio, shelf, text_of, write_config
+from support.running import COMMAND, callability
+from support.services import OFF, OPEN_SERVER, SWITCHED_OFF, served
+from support.waiting import SECONDS, becomes, eventually, file_status
 
-SECONDS = 120
 RULE, RENAMED = "id: user-off,", "id: switched-off,"
-SERVER = facts_pb2.ServerFacts(enabled=True, quarantined=False)
-OFF = facts_pb2.ToolFacts(
-    config_denied=False, approval=facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=True))
-)
-ONE = pb.CheckToolRequest(server="s", server_facts=SERVER, tool="t", tool_facts=OFF)
 MANY = pb.CheckToolsRequest(
     servers=[
         pb.ServerTools(
-            name=f"s{server}", facts=SERVER, tools=[pb.Tool(name=f"t{tool}", facts=OFF) for tool in range(20)]
+            name=f"s{server}", facts=OPEN_SERVER, tools=[pb.Tool(name=f"t{tool}", facts=OFF) for tool in range(20)]
         )
         for server in range(5)
     ]
 )
-
-
-class Service:
-    """A service of a policy in a directory, with its log and its metrics."""
-
-    def __init__(self, directory: Path, address: str, channel: grpc.Channel, log: Path, metrics: str) -> None:
-        self.directory = directory
-        self.address = address
-        self.channel = channel
-        self._log = log
-        self._metrics = metrics
-
-    @property
-    def rules(self) -> Path:
-        """The rule file about tools."""
-        return self.directory / "callability.yaml"
-
-    @property
-    def log(self) -> str:
-        """What was logged up to now."""
-        return self._log.read_text()
-
-    @property
-    def metrics(self) -> str:
-        """What Prometheus reads."""
-        with urllib.request.urlopen(self._metrics, timeout=120) as answer:
-            return str(answer.read().decode())
-
-    def policy(self) -> GetPolicyResponse:
-        """Ask what is served."""
-        return PolicyServiceStub(self.channel).GetPolicy(GetPolicyRequest())
-
-    def rule(self) -> str:
-        """Ask about a tool that its user switched off, and return the rule that decides."""
-        return CallabilityServiceStub(self.channel).CheckTool(ONE).verdict.rule
-
-    def healthy(self) -> bool:
-        """Whether health says SERVING."""
-        health: Any = health_pb2_grpc.HealthStub(self.channel)
-        return bool(health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING)
-
-
-def eventually(look: Callable[[], object]) -> None:
-    """Look until it is so; an edit is noticed when the system tells it, which nobody can wait for."""
-    patience = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < patience
-        time.sleep(0.02)
-
-
-@contextmanager
-def served(directory: Path) -> Iterator[Service]:
-    """Serve the policy in a directory by the real program."""
-    log = directory.parent / "service.log"
-    command = [*COMMAND, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
-    command += ["--metrics-address", "127.0.0.1:0"]
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line.startswith("listening on "), log.read_text()
-            metrics = next(word for word in log.read_text().split() if word.endswith("/metrics"))
-            address = line.removeprefix("listening on ").strip()
-            with grpc.insecure_channel(address) as channel:
-                yield Service(directory, address, channel, log, metrics)
-        finally:
-            process.terminate()
-            process.communicate(timeout=120)
 
 
 @pytest.fixture
@@ -161,7 +80,7 @@ def test_an_edit_decides_as_soon_as_it_is_proved(edit: Callable[[Path], None], d
         told = service.policy()
         checked = callability("check", str(directory)).stdout
         assert checked.rstrip().endswith(f"revision {told.revision}")
-        assert CallabilityServiceStub(service.channel).CheckTool(ONE).revision == told.revision != before
+        assert CallabilityServiceStub(service.channel).CheckTool(SWITCHED_OFF).revision == told.revision != before
         assert not told.HasField("rejected_edit")
         shutil.copy(POLICY / "callability.yaml", service.rules)
         eventually(lambda: service.rule() == "user-off")
@@ -234,7 +153,7 @@ def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None
 async def _asked(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
     """Ask until told to stop, and count the answers by revision and rule; a failed call ends the test."""
     while not stopping.is_set():
-        one = await stub.CheckTool(ONE)
+        one = await stub.CheckTool(SWITCHED_OFF)
         many = await stub.CheckTools(MANY)
         rules = {result.verdict.rule for server in many.servers for result in server.results}
         assert len(rules) == 1
@@ -269,7 +188,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
     async def run() -> list[int]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            str(Path(__file__).parent / "swapping.py"),
+            str(SUPPORT / "swapping.py"),
             str(directory),
             str(other),
             stdin=subprocess.PIPE,
@@ -343,13 +262,13 @@ def test_a_gateway_takes_an_edit_of_its_policy_over_and_tells_of_one_that_is_not
             )
             await becomes(noisy, True)
             replace(rules, text + "more: 1\n")
-            await becomes(standing(client), {"policy"})
+            await becomes(file_status(client), {"policy"})
             assert await noisy()
             assert "[unknown-key]" in log.read_text()
             assert "callability_policy_broken 1.0" in await asyncio.to_thread(metrics)
             replace(rules, text)
             await becomes(noisy, False)
-            assert await standing(client)() == set()
+            assert await file_status(client)() == set()
             assert 'callability_policy_edits_total{taken_over="true"} 2.0' in await asyncio.to_thread(metrics)
 
     asyncio.run(story())

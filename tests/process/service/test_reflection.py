@@ -15,9 +15,9 @@ from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from running import Service, service
-from test_go_client import OUT_OF_REACH, _run
-from test_service import _reason
+from support.go_client import OUT_OF_REACH, run_in_shell
+from support.running import Service, service
+from support.services import reason_of
 
 VERSIONS = ("v1", "v1alpha")
 SERVICE = "callability.v1.CallabilityService"
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_request_are_refused_by_health_and_reflection_too(runn
             with pytest.raises(grpc.RpcError) as caught:
                 call()
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert _reason(caught.value) in {"REQUEST_MALFORMED", "REQUEST_TOO_LARGE"}
+            assert reason_of(caught.value) in {"REQUEST_MALFORMED", "REQUEST_TOO_LARGE"}
         with pytest.raises(grpc.RpcError) as unknown:
             check(health_pb2.HealthCheckRequest(service="nobody").SerializeToString())
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
@@ -135,7 +135,7 @@ def test_bytes_that_are_no_request_are_refused_by_health_and_reflection_too(runn
 def test_grpcurl_describes_a_method(tmp_path: Path, address: str) -> None:
     """And calls it, without any file of the contract."""
     go = f"GOBIN={tmp_path} GOFLAGS=-mod=mod go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
-    installed = _run(go, tmp_path)
+    installed = run_in_shell(go, tmp_path)
     if installed.returncode and any(phrase in installed.stderr for phrase in OUT_OF_REACH):
         pytest.skip("grpcurl is neither on this machine nor within its reach")
     assert installed.returncode == 0, installed.stderr

@@ -15,15 +15,15 @@ from callability.service.requests.limits import MESSAGE_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from running import Service, service
-from test_service import _reason, _varint
+from support.running import Service, service
+from support.services import reason_of, varint
 
 _SERVICE = "callability.v1.CallabilityService"
 _POLICY = "callability.v1.PolicyService"
 
 
 def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def _full(item: bytes, less: int = 64) -> bytes:
@@ -97,7 +97,7 @@ def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, runnin
             call: Any = channel.unary_unary(f"/{method}")
             with pytest.raises(grpc.RpcError) as caught:
                 call(request)
-            assert (caught.value.code(), _reason(caught.value)) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+            assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
         assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
     assert _resident(running) - before < 50
 
@@ -137,13 +137,13 @@ _FIELDS = st.lists(
     st.one_of(
         st.builds(_field, st.integers(1, 2_000), st.binary(max_size=300)),
         st.builds(
-            lambda field, value: _varint(field << 3) + _varint(value), st.integers(1, 2_000), st.integers(0, 2**60)
+            lambda field, value: varint(field << 3) + varint(value), st.integers(1, 2_000), st.integers(0, 2**60)
         ),
         st.builds(
-            lambda field, data: _varint(field << 3 | 5) + data, st.integers(1, 9), st.binary(min_size=4, max_size=4)
+            lambda field, data: varint(field << 3 | 5) + data, st.integers(1, 9), st.binary(min_size=4, max_size=4)
         ),
         st.builds(
-            lambda field, data: _varint(field << 3 | 1) + data, st.integers(1, 9), st.binary(min_size=8, max_size=8)
+            lambda field, data: varint(field << 3 | 1) + data, st.integers(1, 9), st.binary(min_size=8, max_size=8)
         ),
     ),
     max_size=30,

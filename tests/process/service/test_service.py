@@ -14,11 +14,8 @@ import grpc
 import pytest
 from google.protobuf import json_format
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import Message
-from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,13 +28,15 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import POLICY, write_policy
-from running import callability, serving
+from support.checkout import POLICY, VECTORS
+from support.policies import write_policy
+from support.running import callability, serving
+from support.services import reason_of, refused, varint
 
-VECTORS: list[dict[str, Any]] = [
+CASES: list[dict[str, Any]] = [
     vector
     for name in ("calls", "load_outcome", "enable_outcome")
-    for vector in json.loads((Path(__file__).parent / f"vectors/{name}.json").read_text())
+    for vector in json.loads((VECTORS / f"{name}.json").read_text())
 ]
 OPEN_SERVER = facts_pb2.ServerFacts(enabled=True, quarantined=False)
 OPEN_TOOL = facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval())
@@ -55,21 +54,6 @@ def _raw(channel: grpc.Channel, call: str) -> Any:
     return channel.unary_unary(f"/callability.v1.CallabilityService/{call}")
 
 
-def _reason(error: grpc.RpcError) -> str:
-    status = rpc_status.from_call(error)  # type: ignore[arg-type]  # every error of a stub is a call too
-    assert status is not None
-    info = error_details_pb2.ErrorInfo()
-    assert status.details[0].Unpack(info)
-    assert info.domain == "callability.v1"
-    return str(info.reason)
-
-
-def _refused(stub_call: Any, request: Message) -> tuple[grpc.StatusCode, str, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        stub_call(request)
-    return caught.value.code(), _reason(caught.value), str(caught.value.details())
-
-
 def _contains(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         return all(_contains(found.get(key), value) for key, value in wanted.items())
@@ -78,14 +62,14 @@ def _contains(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])
+@pytest.mark.parametrize("vector", CASES, ids=[vector["name"] for vector in CASES])
 def test_a_golden_vector_is_answered(vector: dict[str, Any], channel: grpc.Channel) -> None:
     """As any client in any language would ask it."""
     stub = CallabilityServiceStub(channel)
     request = json_format.ParseDict(vector["request"], getattr(pb, f"{vector['call']}Request")())
     call = getattr(stub, vector["call"])
     if "error" in vector:
-        code, reason, _ = _refused(call, request)
+        code, reason, _ = refused(call, request)
         assert {"code": code.name, "reason": reason} == vector["error"]
         return
     reply = json_format.MessageToDict(call(request), always_print_fields_with_no_presence=True)
@@ -182,27 +166,27 @@ def test_each_limit_is_named_when_it_is_exceeded(channel: grpc.Channel) -> None:
     """With the number, and nothing else is affected."""
     stub = CallabilityServiceStub(channel)
     tools = [pb.Tool(name="t")] * 10_001
-    refused = _refused(stub.CheckTools, _batch(*[{"name": "s", "tools": tools}] * 2))
-    assert refused[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "TOO_MANY_TOOLS")
-    assert "20,002 tools, and may have 20,000" in refused[2]
+    too_many = refused(stub.CheckTools, _batch(*[{"name": "s", "tools": tools}] * 2))
+    assert too_many[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "TOO_MANY_TOOLS")
+    assert "20,002 tools, and may have 20,000" in too_many[2]
     servers = _batch(*[{"name": "s"}] * 2_001)
-    assert _refused(stub.CheckTools, servers)[1] == "TOO_MANY_SERVERS"
+    assert refused(stub.CheckTools, servers)[1] == "TOO_MANY_SERVERS"
     long = pb.CheckToolRequest(server="s", tool="t" * 10_000)
-    assert _refused(stub.CheckTool, long)[1:] == (
+    assert refused(stub.CheckTool, long)[1:] == (
         "NAME_TOO_LONG",
         "the name of the tool has 10,000 bytes, and may have 512",
     )
     labels = {f"key-{number}": "" for number in range(65)}
     many = pb.CheckToolRequest(server="s", tool="t", tool_facts=_tool_facts(labels={"values": labels}))
-    assert _refused(stub.CheckTool, many)[1] == "TOO_MANY_LABELS"
+    assert refused(stub.CheckTool, many)[1] == "TOO_MANY_LABELS"
     text = "the text of the error has 65,537 bytes, and may have 65,536"
-    assert _refused(stub.ClassifyLoad, pb.ClassifyLoadRequest(error_text="x" * 65_537))[1:] == (
+    assert refused(stub.ClassifyLoad, pb.ClassifyLoadRequest(error_text="x" * 65_537))[1:] == (
         "ERROR_TEXT_TOO_LONG",
         text,
     )
     assert stub.ClassifyLoad(pb.ClassifyLoadRequest(error_text="x" * 65_536)).verdict.undetermined
     agent = pb.CheckToolRequest(agent=facts_pb2.Agent(name="a" * 513), server="s", tool="t")
-    assert _refused(stub.CheckTool, agent)[1] == "NAME_TOO_LONG"
+    assert refused(stub.CheckTool, agent)[1] == "NAME_TOO_LONG"
     assert stub.CheckTool(pb.CheckToolRequest(server="s" * 512, tool="é" * 256)).verdict.rule == "server-off"
 
 
@@ -211,9 +195,9 @@ def test_a_bad_item_is_an_error_of_that_item(channel: grpc.Channel) -> None:
     call = _raw(channel, "CheckTools")
     good = pb.Tool(name="good", facts=OPEN_TOOL).SerializeToString()
     items = [b"\x0a\x02\xff\xfe", b"\x0a\x01t\x12\x01\xff", pb.Tool(name="t" * 513).SerializeToString(), good]
-    tools = b"".join(b"\x1a" + _varint(len(item)) + item for item in items)
+    tools = b"".join(b"\x1a" + varint(len(item)) + item for item in items)
     server = pb.ServerTools(name="s", facts=OPEN_SERVER).SerializeToString() + tools
-    reply = pb.CheckToolsResponse.FromString(call(b"\x12" + _varint(len(server)) + server))
+    reply = pb.CheckToolsResponse.FromString(call(b"\x12" + varint(len(server)) + server))
     results = reply.servers[0].results
     assert [result.error.reason for result in results] == ["NAME_NOT_UTF8", "FACTS_MALFORMED", "NAME_TOO_LONG", ""]
     assert results[3].verdict.status == verdict_pb2.TOOL_STATUS_CALLABLE
@@ -230,7 +214,7 @@ def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
         call = _raw(channel, name)
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\xff\xff")
-        assert _reason(caught.value) == "REQUEST_MALFORMED"
+        assert reason_of(caught.value) == "REQUEST_MALFORMED"
 
 
 @settings(max_examples=150, deadline=None)
@@ -324,18 +308,13 @@ def test_the_answers_do_not_depend_on_the_process(tmp_path: Path) -> None:
     assert len(replies) == 1
 
 
-def _varint(number: int) -> bytes:
-    low = number & 0x7F
-    return bytes([low]) if number < 0x80 else bytes([low | 0x80]) + _varint(number >> 7)
-
-
 def test_limits_hold_for_what_was_answered_before(channel: grpc.Channel) -> None:
     """Servers whose results are kept count as any other."""
     stub = CallabilityServiceStub(channel)
     tools = [pb.Tool(name=f"t{number}", facts=OPEN_TOOL) for number in range(100)]
     server = {"name": "s", "facts": OPEN_SERVER, "tools": tools}
     assert len(stub.CheckTools(_batch(*[server] * 200)).servers) == 200
-    assert _refused(stub.CheckTools, _batch(*[server] * 201))[1] == "TOO_MANY_TOOLS"
+    assert refused(stub.CheckTools, _batch(*[server] * 201))[1] == "TOO_MANY_TOOLS"
 
 
 def test_what_is_kept_is_bounded() -> None:

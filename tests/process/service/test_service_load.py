@@ -16,10 +16,10 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import policy_service_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from raw_http2 import RawConnection
-from running import service, serving
-from test_policy_edits import eventually
-from test_service import _reason
+from support.raw_http2 import RawConnection
+from support.running import service, serving
+from support.services import reason_of
+from support.waiting import eventually
 
 CHECK_TOOL = "/callability.v1.CallabilityService/CheckTool"
 QUESTION = pb.CheckToolRequest(server="s", tool="t")
@@ -70,7 +70,7 @@ def test_a_service_that_stops_reports_it_and_refuses_new_calls(tmp_path: Any) ->
             return bool(refused)
 
         eventually(is_refused)
-        assert (refused[0].code(), _reason(refused[0])) == (UNAVAILABLE, "SHUTTING_DOWN")
+        assert (refused[0].code(), reason_of(refused[0])) == (UNAVAILABLE, "SHUTTING_DOWN")
         status = health.Check(health_pb2.HealthCheckRequest(service="")).status
         assert status == health_pb2.HealthCheckResponse.NOT_SERVING
         held.close()
@@ -113,7 +113,7 @@ def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
         held.wait_until_read()
         with pytest.raises(grpc.RpcError) as caught:
             stub.CheckTool(QUESTION)
-        assert (caught.value.code(), _reason(caught.value)) == (
+        assert (caught.value.code(), reason_of(caught.value)) == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
             "TOO_MANY_CALLS",
         )
@@ -125,7 +125,7 @@ def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
             try:
                 return bool(stub.CheckTool(QUESTION).revision)
             except grpc.RpcError as error:
-                return _reason(error) != "TOO_MANY_CALLS"
+                return reason_of(error) != "TOO_MANY_CALLS"
 
         eventually(answers)
 

@@ -11,9 +11,10 @@ import pytest
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from conftest import write_policy
-from running import callability, serving
-from test_policy_edits import Service, eventually, served
+from support.policies import write_policy
+from support.running import callability, serving
+from support.services import ServedPolicy, served
+from support.waiting import eventually
 
 RULES = """\
 labels:
@@ -123,7 +124,7 @@ def test_a_verdict_that_is_determined_names_nothing(stub: CallabilityServiceStub
     assert (verdict.rule, verdict.undetermined, list(verdict.unread)) == ("lock", False, [])
 
 
-def _count(service: Service, question: str, fact: str, cause: str) -> float | None:
+def _count(service: ServedPolicy, question: str, fact: str, cause: str) -> float | None:
     """Return what Prometheus reads of a fact, or None where there is no such series."""
     series = f'callability_undetermined_decisions_total{{cause="{cause}",fact="{fact}",question="{question}"}} '
     values = [line.removeprefix(series) for line in service.metrics.splitlines() if line.startswith(series)]

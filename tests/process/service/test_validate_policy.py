@@ -15,10 +15,11 @@ from callability.child_process.output import output_of
 from callability.service.requests import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from conftest import POLICY, write_policy
-from running import callability, serving
-from test_policy_edits import eventually
-from test_service import _refused
+from support.checkout import POLICY, TESTS
+from support.policies import write_policy
+from support.running import callability, serving
+from support.services import refused
+from support.waiting import eventually
 
 SHIPPED = {path.name: path.read_bytes() for path in sorted(POLICY.glob("*.yaml"))}
 FAULTY = """\
@@ -111,7 +112,7 @@ def test_what_exceeds_a_limit_is_refused_with_its_number(
     files: Mapping[str, bytes], reason: str, number: str, channel: grpc.Channel
 ) -> None:
     """Before anything of it is looked at."""
-    code, found, message = _refused(PolicyServiceStub(channel).ValidatePolicy, request_of(files))
+    code, found, message = refused(PolicyServiceStub(channel).ValidatePolicy, request_of(files))
     assert (code, found) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
     assert number in message
 
@@ -119,7 +120,7 @@ def test_what_exceeds_a_limit_is_refused_with_its_number(
 def test_a_name_that_stands_twice_is_refused(channel: grpc.Channel) -> None:
     """Neither of the two files is meant more than the other."""
     request = pb.ValidatePolicyRequest(files=[pb.PolicyFile(name="callability.yaml")] * 2)
-    _, reason, _ = _refused(PolicyServiceStub(channel).ValidatePolicy, request)
+    _, reason, _ = refused(PolicyServiceStub(channel).ValidatePolicy, request)
     assert reason == "DUPLICATE_FILE"
 
 
@@ -195,11 +196,11 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller that goes away, a deadline, and the end of the service cancel alike."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     told = tmp_path / "processes"
 
     async def story() -> None:
-        waiting = asyncio.create_task(output_of("endless", f"{told}\n".encode(), 600))
+        waiting = asyncio.create_task(output_of("support.endless", f"{told}\n".encode(), 600))
         await asyncio.to_thread(eventually, told.exists)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -211,8 +212,8 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
 
 def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes too long, it fails, or it is ended."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):
-        asyncio.run(output_of("endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
+        asyncio.run(output_of("support.endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
     with pytest.raises(NoOutput, match=r"its process failed: .*UnpicklingError"):
         asyncio.run(output_of("callability.policy.check_worker", b"no policy", 60))

@@ -18,12 +18,13 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
 from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
-from conftest import POLICY, write_policy
-from studios import PLAIN, SECONDS, Page, studio, studio_process
+from support.checkout import PACKAGE, POLICY
+from support.policies import write_policy
+from support.studios import PLAIN, SECONDS, Page, studio, studio_process
 
 RULES = (POLICY / "callability.yaml").read_text()
 WAITING = "approval.status: [pending, changed]}, status"
-PAGE_FILES = Path(__file__).parents[1] / "server/callability/studio/page"
+PAGE_FILES = PACKAGE / "studio/page"
 
 
 def _copy(directory: Path) -> Path:

@@ -13,9 +13,9 @@ from callability.policy.reporting.plain_data import Plain
 from callability.studio.errors import NotChecked, TooSlow
 from callability.studio.serving import names_of
 from callability.studio.session import MAX_SESSIONS, DraftSession
-from conftest import POLICY
-from running import callability
-from studios import Page, studio_process
+from support.checkout import POLICY
+from support.running import callability
+from support.studios import Page, studio_process
 
 RULES = (POLICY / "callability.yaml").read_text()
 

@@ -30,8 +30,8 @@ from callability.adapter import (
 from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import ToolStatus
-from conftest import POLICY, write_policy
-from judging import (
+from support.checkout import POLICY
+from support.judging import (
     DENIED,
     FREE,
     LOCKED,
@@ -51,6 +51,7 @@ from judging import (
     stub_of,
     text_of,
 )
+from support.policies import write_policy
 
 
 def test_without_the_flag_the_answer_has_tools_and_total_and_nothing_else() -> None:

@@ -23,7 +23,7 @@ from callability.adapter import (
     tool_result,
 )
 from callability.vocabulary import ToolStatus
-from judging import (
+from support.judging import (
     DENIED,
     FREE,
     OPEN,

@@ -16,7 +16,7 @@ from callability.adapter import NEUTRAL, enable_result, load_messages, load_stat
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
 from callability.vocabulary import EnableStatus, LoadStatus
-from judging import stub_of, text_of
+from support.judging import stub_of, text_of
 
 LOADS: dict[str, dict[str, Any]] = {
     "up": {"phase": "LOAD_PHASE_LIST", "failure": "LOAD_FAILURE_NONE"},

@@ -21,8 +21,8 @@ from callability.policy.loading import load
 from callability.policy.rules.words import spoken
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
-from conftest import POLICY, write_policy
-from judging import (
+from support.checkout import POLICY
+from support.judging import (
     DENIED,
     LOCKED,
     OPEN,
@@ -37,6 +37,7 @@ from judging import (
     request_of,
     text_of,
 )
+from support.policies import write_policy
 
 USERS_ACTIONS = ("enable_server", "release_server", "enable_tool", "approve_tool")
 TOGGLES = re.compile(

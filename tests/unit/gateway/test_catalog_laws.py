@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from catalog_model import Model, Server, Step
-from catalog_people import LOOKS
-from catalog_real import RealWorld, real_world
-from catalog_world import CATALOG, Loop, World
+from support.catalog_model import Model, Server, Step
+from support.catalog_people import LOOKS
+from support.catalog_real import RealWorld, real_world
+from support.catalog_world import CATALOG, Loop, World
 
 ANYTHING = (
     "enable",

@@ -22,10 +22,10 @@ from callability.finding import Severity
 from callability.gateway.config import ApprovalRecord, ConfigRefused, ServerConfig, load_approvals, load_config
 from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig
 from callability.gateway.config.schema import config_schema
-from running import callability
-from test_gateway_config import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
+from support.checkout import DOCS
+from support.config_files import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
+from support.running import callability
 
-DOCS = Path(__file__).parents[1] / "docs"
 BEYOND_A_SCHEMA = {"unknown-server", "shared-token", "bad-url", "bad-length"}
 """Codes of what a schema cannot tell, or not wholly: agreement of two parts, hosts and ports, lengths in bytes."""
 NO_DOCUMENT = {"an empty file", "a server that stands twice"}

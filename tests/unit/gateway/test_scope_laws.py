@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.vocabulary import LoadStatus
-from stand_ins import Scene, Shelf, Tools, scene
+from support.stand_ins import Scene, Shelf, Tools, scene
 
 SERVERS = ("files", "files2", "git", "mail", "a.b")
 TOOLS = ("read_file", "write_file", "delete_file", "read_mail", "log", "Log", "file")

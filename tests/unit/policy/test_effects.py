@@ -20,9 +20,10 @@ from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from conftest import POLICY, write_policy
-from drawn_policies import rule_sets, tabled
-from running import COMMAND, callability
+from support.checkout import POLICY
+from support.drawn_policies import rule_sets, tabled
+from support.policies import write_policy
+from support.running import COMMAND, callability
 
 NOTHING, EVERYTHING = Any(()), All(())
 

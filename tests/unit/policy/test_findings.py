@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import pytest
@@ -16,36 +15,20 @@ from callability.finding import Severity, line
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.reporting.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
-from conftest import POLICY, write_policy
+from support.checkout import POLICY, TESTS, VECTORS
+from support.policies import RULES, policy_text, write_policy
 
-CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(Path(__file__).parent / "faulty_policies.yaml")
-RULES = """\
-- {id: one, when: {server.enabled: false}, status: server_disabled}
-- {id: gate, when: {not: {all: [{server.quarantined: false}, {approval.status: [none, approved]}]}}, status: server_disabled, action: "Wait."}
-- {id: open, status: callable}
-"""  # noqa: E501
+CASES: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(VECTORS / "faulty_policies.yaml")
 LARGE = {
     *("too-many-rules", "too-many-laws", "too-many-parts", "too-many-tests", "too-many-files", "text-too-long"),
     *("no-directory", "missing-rule-set", "unknown-question", "bad-ending", "duplicate-test"),
 }
 """Of files as a whole, or so large that they stand in no list."""
-WORDS = """\
-server_disabled: {remediation: "{enable_server}", rejection: "Ask to {enable_server}."}
-disabled_unknown: {remediation: "{check_logs}", rejection: "{check_logs}"}
-"""
-
-
-def _text(case: dict[str, Any]) -> str:
-    if "file" in case:
-        return str(case["file"])
-    rules, words = case.get("rules", RULES), case.get("words", WORDS)
-    laws = f"laws:\n{case['laws']}" if "laws" in case else ""
-    return f"rules:\n{indent(rules, '  ').rstrip()}\nwords:\n{indent(words, '  ')}{laws}".replace("\n  - ", "\n- ")
 
 
 def write_case(case: dict[str, Any], directory: Path) -> Path:
     """Write the policy of a case, and return its directory."""
-    write_policy(directory, _text(case))
+    write_policy(directory, policy_text(case))
     if "bytes" in case:
         (directory / "callability.yaml").write_bytes(case["bytes"])
     if "tests" in case:
@@ -61,7 +44,7 @@ def _found(directory: Path) -> list[str]:
 
 def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:
     """So that each finding comes from the case."""
-    write_policy(tmp_path, _text({}))
+    write_policy(tmp_path, policy_text({}))
     assert _found(tmp_path) == []
 
 
@@ -133,7 +116,7 @@ tests:
 
 def test_a_rule_that_decides_in_no_test_is_told_with_facts_for_one(tmp_path: Path) -> None:
     """Where there are tests: a policy without any has said so by that."""
-    write_policy(tmp_path, _text({}))
+    write_policy(tmp_path, policy_text({}))
     (tmp_path / "callability_test.yaml").write_text(
         "tests:\n- {name: x, facts: {server.enabled: false}, expect: {status: server_disabled}}\n"
         "- {name: y, facts: {approval.status: unknown}, expect: {status: disabled_unknown, rule: gate}}\n"
@@ -168,7 +151,7 @@ def test_the_faults_of_proof_are_shown_together_too() -> None:
 
 def test_every_code_is_reached_by_a_test() -> None:
     """It stands in one, in quotes or in the brackets that end a finding."""
-    here = [*Path(__file__).parent.glob("test_*.py"), Path(__file__).parent / "faulty_policies.yaml"]
+    here = [*TESTS.rglob("test_*.py"), VECTORS / "faulty_policies.yaml"]
     text = "\n".join(path.read_text() for path in here)
     assert [code for code in MEANINGS if f"[{code}]" not in text and f'"{code}"' not in text] == []
 
@@ -235,6 +218,6 @@ def test_a_condition_whose_groups_multiply_is_refused_soon(tmp_path: Path) -> No
     )
     blocks = ", ".join(f"{{any: [{group}]}}" for _ in range(6))
     rule = f"- {{id: many, when: {{all: [{blocks}]}}, status: server_disabled}}\n"
-    write_policy(tmp_path, _text({"rules": rule + RULES}))
+    write_policy(tmp_path, policy_text({"rules": rule + RULES}))
     check = check_files(policy_files(tmp_path), tmp_path)
     assert [finding.code for finding in check.findings] == ["condition-too-large"]

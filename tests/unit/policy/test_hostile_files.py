@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hostile import drawn, judged, mended, mutated, odd, written_as
-
-MORE = int(os.environ.get("CALLABILITY_FUZZ", "1"))
-"""How many times as much is tried as CI has time for; more than that is drawn anew each time."""
-
-
-def bounded(examples: int) -> settings:
-    """Return settings under which the same is drawn each time, unless more is asked for."""
-    return settings(
-        max_examples=examples * MORE,
-        derandomize=MORE == 1,
-        deadline=None,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-    )
+from support.hostile import bounded, drawn, judged, mended, mutated, odd, written_as
 
 
 @bounded(40)

@@ -18,8 +18,9 @@ from callability.policy.proving.proof import prove
 from callability.policy.rules.condition import Condition, Is
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import RuleSet
-from conftest import POLICY, write_policy
-from drawn_policies import NOWHERE, conditions, laws, rule_set_of, rule_sets, tabled
+from support.checkout import POLICY
+from support.drawn_policies import NOWHERE, conditions, laws, rule_set_of, rule_sets, tabled
+from support.policies import write_policy
 
 SOUND = (POLICY / "callability.yaml").read_text()
 

@@ -29,10 +29,10 @@ from callability.service.translation.outcome_facts import enable_facts, load_fac
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus
-from conftest import POLICY, write_policy
-from drawn_policies import NOWHERE
-from running import callability
-from test_semantics import needs_engine
+from support.checkout import POLICY
+from support.drawn_policies import NOWHERE
+from support.policies import needs_engine, write_policy
+from support.running import callability
 
 REFUSED = outcome_pb2.LoadSignals(
     phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True

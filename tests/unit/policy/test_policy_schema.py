@@ -13,8 +13,9 @@ from callability import document
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.form import MAX_TEXT
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
-from conftest import POLICY, write_policy
-from running import callability
+from support.checkout import POLICY
+from support.policies import write_policy
+from support.running import callability
 
 FILES = [f"{name}{suffix}" for name in QUESTIONS for suffix in ("", "_test")]
 RULES = """\

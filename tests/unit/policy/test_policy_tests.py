@@ -17,9 +17,10 @@ from callability.policy.proving.decided import Decided
 from callability.policy.rules.condition import Is
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import decide
-from conftest import POLICY, write_policy
-from drawn_policies import rule_set_of, rule_sets, tabled
-from running import callability
+from support.checkout import POLICY
+from support.drawn_policies import rule_set_of, rule_sets, tabled
+from support.policies import write_policy
+from support.running import callability
 
 RULES = """\
 rules:

@@ -16,8 +16,8 @@ from callability.policy.reporting.region import Region, described
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
-from conftest import POLICY
-from drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
+from support.checkout import POLICY
+from support.drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
 
 FACTS = ("a", "b", "c")
 DOMAINS = (("0", "1"), ("0", "1", "2"), ("0", "1", "2", "3"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from random import Random
 
@@ -22,11 +21,8 @@ from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule
 from callability.policy.rules.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
-from drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
-
-needs_engine = pytest.mark.skipif(
-    importlib.util.find_spec("durable") is None, reason="durable-rules cannot be imported on Python 3.13 and later"
-)
+from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
+from support.policies import needs_engine
 
 _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
 

@@ -17,7 +17,7 @@ from callability.policy.questions.question import Question, facts_by_name
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.unread import retry_of, unread
 from callability.vocabulary import UNKNOWN, Retry
-from drawn_policies import CORE, CORE_SPACE, conditions
+from support.drawn_policies import CORE, CORE_SPACE, conditions
 
 _JOINT = ("j", "k", "l")
 _POINTS = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from agent_examples import rewritten
 from callability.gateway.upstream.failure import MAY_HAVE_RUN, NOT_CARRIED_OUT, NOT_SENT
 from callability.vocabulary import ToolStatus
+from support.agent_examples import rewritten
+from support.checkout import DOCS
 
-PAGE = (Path(__file__).parents[1] / "docs/agents.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "agents.md").read_text(encoding="utf-8")
 FAILING = PAGE.split("### When the call fails")[1].split("\n#")[0]
 
 

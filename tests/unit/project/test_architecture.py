@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "server/callability"
+from support.checkout import PACKAGE, TESTS
+
 SHARED = {
     "callability",
     "callability.address",
@@ -111,3 +112,13 @@ def test_durable_rules_is_never_loaded_into_a_process_that_serves() -> None:
     )
     policy = PACKAGE.parents[1] / "policy"
     assert subprocess.run([sys.executable, "-c", code, str(policy)], check=False, timeout=60).returncode == 0
+
+
+def test_no_test_module_is_imported() -> None:
+    """What two of them need is in `tests/support`."""
+    modules = [*TESTS.rglob("*.py")]
+    tests = {path.stem for path in modules if path.stem.startswith("test_")} | {"conftest"}
+    assert len(tests) > 100
+    for path in modules:
+        known = {part for name in _imports(path) for part in name.split(".") if not name.startswith("callability.")}
+        assert not known & tests, path

@@ -28,8 +28,8 @@ from callability.vocabulary import (
     Retry,
     ToolStatus,
 )
+from support.checkout import ROOT
 
-ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
 

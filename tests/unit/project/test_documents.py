@@ -15,9 +15,9 @@ import pytest
 
 from callability.finding import Severity
 from callability.policy.reporting.finding_meanings import MEANINGS
-from documents import PATH, pattern, sessions_of
+from support.checkout import ROOT
+from support.documents import PATH, pattern, sessions_of
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PROXIES = (ROOT / "docs/proxies.md").read_text()
 

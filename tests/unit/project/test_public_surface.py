@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from public_surface import RECORDED, surface
+from support.public_surface import RECORDED, surface
 
 _NOW = surface()
 _RECORDED = json.loads(RECORDED.read_text(encoding="utf-8"))

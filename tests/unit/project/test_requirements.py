@@ -7,9 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from support.checkout import ROOT
+
 TESTS = ROOT / "tests"
 REQUIRED = (
     *(f"FR-{number:03}" for number in range(1, 15)),
@@ -33,7 +33,7 @@ def _rows() -> dict[str, set[str]]:
 
 def _claims() -> Iterator[tuple[str, str]]:
     """Yield each requirement that the docstring of a test names, with the test."""
-    for path in sorted(TESTS.glob("test_*.py")):
+    for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 for found in re.findall(_ID, ast.get_docstring(node) or ""):
@@ -57,8 +57,9 @@ def test_the_table_has_what_the_tests_claim_and_the_tests_claim_what_it_has() ->
 def test_every_test_in_the_table_is_one_that_runs() -> None:
     """It is collected as it is named there."""
     named = set().union(*_rows().values())
-    files = sorted({f"tests/{test.partition('::')[0]}" for test in named})
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *files]
+    files = sorted({test.partition("::")[0] for test in named})
+    paths = [str(path) for name in files for path in TESTS.rglob(name)]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *paths]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    collected = {re.sub(r"\[.*", "", line.removeprefix("tests/")) for line in done.stdout.splitlines()}
+    collected = {re.sub(r"\[.*", "", line.rpartition("/")[2]) for line in done.stdout.splitlines() if "::" in line}
     assert named - collected == set(), done.stdout[-2000:]

@@ -12,7 +12,7 @@ from callability.service.requests.limits import ERROR_TEXT_BYTES
 from callability.service.translation.error_text import signals_of
 from callability.service.translation.outcome_facts import load_facts
 from callability.v1 import outcome_pb2
-from conftest import POLICY
+from support.checkout import POLICY
 
 TABLE = load(POLICY, engine=Engine.REFERENCE).rule_sets["load_outcome"].table
 FORBIDDEN = "Client error '403 Forbidden' for url '{}'\nFor more information check: https://example.org/Status/403"
