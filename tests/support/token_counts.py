@@ -1,4 +1,6 @@
-"""How many tokens the texts cost that an agent reads: `python tests/token_counts.py` records them in a file.
+"""How many tokens the texts cost that an agent reads.
+
+`PYTHONPATH=tests python -m support.token_counts` records them in `tests/token_counts.json`.
 
 They are those of the shipped policy, with the neutral phrases of the adapter and with the gateway's own. A tokenizer
 that works offline counts them (`o200k_base`); without it, a token is four characters.
@@ -15,6 +17,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
+from support.checkout import TESTS
+
 try:
     import bpe_openai
 except ImportError:  # where there is no build of it for a platform
@@ -25,7 +29,7 @@ from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
 from support.judging import LOCKED, checked, judgement_of, stub_of, text_of
 
-RECORDED = Path(__file__).with_suffix(".json")
+RECORDED = TESTS / "token_counts.json"
 SERVER, TOOL = "github", "create_issue"
 DESCRIPTION = "Create a new issue in a repository."
 CONFIG = Path("/home/ada/.config/callability/gateway.yaml")

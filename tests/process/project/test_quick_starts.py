@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from support.checkout import ROOT
 from support.documents import PATH
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAX_LINES = 6
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FOLLOWS = {"studio", "gateway"}

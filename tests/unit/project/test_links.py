@@ -13,7 +13,8 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-ROOT = Path(__file__).parents[1]
+from support.checkout import ROOT
+
 ELSEWHERE = {".venv", ".git", "build", "dist", "node_modules", ".pytest_cache"}
 DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not ELSEWHERE.intersection(path.relative_to(ROOT).parts))
 
