@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from callability.command_line.completion import line_to_complete
-from documents import PATH
+from support.documents import PATH
 
 BASH = shutil.which("bash")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parents[1]
+from support.checkout import ROOT
+
 FILE = ROOT / ".pre-commit-config.yaml"
 
 
