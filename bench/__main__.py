@@ -57,14 +57,14 @@ def bench(
     if not quick and (rounds or _ENOUGH) < _ENOUGH:
         raise typer.BadParameter(f"fewer than {_ENOUGH} rounds are no result: say --quick", param_hint="--rounds")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    begun, load_before = time.monotonic(), os.getloadavg()[0]
+    started, load_before = time.monotonic(), os.getloadavg()[0]
     count = _QUICK if quick else rounds or _ENOUGH
-    measured, failed = _measure(only or list(Part), Rounds(count, _tell, quick))
+    measured, failed = _measure(only or list(Part), Rounds(count, _print_progress, quick))
     machine = _machine() | {
         "rounds": count,
         "result": not quick,
         "load_average": [load_before, os.getloadavg()[0]],
-        "seconds": round(time.monotonic() - begun),
+        "seconds": round(time.monotonic() - started),
     }
     console = Console(width=_WIDTH) if not sys.stdout.isatty() else Console()
     console.print(table(measured, "No result, only to see that it runs" if quick else "What decisions cost"))
@@ -83,11 +83,11 @@ def _measure(parts: list[Part], rounds: Rounds) -> tuple[list[Row], list[str]]:
         except Exception:  # whatever it was, the other parts are measured
             traceback.print_exc()
             failed.append(part)
-            _tell(f"{part}: failed")
+            _print_progress(f"{part}: failed")
     return rows, failed
 
 
-def _tell(progress: str) -> None:
+def _print_progress(progress: str) -> None:
     print(progress, file=sys.stderr, flush=True)
 
 

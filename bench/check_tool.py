@@ -85,8 +85,8 @@ def _by_h2load(servers: Mapping[str, Served], question: _Question, scale: _Scale
     taken: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(scale.turns):
         for name, server in servers.items():
-            asked = (server.address, _PATH, question.request, question.reply)
-            taken[name] += h2load.round_trips(*asked, calls=max(1, len(question.requests) // scale.turns))
+            call = (server.address, _PATH, question.request, question.reply)
+            taken[name] += h2load.round_trips(*call, calls=max(1, len(question.requests) // scale.turns))
     return {name: median(found) for name, found in taken.items()}
 
 
@@ -94,9 +94,9 @@ def _in_flight(servers: Mapping[str, Served], question: _Question, scale: _Scale
     seconds, cpu = dict.fromkeys(servers, 0.0), dict.fromkeys(servers, 0.0)
     for _ in range(scale.turns):
         for name, server in servers.items():
-            asked = (server.address, _PATH, question.request, question.reply)
+            call = (server.address, _PATH, question.request, question.reply)
             before = server.cpu_seconds()
-            rate = _GENERATOR.calls_per_second(*asked, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
+            rate = _GENERATOR.calls_per_second(*call, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
             cpu[name] += server.cpu_seconds() - before
             seconds[name] += scale.calls / rate
     calls = scale.turns * scale.calls

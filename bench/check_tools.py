@@ -99,15 +99,15 @@ def _served(server: Served, question: _Question) -> Figures:
 
 def _handler(calls: Calls, requests: Iterator[bytes], question: _Question) -> Figures:
     """Await the handler without a server."""
-    asked = list(islice(requests, max(4, question.calls // 4)))
+    batch = list(islice(requests, max(4, question.calls // 4)))
 
     async def answer() -> float:
-        begun = perf_counter()
-        for request in asked:
+        started = perf_counter()
+        for request in batch:
             await calls.check_tools(request)
-        return perf_counter() - begun
+        return perf_counter() - started
 
-    return {"rate": len(asked) * question.tools / uvloop.run(answer())}
+    return {"rate": len(batch) * question.tools / uvloop.run(answer())}
 
 
 def _client(channel: grpc.Channel, question: _Question) -> Figures:
@@ -119,9 +119,9 @@ def _client(channel: grpc.Channel, question: _Question) -> Figures:
     )
     taken = []
     for _ in range(max(5, question.calls // 20)):
-        begun = perf_counter()
+        started = perf_counter()
         call(question.message, timeout=30)
-        taken.append(perf_counter() - begun)
+        taken.append(perf_counter() - started)
     return {"ms": 1e3 * median(taken)}
 
 

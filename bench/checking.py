@@ -43,10 +43,10 @@ def _checked(module: str, directory: Path) -> Figures:
         RuntimeError: the policy is refused.
     """
     command = [sys.executable, "-m", module, "check", str(directory)]
-    begun = perf_counter()
+    started = perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
-    seconds = perf_counter() - begun
+    seconds = perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"`{module}` left with exit code {process.returncode}")

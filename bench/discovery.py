@@ -31,7 +31,7 @@ from callability.policy.loading import Policy, load
 from callability.policy.shipped import shipped_policy
 from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2 import ServerTools
-from callability.v1.callability_service_pb2 import Tool as AskedTool
+from callability.v1.callability_service_pb2 import Tool as ContractTool
 from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING
 
 PART = "discovery"
@@ -51,8 +51,8 @@ def rows(rounds: Rounds) -> list[Row]:
     with asyncio.Runner() as runner:
         subjects: dict[str, Callable[[], Figures]] = {}
         for tools in sizes:
-            asked = _subjects(policy, tools)
-            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, queries) for name, ask in asked.items()}
+            by_name = _subjects(policy, tools)
+            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, queries) for name, ask in by_name.items()}
         measured = rounds.interleaved(PART, subjects)
     return [row for tools in sizes for row in _rows(tools, measured)]
 
@@ -104,12 +104,12 @@ def _approvals(servers: Iterable[ServerTools]) -> Approvals:
     return Approvals(readable=True, records=records)
 
 
-def _record(tool: AskedTool) -> ApprovalRecord:
+def _record(tool: ContractTool) -> ApprovalRecord:
     record = tool.facts.approval.record
     return ApprovalRecord(record.disabled, "pending" if record.status == APPROVAL_STATUS_PENDING else "approved")
 
 
-def _listed(tool: AskedTool) -> Tool:
+def _listed(tool: ContractTool) -> Tool:
     """Return a tool with a description and a schema of usual length."""
     verb, noun, *rest = tool.name.split("_")
     parameters = (f"{noun}_id", "limit", "format", "dry_run")
@@ -125,15 +125,15 @@ def _listed(tool: AskedTool) -> Tool:
 
 
 def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], queries: int) -> Figures:
-    async def asked() -> list[float]:
+    async def ask_all() -> list[float]:
         taken = []
         for verb, noun in islice(product(VERBS, OBJECTS), queries):
-            begun = perf_counter()
+            started = perf_counter()
             await ask(f"{verb} the {noun}")
-            taken.append(1e3 * (perf_counter() - begun))
+            taken.append(1e3 * (perf_counter() - started))
         return taken
 
-    percentiles = quantiles(runner.run(asked()), n=100, method="inclusive")
+    percentiles = quantiles(runner.run(ask_all()), n=100, method="inclusive")
     return {"p50": percentiles[49], "p99": percentiles[98]}
 
 

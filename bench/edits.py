@@ -65,10 +65,10 @@ def rows(rounds: Rounds) -> list[Row]:
                 PART, {name: partial(_measured, runner, service, work) for name, work in subjects.items()}
             )
     quiet, edits = series["quiet"], series["edits"]
-    asked = f"CheckTool, p99 of {_CALLERS} callers, by {NAME}"
+    subject = f"CheckTool, p99 of {_CALLERS} callers, by {NAME}"
     return [
-        Row(PART, f"{asked}, nothing edited", "ms", quiet["p99"]),
-        Row(PART, f"{asked}, edit after edit", "ms", edits["p99"], against=quiet["p99"]),
+        Row(PART, f"{subject}, nothing edited", "ms", quiet["p99"]),
+        Row(PART, f"{subject}, edit after edit", "ms", edits["p99"], against=quiet["p99"]),
         Row(PART, "an edit, until it decides, meanwhile", "ms", edits["ms"]),
         Row(PART, "memory, above that after the first round", "MB", edits["grown"], aim=_AIM),
     ]
@@ -95,12 +95,12 @@ class _Edited:
         before = (await stub.GetPolicy(GetPolicyRequest())).revision
         beside = self._path.with_suffix(".new")
         beside.write_text(next(self._texts))
-        begun = perf_counter()
+        started = perf_counter()
         os.replace(beside, self._path)
         async with asyncio.timeout(_PATIENCE):
             while (await stub.GetPolicy(GetPolicyRequest())).revision == before:  # noqa: ASYNC110  # another process's
                 await asyncio.sleep(0.01)
-        return perf_counter() - begun
+        return perf_counter() - started
 
 
 def _resident(process: int) -> int:
@@ -114,10 +114,10 @@ async def _quiet(pauses: int, _: grpc.aio.Channel) -> Figures:
 
 
 def _measured(runner: asyncio.Runner, service: Served, work: Work) -> Figures:
-    return runner.run(_asking(service.address, work))
+    return runner.run(_ask_meanwhile(service.address, work))
 
 
-async def _asking(address: str, work: Work) -> Figures:
+async def _ask_meanwhile(address: str, work: Work) -> Figures:
     """Ask all the while; every reply is one of two, and a call that fails ends the measurement.
 
     Raises:
@@ -130,9 +130,9 @@ async def _asking(address: str, work: Work) -> Figures:
     async def caller(channel: grpc.aio.Channel) -> None:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_PATH)
         while not done.is_set():
-            begun = perf_counter()
+            started = perf_counter()
             replies.add(await call(_QUESTION))
-            taken.append(perf_counter() - begun)
+            taken.append(perf_counter() - started)
             await asyncio.sleep(_PAUSE)
 
     async with grpc.aio.insecure_channel(address, [DIRECT]) as channel, asyncio.TaskGroup() as group:

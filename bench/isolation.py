@@ -86,11 +86,11 @@ def _timed(runner: asyncio.Runner, stub: InProcessStub, servers: Servers) -> Fig
 
     async def started() -> float:
         fleet = Fleet(stub)
-        begun = perf_counter()
+        started = perf_counter()
         fleet.apply(config)
         well = [keeper for name, keeper in fleet.keepers.items() if name.startswith("well")]
         await asyncio.gather(*(keeper.loaded() for keeper in well))
-        taken = perf_counter() - begun
+        taken = perf_counter() - started
         assert all(keeper.outcome and keeper.outcome.status is LoadStatus.AVAILABLE for keeper in well)
         await fleet.close()
         return taken

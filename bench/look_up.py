@@ -48,10 +48,10 @@ def rows(rounds: Rounds) -> list[Row]:
 
 def _timed(decide: Callable[[Mapping[str, str]], object], facts: Sequence[Mapping[str, str]], passes: int) -> Figures:
     """Return what a decision takes; the loop around it is C, and costs both subjects the same few ns."""
-    begun = perf_counter_ns()
+    started = perf_counter_ns()
     for _ in range(passes):
         deque(map(decide, facts), maxlen=0)
-    return {"ns": (perf_counter_ns() - begun) / (passes * len(facts))}
+    return {"ns": (perf_counter_ns() - started) / (passes * len(facts))}
 
 
 def _check_chain(table: DecisionTable) -> None:

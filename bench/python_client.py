@@ -44,9 +44,9 @@ def round_trips(
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for request in requests:
         for name, call in calls.items():
-            begun = perf_counter()
+            started = perf_counter()
             call(request, timeout=_TIME_LIMIT)
-            taken[name].append(perf_counter() - begun)
+            taken[name].append(perf_counter() - started)
     return {name: median(found) for name, found in taken.items()}
 
 
@@ -65,9 +65,9 @@ async def _calls_per_second(
 
     try:
         await asyncio.gather(*(channel.channel_ready() for channel in channels))
-        begun = perf_counter()
+        started = perf_counter()
         await asyncio.gather(*(stream(channel) for channel in channels for _ in range(streams)))
-        return calls / (perf_counter() - begun)
+        return calls / (perf_counter() - started)
     finally:
         for channel in channels:
             await channel.close()

@@ -46,7 +46,7 @@ class Rounds:
     """
 
     count: int
-    tell: Callable[[str], None]
+    report_progress: Callable[[str], None]
     quick: bool = False
 
     def repetitions(self, usual: int) -> int:
@@ -56,12 +56,12 @@ class Rounds:
     def interleaved(self, what: str, subjects: Mapping[str, Callable[[], Figures]]) -> Mapping[str, Series]:
         """Measure each subject once for warming up, which does not count, and then once a round."""
         if not self.quick:
-            self.tell(f"{what}: warming up")
+            self.report_progress(f"{what}: warming up")
             for measure in subjects.values():
                 measure()
         measured: dict[str, list[Figures]] = {name: [] for name in subjects}
         for number in range(self.count):
-            self.tell(f"{what}: round {number + 1} of {self.count}")
+            self.report_progress(f"{what}: round {number + 1} of {self.count}")
             for name, measure in subjects.items():
                 measured[name].append(measure())
         return {

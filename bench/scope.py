@@ -34,7 +34,7 @@ PART = "scope"
 _IN_SCOPE, _OUT_OF_SCOPE = 10, 10
 _TOOLS_OF_A_SERVER = 50
 _QUESTIONS = 60
-_ASKED: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+_CALLS: Mapping[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
     "call_tool": ("call_tool", lambda server: {"name": f"{server}:read_{server}_7"}),
     "upstream_servers": ("upstream_servers", lambda server: {"operation": "get", "name": server}),
     "retrieve_tools": ("retrieve_tools", lambda server: {"query": server, "include_disabled": True}),
@@ -48,10 +48,10 @@ def rows(rounds: Rounds) -> list[Row]:
     questions = rounds.repetitions(_QUESTIONS)
     with asyncio.Runner() as runner:
         measured = rounds.interleaved(
-            PART, {name: partial(_timed, runner, gateway, questions, *asked) for name, asked in _ASKED.items()}
+            PART, {name: partial(_timed, runner, gateway, questions, *call) for name, call in _CALLS.items()}
         )
     found = []
-    for name in _ASKED:
+    for name in _CALLS:
         for figure in ("p50", "p90"):
             there, nowhere = (measured[name][f"{which} {figure}"] for which in (_OUT, _NOWHERE))
             found.append(Row(PART, f"{name}, a server that {_NOWHERE}, {figure}", "µs", nowhere))
@@ -93,19 +93,19 @@ def _timed(
 ) -> Figures:
     """Ask about the two in turn: what disturbs one disturbs the other."""
 
-    async def asked() -> dict[str, list[float]]:
+    async def ask_all() -> dict[str, list[float]]:
         taken: dict[str, list[float]] = {_OUT: [], _NOWHERE: []}
         for number in range(questions):
             words = ((_OUT, "real"), (_NOWHERE, "none"))
             for which, word in words if number % 2 else reversed(words):
                 question = arguments(_name(word, number % _OUT_OF_SCOPE))
-                begun = perf_counter()
+                started = perf_counter()
                 await gateway.answer(tool, question)
-                taken[which].append(1e6 * (perf_counter() - begun))
+                taken[which].append(1e6 * (perf_counter() - started))
         return taken
 
     figures: dict[str, float] = {}
-    for which, values in runner.run(asked()).items():
+    for which, values in runner.run(ask_all()).items():
         percentiles = quantiles(values, n=100, method="inclusive")
         figures |= {f"{which} p50": percentiles[49], f"{which} p90": percentiles[89]}
     return figures

@@ -89,7 +89,7 @@ def retrieve_tools(
 ) -> Result:
     """Return the MCP result of a call of the discovery tool."""
     try:
-        asked = adapter.checked_arguments(arguments)
+        checked = adapter.checked_arguments(arguments)
         judgement = adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS))
     except adapter.InvalidArgument as error:
         return adapter.error_result(str(error))
@@ -97,13 +97,13 @@ def retrieve_tools(
         return adapter.unavailable("the policy service gave no answer")
     answer = adapter.discovery(
         judgement,
-        asked.query,
-        found=search(asked.query, judgement.callable),
-        found_locked=search(asked.query, judgement.searchable),
+        checked.query,
+        found=search(checked.query, judgement.callable),
+        found_locked=search(checked.query, judgement.searchable),
         texts=texts,
         phrases=PHRASES,
-        limit=asked.limit,
-        include_disabled=asked.include_disabled,
+        limit=checked.limit,
+        include_disabled=checked.include_disabled,
     )
     return adapter.tool_result(answer)
 

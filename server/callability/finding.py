@@ -57,7 +57,7 @@ class Finding:
     @property
     def advice(self) -> str:
         """The hint and the witness in words; empty where there is neither."""
-        example = f"for example {written(self.witness)}" if self.witness is not None else ""
+        example = f"for example {witness_text(self.witness)}" if self.witness is not None else ""
         return "; ".join(filter(None, (self.hint, example)))
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Finding:
         return f"{line} ({self.advice})" if self.advice else line
 
 
-def written(witness: Witness) -> str:
+def witness_text(witness: Witness) -> str:
     """Write a set of facts, as far as they are not open."""
     return ", ".join(f"{fact} {value or EMPTY}" for fact, value in witness) or "every fact at its open value"
 
@@ -77,7 +77,7 @@ def line(finding: Finding) -> str:
     return f"{finding.place}: {severity}{finding.sentence}{advice} [{finding.code}]"
 
 
-def told(findings: Sequence[Finding], most: int = MAX_FINDINGS) -> Iterator[str]:
+def finding_lines(findings: Sequence[Finding], most: int = MAX_FINDINGS) -> Iterator[str]:
     """Yield the first findings in a line each, and how many more there are."""
     yield from map(line, findings[:most])
     if len(findings) > most:

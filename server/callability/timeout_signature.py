@@ -49,9 +49,9 @@ def timed_out_on_the_way(text: str) -> bool:
     names = [text]
     for part, is_name in _parts(text, MOST_NESTED):
         (names if is_name else said).append(part)
-    told = [without_addresses(part).lower() for part in said]
-    decided = [*told, *(without_addresses(name).lower() for name in names)]
-    return any(map(_SIGNATURE.search, told)) and not any(map(_DECISION.search, decided))
+    texts = [without_addresses(part).lower() for part in said]
+    decided = [*texts, *(without_addresses(name).lower() for name in names)]
+    return any(map(_SIGNATURE.search, texts)) and not any(map(_DECISION.search, decided))
 
 
 def _parts(text: str, nested: int) -> Iterator[tuple[str, bool]]:

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from callability.command_line.check_report import Checked, as_json, as_text
+from callability.command_line.check_report import CheckReport, as_json, as_text
 from callability.command_line.sarif import as_sarif
 from callability.finding import Finding, Severity, has_errors, line
 from callability.policy.deciding.tabulation import Engine
@@ -46,7 +46,7 @@ def judged(files: Mapping[str, bytes]) -> Check:
         assert check.policy.revision == written.revision
         for proved in check.policy.rule_sets.values():
             _check_proof(proved)
-    told = Checked(Path(DIRECTORY), check, strict=False)
+    told = CheckReport(Path(DIRECTORY), check, strict=False)
     assert all(each.isprintable() for each in as_text(told, verbose=True).splitlines())
     json.loads(as_json(told))
     json.loads(as_sarif(told))

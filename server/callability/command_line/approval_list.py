@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from callability.command_line.gateway_files import Files
+from callability.command_line.gateway_files import GatewayFiles
 from callability.command_line.tool_name_quoting import argument_of, cell_of
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.offline.inspection import Inspected
@@ -50,19 +50,23 @@ class ToolApproval:
         return {**asdict(self), "argument": argument_of(self.tool)}
 
 
-def tool_approvals(files: Files, servers: Sequence[str], found: Mapping[str, Inspected]) -> Iterator[ToolApproval]:
+def tool_approvals(
+    files: GatewayFiles, servers: Sequence[str], found: Mapping[str, Inspected]
+) -> Iterator[ToolApproval]:
     """Yield the tools that servers list, then those that only the files name."""
     for server in servers:
         inspected = found.get(server)
-        asked = inspected is not None and not inspected.failure
+        connected = inspected is not None and not inspected.failure
         listed = inspected.tools if inspected else {}
         config = files.config.server(server)
         for name in dict.fromkeys((*listed, *files.approvals.tools(server), *config.listed_tools)):
             sha256 = listed[name].sha256 if name in listed else None
-            yield tool_approval(files, server, name, sha256, listed=name in listed if asked else None)
+            yield tool_approval(files, server, name, sha256, listed=name in listed if connected else None)
 
 
-def tool_approval(files: Files, server: str, tool: str, sha256: str | None, *, listed: bool | None) -> ToolApproval:
+def tool_approval(
+    files: GatewayFiles, server: str, tool: str, sha256: str | None, *, listed: bool | None
+) -> ToolApproval:
     """Return how a tool with a fingerprint stands; without a record, as its server's `trust` says (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
     if record is None:

@@ -11,7 +11,13 @@ from typing import Annotated
 import typer
 
 from callability.command_line.approval_list import COLUMNS, tool_approval, tool_approvals
-from callability.command_line.gateway_files import ApprovalsOption, ConfigOption, Files, known_server, sound_files
+from callability.command_line.gateway_files import (
+    ApprovalsOption,
+    ConfigOption,
+    GatewayFiles,
+    known_server,
+    sound_files,
+)
 from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
 from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
@@ -162,7 +168,7 @@ def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, app
     _switch(files, server, name, disabled=False)
 
 
-def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> None:
+def _approve(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> None:
     todo = [tool for tool in tools if not _is_approved(files, server, tool)]
     if not todo:
         typer.echo(f"nothing to do: {_tools(tools)} of server {shown(server)} approved as it is, and pinned")
@@ -186,7 +192,7 @@ def _approve(files: Files, server: str, tools: Sequence[UpstreamTool], *, ask: b
             typer.echo(f"  it stays switched off; to switch it on, {phrase}")
 
 
-def _is_settled(files: Files, server: str, tool: UpstreamTool) -> bool:
+def _is_settled(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
     """Say whether `--all` has nothing left to do about a tool."""
     return is_plain(tool.name) or _is_approved(files, server, tool)
 
@@ -208,12 +214,12 @@ def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
     )
 
 
-def _is_approved(files: Files, server: str, tool: UpstreamTool) -> bool:
+def _is_approved(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
     record = files.approvals.record(server, tool.name)
     return record is not None and record.status == "approved" and record.sha256 == tool.sha256
 
 
-def _show(files: Files, server: str, tool: UpstreamTool) -> None:
+def _show(files: GatewayFiles, server: str, tool: UpstreamTool) -> None:
     stands = tool_approval(files, server, tool.name, tool.sha256, listed=True)
     typer.echo(f"tool {shown(tool.name)} of server {shown(server)}: {stands.words}")
     typer.echo(f"sha256: {tool.sha256}")
@@ -222,7 +228,7 @@ def _show(files: Files, server: str, tool: UpstreamTool) -> None:
     typer.echo()
 
 
-def _switch(files: Files, server: str, tool: str, *, disabled: bool) -> None:
+def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> None:
     record = files.approvals.record(server, tool)
     word = "off" if disabled else "on"
     subject = f"tool {shown(tool)} of server {shown(server)}"
@@ -233,7 +239,7 @@ def _switch(files: Files, server: str, tool: str, *, disabled: bool) -> None:
     typer.echo(f"{subject} is switched {word} now: `disabled: {str(disabled).lower()}` in `{escaped(str(files.path))}`")
 
 
-def _verify(files: Files, server: str, tool: str, *, offline: bool) -> None:
+def _verify(files: GatewayFiles, server: str, tool: str, *, offline: bool) -> None:
     """Leave with exit code 2 where a server does not list a tool; say so where that cannot be known."""
     config = files.config.server(server)
     if tool in {*files.approvals.tools(server), *config.listed_tools}:
@@ -252,14 +258,16 @@ def _known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> st
     return tool
 
 
-def _known_tools(files: Files, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]) -> Iterator[str]:
+def _known_tools(
+    files: GatewayFiles, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]
+) -> Iterator[str]:
     """Yield the names of tools that a server lists and that may be approved, or leave with exit code 1 or 2."""
     for tool in named:
         files.check_recordable(server, _known_tool(tools, server, tool))
         yield tool
 
 
-def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
+def _listed(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
     """Connect a server and return its tools, or leave with exit code 1 and what to do first."""
     config = files.config.server(known_server(files.config.names, server))
     if not config.enabled:
@@ -271,7 +279,7 @@ def _listed(files: Files, server: str) -> Mapping[str, UpstreamTool]:
     return found.tools
 
 
-def _found(files: Files, servers: Iterable[str]) -> dict[str, Inspected]:
+def _found(files: GatewayFiles, servers: Iterable[str]) -> dict[str, Inspected]:
     """Connect the enabled ones of some servers, and tell of each on standard error."""
     log_to_standard_error(LogLevel.ERROR)
     enabled = [server for server in servers if files.config.server(server).enabled]
@@ -279,15 +287,15 @@ def _found(files: Files, servers: Iterable[str]) -> dict[str, Inspected]:
         typer.echo(f"server {shown(server)} is switched off, and is not connected", err=True)
     if enabled:
         typer.echo(f"connecting {listed(enabled)}", err=True)
-    return asyncio.run(inspected(files.config, enabled, _tell))
+    return asyncio.run(inspected(files.config, enabled, _report))
 
 
-def _tell(server: str, found: Inspected) -> None:
-    told = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
-    typer.echo(f"server {told}", err=True)
+def _report(server: str, found: Inspected) -> None:
+    result = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
+    typer.echo(f"server {result}", err=True)
 
 
-def _commands(files: Files) -> Commands:
+def _commands(files: GatewayFiles) -> Commands:
     return Commands(files.config.path, files.given, frozenset(files.config.catalog))
 
 

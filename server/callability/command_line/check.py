@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.check_report import Checked, as_json, as_text
+from callability.command_line.check_report import CheckReport, as_json, as_text
 from callability.command_line.options import JsonOption
 from callability.command_line.progress import progress_bar
 from callability.command_line.sarif import as_sarif
@@ -53,14 +53,14 @@ def check(
     def sound(written: PolicySource) -> bool:
         with progress_bar() as progress:
             result = check_source(written, engine=engine, progress=progress)
-        checked = Checked(of, result, strict=strict)
+        checked = CheckReport(of, result, strict=strict)
         typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound
 
     raise typer.Exit(0 if (watched(of, sound) if watch else sound(source_in(of))) else 1)
 
 
-def _report(checked: Checked, form: CheckFormat, *, verbose: bool) -> str:
+def _report(checked: CheckReport, form: CheckFormat, *, verbose: bool) -> str:
     match form:
         case CheckFormat.TEXT:
             return as_text(checked, verbose=verbose)

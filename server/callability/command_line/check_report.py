@@ -11,7 +11,7 @@ from typing import Any
 
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, in_order, told, written
+from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, finding_lines, in_order, witness_text
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
 from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
@@ -19,7 +19,7 @@ from callability.policy.rules.semantics import SEMANTICS
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckReport:
     """A policy that was checked; `strict`: warnings refuse it too."""
 
     directory: Path
@@ -37,11 +37,11 @@ class Checked:
         return in_order(chain.from_iterable(notes(rule_set, where) for rule_set, where in decided))
 
 
-def as_text(checked: Checked, *, verbose: bool) -> str:
+def as_text(checked: CheckReport, *, verbose: bool) -> str:
     """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
-    lines = [*told(findings)]
+    lines = [*finding_lines(findings)]
     for name, proved in check.proved.items():
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
@@ -86,11 +86,11 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
                 count = number_of(overlap.answers, "answer")
                 yield (
                     f"    order       swapping it with `{overlap.lower.id}` changes {count},"
-                    f" for example {written(overlap.witness)}"
+                    f" for example {witness_text(overlap.witness)}"
                 )
 
 
-def as_json(checked: Checked) -> str:
+def as_json(checked: CheckReport) -> str:
     """Write all of it as one JSON object."""
     check = checked.check
     answer = {

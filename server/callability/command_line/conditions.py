@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 def condition_text(facts: Mapping[str, tuple[str, ...]]) -> str:
     """Return a condition; without a fact it holds everywhere."""
-    told = (f"{fact}: {_values(values)}" for fact, values in facts.items())
-    return ", ".join(told) or "everywhere"
+    conditions = (f"{fact}: {_values(values)}" for fact, values in facts.items())
+    return ", ".join(conditions) or "everywhere"
 
 
 def _values(values: tuple[str, ...]) -> str:

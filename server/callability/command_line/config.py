@@ -14,7 +14,7 @@ from callability import document
 from callability.command_line.gateway_files import ConfigOption, GivenApprovalsOption
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
 from callability.command_line.policy_stub import declared_at, declared_by
-from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
+from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
 from callability.finding import Finding, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.label_findings import has_labels, label_findings
@@ -30,7 +30,7 @@ def check(
     ] = None,
     policy_address: PolicyAddressOption = None,
     strict: StrictOption = False,
-    form: FormOption = Form.TEXT,
+    form: FormOption = ReportFormat.TEXT,
 ) -> None:
     """Check the config and the approvals of a gateway: print everything that it would find at start.
 

@@ -17,7 +17,7 @@ from callability.command_line.conditions import condition_text
 from callability.command_line.options import JsonOption, leave
 from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
-from callability.finding import shown, told
+from callability.finding import finding_lines, shown
 from callability.policy.loading import Policy, check_files, policy_files
 from callability.policy.reporting.difference import PolicyChange, TooMuch, differences
 from callability.policy.reporting.plain_data import of_change
@@ -47,14 +47,14 @@ def diff(
     written to standard output. 2: a wrong call, such as an OLD that is neither a directory nor a revision.
     """
     directory = new or shipped_policy()
-    asked = read_inventory(inventory) if inventory else None
+    request = read_inventory(inventory) if inventory else None
     with _directory(old, directory) as before:
         policies = _loaded(before, old), _loaded(directory, str(directory))
     try:
         changes = differences(*policies)
     except TooMuch as error:
         leave(f"the two policies cannot be compared: {error}", 1)
-    tools = None if asked is None else tool_changes(*policies, asked)
+    tools = None if request is None else tool_changes(*policies, request)
     typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
     raise typer.Exit(1 if changes else 0)
 
@@ -64,7 +64,7 @@ def _loaded(directory: Path, name: str) -> Policy:
     files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
     check = check_files(files, directory)
     if check.policy is None:
-        for each in told(check.findings):
+        for each in finding_lines(check.findings):
             typer.echo(each.replace(str(directory), name), err=True)
         leave(f"the policy {shown(name)} is refused", 1)
     return check.policy

@@ -48,24 +48,24 @@ def explain(
 
     Exit code 0: answered. 1: the policy is refused. 2: a question, fact or value is not known.
     """
-    asked = QUESTIONS.get(question)
-    if asked is None:
+    subject = QUESTIONS.get(question)
+    if subject is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
     served = loaded(policy)
-    proved = served.rule_sets[asked.name]
-    asked = proved.rule_set.question
-    given = asked.completed(dict(_read(text, asked) for text in facts or []))
-    contradicted = asked.contradicted(given)
+    proved = served.rule_sets[subject.name]
+    subject = proved.rule_set.question
+    given = subject.completed(dict(_read(text, subject) for text in facts or []))
+    contradicted = subject.contradicted(given)
     if contradicted:
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
     verdict = proved.table.verdict(given)
-    told = {fact: given[fact] for fact in proved.table.space.facts}
-    answer = Answer(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given, told)
+    read = {fact: given[fact] for fact in proved.table.space.facts}
+    answer = ExplainReport(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given, read)
     typer.echo((_json if as_json else _text)(answer))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExplainReport:
     """A verdict with everything that is told of it."""
 
     policy: Policy
@@ -108,7 +108,7 @@ def _unknown(sentence: str, found: str, wanted: Iterable[str]) -> str:
     return f"{sentence} ({hint})" if hint else sentence
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: ExplainReport) -> str:
     verdict, explanation, status = answer.verdict, answer.explanation, answer.status
     unread = unread_of(answer.rule_set, verdict, answer.given)
     how = "undetermined at" if verdict.undetermined else "by"
@@ -133,7 +133,7 @@ def _steps(path: Path) -> list[str]:
     return [*(f"{number}. {change}" for number, change in enumerate(changes, 1)), end]
 
 
-def _json(answer: Answer) -> str:
+def _json(answer: ExplainReport) -> str:
     path = answer.explanation.path
     return json.dumps(
         {

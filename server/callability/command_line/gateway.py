@@ -29,8 +29,8 @@ from callability.command_line.options import (
     loaded_to_serve,
     log_to_standard_error,
 )
-from callability.command_line.policy_stub import Asked, asked_at, asked_in_process
-from callability.command_line.start_report import Form, FormOption, StartReport, StrictOption
+from callability.command_line.policy_stub import PolicyConnection, connect_in_process, connect_to_service
+from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
@@ -76,7 +76,7 @@ def gateway(
         bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
     ] = False,
     strict: StrictOption = False,
-    form: FormOption = Form.TEXT,
+    form: FormOption = ReportFormat.TEXT,
 ) -> None:
     """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
 
@@ -87,7 +87,7 @@ def gateway(
     listened on.
     """
     log_to_standard_error(log_level)
-    if not check and (strict or form is not Form.TEXT):
+    if not check and (strict or form is not ReportFormat.TEXT):
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address)
@@ -104,9 +104,9 @@ def gateway(
     async def serve() -> None:
         metrics = Metrics()
         about_policy = PolicyMetrics(metrics.registry) if of_policy else None
-        async with _asked(of_policy, policy_address, about_policy, metrics) as asked:
-            await asked.labels.start(read)
-            setup = Setup(read, approvals, asked.stub, metrics, labels=asked.labels)
+        async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
+            await connection.labels.start(read)
+            setup = Setup(read, approvals, connection.stub, metrics, labels=connection.labels)
             with exposed(metrics.registry, metrics_address), status_line(metrics):
                 async with followed(_edits(setup, of_policy, policy, about_policy)):
                     await run(setup, transport.value, address, agent, _started)
@@ -192,12 +192,12 @@ def _edits(
     return Edits(served, directory, of_policy.digest, metrics)
 
 
-def _asked(
+def _connect(
     of_policy: Loaded | None, address: str | None, policy_metrics: PolicyMetrics | None, metrics: Metrics
-) -> AbstractAsyncContextManager[Asked]:
+) -> AbstractAsyncContextManager[PolicyConnection]:
     """Return the policy in this process, or a channel to the service."""
     if address is not None:
-        return asked_at(address, metrics)
+        return connect_to_service(address, metrics)
     assert of_policy is not None
     assert policy_metrics is not None
-    return asked_in_process(of_policy.policy, policy_metrics, metrics)
+    return connect_in_process(of_policy.policy, policy_metrics, metrics)

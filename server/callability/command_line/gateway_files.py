@@ -37,7 +37,7 @@ GivenApprovalsOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class GatewayFiles:
     """A sound config and the approvals in force; where neither the config nor the call names a file, there are none."""
 
     config: Config
@@ -78,7 +78,7 @@ def sound_config(path: Path) -> Config:
         _refuse(refused.findings, "the config is refused")
 
 
-def sound_files(config_path: Path, approvals: Path | None) -> Files:
+def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
     """Return the two files, or leave with exit code 1 and the findings on standard error."""
     config = sound_config(config_path)
     path = approvals or config.approvals
@@ -88,7 +88,7 @@ def sound_files(config_path: Path, approvals: Path | None) -> Files:
     if not records.readable:
         errors = [replace(finding, severity=Severity.ERROR) for finding in records.warnings]
         _refuse(errors, "the approvals are refused; a file without records holds `{}`")
-    return Files(config, path, records if named else NO_APPROVALS, named, approvals)
+    return GatewayFiles(config, path, records if named else NO_APPROVALS, named, approvals)
 
 
 def known_server(servers: Collection[str], name: str) -> str:

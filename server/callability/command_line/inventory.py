@@ -43,11 +43,11 @@ def inventory(
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
     failures: list[str] = []
 
-    def told(server: str, failure: str) -> None:
+    def report(server: str, failure: str) -> None:
         typer.echo(f"server {failure or f'`{server}` is connected'}", err=True)
         failures.extend([failure] if failure else [])
 
-    request = asyncio.run(snapshot(files.config, files.approvals, agent, told, connecting=not offline))
+    request = asyncio.run(snapshot(files.config, files.approvals, agent, report, connecting=not offline))
     text = MessageToJson(request)
     if output is None:
         typer.echo(text)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from callability.command_line.test_report import Tested, TestedRuleSet, failure
+from callability.command_line.test_report import TestedRuleSet, TestReport, failure
 from callability.finding import MAX_FINDINGS, Finding, line
 
 
-def junit(tested: Tested) -> bytes:
+def junit(tested: TestReport) -> bytes:
     """Return a suite for each rule set, and one for what refuses the policy beside its tests, where something does."""
     root = Element("testsuites", name="callability test")
     for rule_set in tested.rule_sets:

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_loopback, check_service_address
-from callability.finding import MAX_FINDINGS, told
+from callability.finding import MAX_FINDINGS, finding_lines
 from callability.policy.loading import Policy, check_source, source_in
 from callability.policy.shipped import shipped_policy
 
@@ -72,7 +72,7 @@ def loaded_to_serve(directory: Path | None) -> Loaded:
     written = source_in(directory or shipped_policy())
     check = check_source(written)
     if check.policy is None:
-        for each in told(check.findings):
+        for each in finding_lines(check.findings):
             typer.echo(each, err=True)
         leave("the policy is refused", 1)
     for finding in check.policy.warnings[:MAX_FINDINGS]:

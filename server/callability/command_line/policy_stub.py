@@ -25,7 +25,7 @@ from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PolicyConnection:
     """A stub, and what compares the labels of the config with the policy behind it."""
 
     stub: CallabilityStub
@@ -33,20 +33,22 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked_in_process(policy: Policy, policy_metrics: PolicyMetrics, metrics: Metrics) -> AsyncIterator[Asked]:
+async def connect_in_process(
+    policy: Policy, policy_metrics: PolicyMetrics, metrics: Metrics
+) -> AsyncIterator[PolicyConnection]:
     """Yield the policy in this process; an edit of it has the labels compared again at once."""
     stub = InProcessStub(policy, policy_metrics)
     labels = LabelCheck(InProcessPolicyStub(stub.served), metrics)
     stub.served.on_replace = labels.look
-    yield Asked(stub, labels)
+    yield PolicyConnection(stub, labels)
 
 
 @asynccontextmanager
-async def asked_at(address: str, metrics: Metrics) -> AsyncIterator[Asked]:
+async def connect_to_service(address: str, metrics: Metrics) -> AsyncIterator[PolicyConnection]:
     """Yield a channel to a service; an answer by another revision has the labels compared again."""
     async with _channel(address) as channel:
         labels = LabelCheck(PolicyServiceStub(channel), metrics)
-        yield Asked(Revisions(CallabilityServiceStub(channel), labels.answered), labels)
+        yield PolicyConnection(Revisions(CallabilityServiceStub(channel), labels.answered), labels)
 
 
 def declared_by(policy: Policy) -> DeclaredLabels:

@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import quote
 
 from callability import __version__
-from callability.command_line.check_report import Checked
+from callability.command_line.check_report import CheckReport
 from callability.finding import MAX_FINDINGS, Finding, Place, in_order
 from callability.policy.reporting.finding_meanings import MEANINGS, Meaning
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def as_sarif(checked: Checked) -> str:
+def as_sarif(checked: CheckReport) -> str:
     """Write one run with the codes that occur as its rules, and a result for each finding, notes among them."""
     every = in_order((*checked.check.findings, *checked.notes()))
     findings = every[:MAX_FINDINGS]

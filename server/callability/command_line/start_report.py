@@ -13,17 +13,17 @@ import typer
 
 from callability.command_line.check_report import json_of_finding
 from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, in_order, told
+from callability.finding import MAX_FINDINGS, Finding, Severity, finding_lines, in_order
 
 
-class Form(StrEnum):
+class ReportFormat(StrEnum):
     """How the report is written."""
 
     TEXT = "text"
     JSON = "json"
 
 
-FormOption = Annotated[Form, typer.Option("--format", help="How the findings are written.")]
+FormOption = Annotated[ReportFormat, typer.Option("--format", help="How the findings are written.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Let warnings refuse the files too.")]
 
 
@@ -55,16 +55,16 @@ class StartReport:
         """Whether nothing refuses the files."""
         return not self.errors and not (self.strict and self.warnings)
 
-    def printed(self, form: Form) -> typer.Exit:
+    def printed(self, form: ReportFormat) -> typer.Exit:
         """Write the report to standard output, and return the exit of the command: 0 accepted, 1 refused."""
-        typer.echo(_json(self) if form is Form.JSON else _text(self))
+        typer.echo(_json(self) if form is ReportFormat.JSON else _text(self))
         return typer.Exit(0 if self.accepted else 1)
 
 
 def _text(report: StartReport) -> str:
     counts = f"{number_of(report.errors, 'error')}, {number_of(report.warnings, 'warning')}"
     end = f"{escaped(str(report.config))}: {'accepted' if report.accepted else 'refused'}, {counts}"
-    return "\n".join((*told(report.findings), end))
+    return "\n".join((*finding_lines(report.findings), end))
 
 
 def _json(report: StartReport) -> str:

@@ -44,8 +44,8 @@ def status_line(metrics: Metrics) -> Iterator[None]:
 
 def status(metrics: Metrics) -> str:
     """Return the line (FR-013)."""
-    asked = metrics.opted_in_calls
-    times = "once" if asked == 1 else f"{asked} times"
+    count = metrics.opted_in_calls
+    times = "once" if count == 1 else f"{count} times"
     loads = metrics.loads()
     servers = in_words(loads) if loads.get(LOADING) else _connected(metrics.servers())
     # What is counted stands first: a narrow terminal cuts the end off.

@@ -27,7 +27,7 @@ _STYLE = (
 )
 
 
-class Form(StrEnum):
+class TableFormat(StrEnum):
     """How the table is written."""
 
     TERMINAL = "terminal"
@@ -43,7 +43,7 @@ def table(
     question: Annotated[
         str, typer.Option(metavar="QUESTION", help=f"Which question: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
-    form: Annotated[Form, typer.Option("--format", help="How it is written.")] = Form.TERMINAL,
+    form: Annotated[TableFormat, typer.Option("--format", help="How it is written.")] = TableFormat.TERMINAL,
 ) -> None:
     """Write the decision table of a policy: the first row that holds is the answer.
 
@@ -56,17 +56,17 @@ def table(
     proved = loaded(directory).rule_sets[question]
     rows = rows_of(proved.rule_set, proved.table)
     facts = proved.table.space.facts
-    if form is Form.JSON:
+    if form is TableFormat.JSON:
         typer.echo(json.dumps({"question": question, "rows": list(map(of_row, rows))}, indent=2))
         return
     columns = (*facts, "status", "rule", "combinations")
     cells = [_cells(row, facts) for row in rows]
     match form:
-        case Form.TERMINAL:
+        case TableFormat.TERMINAL:
             write_table(columns, cells)
-        case Form.MARKDOWN:
+        case TableFormat.MARKDOWN:
             typer.echo("\n".join(_markdown(columns, cells)))
-        case Form.HTML:
+        case TableFormat.HTML:
             typer.echo(_html(question, columns, zip(rows, cells, strict=True)))
 
 
@@ -94,5 +94,5 @@ def _html(title: str, columns: Sequence[str], rows: Iterable[tuple[Row, Sequence
 
 def _html_row(row: Row, cells: Sequence[str]) -> str:
     kind = ' class="undetermined"' if row.undetermined else ""
-    told = (f'<td class="any">{ANY}</td>' if cell == ANY else f"<td>{html.escape(cell)}</td>" for cell in cells)
-    return f"<tr{kind}>{''.join(told)}</tr>"
+    columns = (f'<td class="any">{ANY}</td>' if cell == ANY else f"<td>{html.escape(cell)}</td>" for cell in cells)
+    return f"<tr{kind}>{''.join(columns)}</tr>"

@@ -10,7 +10,7 @@ import typer
 
 from callability.command_line.junit import junit
 from callability.command_line.options import JsonOption, leave
-from callability.command_line.test_report import Tested, TestedRuleSet, as_json, as_text
+from callability.command_line.test_report import TestedRuleSet, TestReport, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
 from callability.policy.loading import Check, ProvedRuleSet, check_source, source_in
@@ -70,12 +70,12 @@ def test(
     raise typer.Exit(0 if (watched(of, passed) if watch else passed(source_in(of))) else 1)
 
 
-def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> Tested:
+def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> TestReport:
     errors = tuple(
         finding for finding in check.findings if finding.severity is Severity.ERROR and finding.code not in _OF_TESTS
     )
     rule_sets = tuple(_tested_rule_set(name, proved, wanted) for name, proved in check.proved.items())
-    return Tested(str(directory), rule_sets, errors, percent)
+    return TestReport(str(directory), rule_sets, errors, percent)
 
 
 def _tested_rule_set(name: str, proved: ProvedRuleSet, wanted: str | None) -> TestedRuleSet:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from callability.command_line.terminal import escaped, number_of
-from callability.finding import Finding, told, written
+from callability.finding import Finding, finding_lines, witness_text
 from callability.policy.loading import ProvedRuleSet
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import Coverage, Goal, Share
@@ -35,7 +35,7 @@ class TestedRuleSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class TestReport:
     """All rule sets that could be tested, what refuses the policy beside its tests, and the least coverage wanted."""
 
     directory: str
@@ -58,9 +58,9 @@ class Tested:
         return not (self.errors or self.count(failed=True) or self.short)
 
 
-def as_text(tested: Tested, *, verbose: bool) -> str:
+def as_text(tested: TestReport, *, verbose: bool) -> str:
     """Write the results in lines, colours for a terminal among them; failures in full."""
-    lines = [*told(tested.errors)]
+    lines = [*finding_lines(tested.errors)]
     for rule_set in tested.rule_sets:
         lines += _rule_set(rule_set, verbose=verbose, wanted=tested.wanted)
     failed = tested.count(failed=True)
@@ -94,7 +94,8 @@ def _share(share: Share) -> str:
 
 
 def _missed(goal: Goal) -> str:
-    return f"{typer.style('miss', fg='yellow')}  {goal.place}: in no test {goal} (for example {written(goal.witness)})"
+    example = f"for example {witness_text(goal.witness)}"
+    return f"{typer.style('miss', fg='yellow')}  {goal.place}: in no test {goal} ({example})"
 
 
 def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, str | None]]:
@@ -102,28 +103,28 @@ def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, st
     yield f"FAIL  {result.case.name}", "red"
     yield f"{_INDENT}{result.case.place}", None
     facts = tested.proved.table.space.witness(result.case.facts)
-    yield _told("facts", written(facts)), None
+    yield _labelled("facts", witness_text(facts)), None
     if result.finding and not result.verdict:
-        yield _told("error", str(result.finding).removeprefix(f"{result.finding.place}: ")), None
+        yield _labelled("error", str(result.finding).removeprefix(f"{result.finding.place}: ")), None
         return
     for each in result.differences:
         wanted = f"… {each.expected} …" if each.part else each.expected
-        yield _told(each.what, f"- {wanted}"), "red"
-        yield _told("", f"+ {each.found or '(nothing is said)'}"), "green"
+        yield _labelled(each.what, f"- {wanted}"), "red"
+        yield _labelled("", f"+ {each.found or '(nothing is said)'}"), "green"
     for number, trial in enumerate(explain(tested.proved.rule_set, result.case.facts).trials):
-        yield _told("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
+        yield _labelled("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
 
 
-def _told(what: str, text: str) -> str:
+def _labelled(what: str, text: str) -> str:
     return f"{_INDENT}{what:<15}{text}"
 
 
-def as_json(tested: Tested) -> str:
+def as_json(tested: TestReport) -> str:
     """Write the results for programs."""
     answer = {
         "directory": tested.directory,
         "passed": tested.passed,
-        "errors": [*told(tested.errors)],
+        "errors": [*finding_lines(tested.errors)],
         "rule_sets": [_json_of(each) for each in tested.rule_sets],
     }
     return json.dumps(answer, indent=2)

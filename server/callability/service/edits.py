@@ -12,7 +12,7 @@ from pathlib import Path
 
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
-from callability.finding import MAX_FINDINGS, Finding, Place, told
+from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
 from callability.policy import check_worker
 from callability.policy.loading import Policy, followed_files, source_in
 from callability.policy.packing import unpacked
@@ -74,7 +74,7 @@ class Edits:
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:
-    for each in told(findings, MAX_LOGGED):
+    for each in finding_lines(findings, MAX_LOGGED):
         _logger.log(level, "%s", each)
 
 
