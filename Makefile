@@ -12,7 +12,7 @@ PIP := -m pip --quiet --disable-pip-version-check
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs screenshot hooks lock clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs recording screenshot hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -48,8 +48,9 @@ $(VENV)/fuzz: $(VENV)/installed requirements/fuzz.txt
 	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
 	touch $@
 
-demo: $(VENV)/installed ## Set up, and show the main job on real MCP servers, step by step.
-	$(BIN)/python -m demo
+# `make demo DEMO=--verbose` prints the JSON of every answer too.
+demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and called, on real MCP servers.
+	$(BIN)/python -m demo $(DEMO)
 
 test: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
@@ -87,6 +88,9 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
+
+recording: $(VENV)/installed ## Run the demonstration, and write its output as the picture in the README.
+	$(BIN)/python -m demo --svg docs/demo.svg
 
 screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
 	PYTHONPATH=tests $(BIN)/python -m support.studio_screenshot docs/studio.png

@@ -1,1 +1,1 @@
-"""The main job on real MCP servers, told step by step; `python -m demo` ends with 1 if a step is not as it should."""
+"""What an agent and its people see of a gateway, on real MCP servers; `python -m demo` exits with 1 if a step fails."""
