@@ -25,7 +25,7 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Spoken, spoken_of
+from callability.policy.rules.words import Templates, verdict_words
 from callability.vocabulary import Status
 
 
@@ -81,9 +81,9 @@ class ExplainReport:
         return self.rule_set.question.status(self.verdict.status)
 
     @property
-    def words(self) -> Spoken | None:
+    def words(self) -> Templates | None:
         """What is said, where something is."""
-        said = spoken_of(self.rule_set, self.verdict)
+        said = verdict_words(self.rule_set, self.verdict)
         return said.texts if said else None
 
 

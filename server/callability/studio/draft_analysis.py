@@ -19,7 +19,7 @@ from callability.policy.reporting.explanation import explain
 from callability.policy.reporting.path import sentences
 from callability.policy.reporting.plain_data import Plain, of_change, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
-from callability.policy.rules.words import spoken_of
+from callability.policy.rules.words import verdict_words
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.page_data import question_data
 from callability.vocabulary import UNKNOWN
@@ -89,7 +89,7 @@ class DraftAnalysis:
         if proved is None:
             return result
         verdict = proved.table.verdict(given)
-        said = spoken_of(proved.rule_set, verdict)
+        said = verdict_words(proved.rule_set, verdict)
         explained = explain(proved.rule_set, given)
         path = explained.path
         return result | {

@@ -18,7 +18,7 @@ from callability.adapter import (
     unknown_tool,
 )
 from callability.policy.loading import load
-from callability.policy.rules.words import spoken
+from callability.policy.rules.words import status_words
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
 from support.checkout import POLICY
@@ -156,7 +156,7 @@ def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> 
 def test_no_shipped_words_for_what_could_not_be_determined_promise_a_retry(policy: Path, tmp_path: Path) -> None:
     """It depends on the verdict, and the adapter says it."""
     written = write_policy(tmp_path, (policy / "callability.yaml").read_text())
-    words = spoken(load(written).rule_sets["callability"].rule_set, "disabled_unknown").values()
+    words = status_words(load(written).rule_sets["callability"].rule_set, "disabled_unknown").values()
     assert len(words) == 2
     assert [text for text in words if re.search(r"again|later|retry|\btry\b|wait", text)] == []
 

@@ -23,7 +23,7 @@ from callability.policy.questions.question import Question
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from callability.policy.rules.words import SpokenOf, spoken, spoken_of
+from callability.policy.rules.words import VerdictWords, status_words, verdict_words
 from callability.service.in_process import InProcessStub
 from callability.service.translation.outcome_facts import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
@@ -214,7 +214,9 @@ def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_wo
     assert before.status == now.status
     if before.status == "connect_failed":
         assert before.undetermined
-        assert spoken_of(proved.rule_set, before) == SpokenOf("", spoken(proved.rule_set, "connect_failed"))
+        assert verdict_words(proved.rule_set, before) == VerdictWords(
+            "", status_words(proved.rule_set, "connect_failed")
+        )
 
 
 def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:

@@ -10,7 +10,7 @@ from callability.policy.deciding.table import DecisionTable
 from callability.policy.reading.case_file import Case
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import spoken_of
+from callability.policy.rules.words import verdict_words
 
 MAX_LISTED = 10
 """Differences that are told in one line."""
@@ -69,7 +69,7 @@ def _of_verdict(case: Case, verdict: Verdict) -> Iterator[Difference]:
 
 
 def _of_words(case: Case, verdict: Verdict, rule_set: RuleSet) -> Iterator[Difference]:
-    said = spoken_of(rule_set, verdict)
+    said = verdict_words(rule_set, verdict)
     for name, parts in case.words.items():
         text = said.texts[name] if said else ""
         yield from (Difference(name, part, text, part=True) for part in parts if part not in text)

@@ -13,7 +13,7 @@ from callability.policy.proving.redundant_condition import check_parts
 from callability.policy.questions.fact import LabelFact
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.words import actions_named, spoken, spoken_by_rule
+from callability.policy.rules.words import actions_named, rule_words, status_words
 from callability.vocabulary import Action
 
 
@@ -84,7 +84,7 @@ def _changing(rule: Rule, rule_set: RuleSet) -> tuple[tuple[Action, ...], ...]:
     """Return, for each text that a rule has said, the actions in it that change facts, where there are any."""
     if rule.status not in rule_set.words:
         return ()
-    said = spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)
+    said = rule_words(rule_set, rule) or status_words(rule_set, rule.status)
     named = (tuple(each for each in actions_named(text) if each.fact or each.labels) for text in said.values())
     return tuple(filter(None, named))
 

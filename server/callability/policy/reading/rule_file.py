@@ -15,7 +15,7 @@ from callability.policy.reading.name_form import with_names
 from callability.policy.reading.when import read_status, read_when
 from callability.policy.rules.condition import Condition
 from callability.policy.rules.rule_set import Rule, RuleSet, Text, Words
-from callability.policy.rules.words import check_words, statuses_spoken
+from callability.policy.rules.words import check_words, statuses_with_words
 
 MAX_RULES = 1_000
 ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
@@ -152,7 +152,7 @@ def _check_hints(rule_set: RuleSet) -> Iterator[Finding]:
 def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
     """Every status that can be given has words, and no other."""
     question = rule_set.question
-    wanted = statuses_spoken(rule_set)
+    wanted = statuses_with_words(rule_set)
     give = f"give {' and '.join(f'`{name}`' for name in question.texts)}"
     findings = [
         Finding(node.place, "missing-words", f"`words` has none for status `{status}`", give)

@@ -13,7 +13,7 @@ from callability.policy.questions.question import joined
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.region import Region, described
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Spoken, spoken_of
+from callability.policy.rules.words import Templates, verdict_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Reply:
     """What a caller is told: the status, and what is said about it, which the rule may change."""
 
     status: str
-    words: Spoken | None
+    words: Templates | None
 
     def __hash__(self) -> int:
         return hash((self.status, tuple((self.words or {}).items())))
@@ -129,6 +129,6 @@ class _Replies:
 
     def of(self, verdict: Verdict) -> Reply:
         if verdict not in self._made:
-            said = spoken_of(self._rule_set, verdict)
+            said = verdict_words(self._rule_set, verdict)
             self._made[verdict] = Reply(verdict.status, said.texts if said else None)
         return self._made[verdict]

@@ -15,18 +15,18 @@ MOST = 64
 
 Values = Mapping[str, frozenset[str]]
 """The values that each fact can have; none: it is unknown, and makes nothing true or false."""
-WayOut = Mapping[str, frozenset[str]]
+Falsification = Mapping[str, frozenset[str]]
 """For some facts, values of which any will do; any other fact may stay what it is."""
-Effort = Callable[[WayOut], Anything]
+Effort = Callable[[Falsification], Anything]
 """What says which of two ways is the better one: that of which it returns less."""
 
 
-def ways_out(condition: Condition, values: Values, effort: Effort) -> list[WayOut]:
+def falsifications(condition: Condition, values: Values, effort: Effort) -> list[Falsification]:
     """Return ways to make a condition false, in Kleene's logic, the best first; none: there are no such values."""
     return sorted(_ways(condition, values, effort, wanted=False), key=effort)
 
 
-def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool) -> list[WayOut]:
+def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool) -> list[Falsification]:
     """Return ways to give a condition the truth that is wanted."""
     match condition:
         case Is(fact=fact, values=named):
@@ -41,18 +41,18 @@ def _ways(condition: Condition, values: Values, effort: Effort, *, wanted: bool)
             return reduce(lambda one, other: _best(_both(one, other), effort), each)
 
 
-def _both(one: list[WayOut], other: list[WayOut]) -> list[WayOut]:
+def _both(one: list[Falsification], other: list[Falsification]) -> list[Falsification]:
     """Return ways that are one of each list at once."""
     joined = ({fact: _common(fact, left, right) for fact in {**left, **right}} for left, right in product(one, other))
     return [way for way in joined if all(way.values())]
 
 
-def _common(fact: str, one: WayOut, other: WayOut) -> frozenset[str]:
+def _common(fact: str, one: Falsification, other: Falsification) -> frozenset[str]:
     if fact in one and fact in other:
         return one[fact] & other[fact]
     return one[fact] if fact in one else other[fact]
 
 
-def _best(ways: list[WayOut], effort: Effort) -> list[WayOut]:
+def _best(ways: list[Falsification], effort: Effort) -> list[Falsification]:
     different = {frozenset(way.items()): way for way in ways}.values()
     return list(different) if len(different) <= MOST else sorted(different, key=effort)[:MOST]

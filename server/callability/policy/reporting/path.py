@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import chain
 
 from callability.policy.questions.fact import Fact, LabelFact
-from callability.policy.reporting.falsifying import Values, WayOut, ways_out
+from callability.policy.reporting.falsifying import Falsification, Values, falsifications
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import Decision, decide
 from callability.policy.rules.unread import unread
@@ -98,7 +98,7 @@ class _Search:
                 return Path(tuple(steps), PathEnd.FIND_OUT, unread(question, rule.when, now))
             if rule.status == question.open_status:
                 return Path(tuple(steps), PathEnd.CALLABLE)
-            out = self._way_out(rule, now, self._values(rule, now))
+            out = self._easiest_falsification(rule, now, self._values(rule, now))
             if out is None:
                 unknown = self._in_the_way(rule, now)
                 return Path(tuple(steps), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
@@ -110,17 +110,17 @@ class _Search:
             steps.append(Step(rule, changes))
             now |= {change.fact.name: change.wanted for change in changes}
 
-    def _way_out(self, rule: Rule, now: Mapping[str, str], values: Values) -> WayOut | None:
+    def _easiest_falsification(self, rule: Rule, now: Mapping[str, str], values: Values) -> Falsification | None:
         """Return what makes a rule false with the fewest changes, those of the first facts first."""
         order = {fact: number for number, fact in enumerate(self._rule_set.question.facts)}
 
-        def effort(out: WayOut) -> tuple[int, list[int]]:
+        def effort(out: Falsification) -> tuple[int, list[int]]:
             changed = sorted(
                 order[fact] for fact in out if now[fact] not in out[fact] and now[fact] == self._facts[fact]
             )
             return len(changed), changed
 
-        return next(iter(ways_out(rule.when, values, effort)), None) if rule.when else None
+        return next(iter(falsifications(rule.when, values, effort)), None) if rule.when else None
 
     def _values(self, rule: Rule, now: Mapping[str, str]) -> dict[str, frozenset[str]]:
         """Return the values that each fact of a rule can have: its own, and those that somebody can give it."""
@@ -143,11 +143,11 @@ class _Search:
         for fact in map(self._rule_set.question.facts.__getitem__, rule.reads):
             if now[fact.name] == UNKNOWN and fact.opened_by:
                 values[fact.name] = frozenset(fact.values if isinstance(fact, LabelFact) else (fact.open_value,))
-        out = self._way_out(rule, now, values) or {}
+        out = self._easiest_falsification(rule, now, values) or {}
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
 
 
-def _changes(out: WayOut, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
+def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> Iterator[FactChange]:
     for fact in rule_set.question.facts.values():
         if fact.name in out and now[fact.name] not in out[fact.name]:
             yield FactChange(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))

@@ -21,16 +21,16 @@ _TOGGLES = re.compile(
     re.IGNORECASE,
 )
 
-Spoken = Mapping[str, str]
-"""What to say: for each text of the question a template whose actions and names the caller fills."""
+Templates = Mapping[str, str]
+"""A template for each text of the question; the caller fills in actions and names."""
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenOf:
-    """Words, and the rule that they are of; empty: those of the status."""
+class VerdictWords:
+    """The templates for a verdict, and the rule that they belong to; empty: they are those of the status."""
 
     rule: str
-    texts: Spoken
+    texts: Templates
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,27 @@ class _Words:
         return owner is self.status.lifted_by or owner in more
 
 
-def spoken(rule_set: RuleSet, status: str) -> Spoken:
+def status_words(rule_set: RuleSet, status: str) -> Templates:
     """Return the words of a status."""
     return {name: text.template for name, text in rule_set.words[status].items()}
 
 
-def spoken_by_rule(rule_set: RuleSet, rule: Rule) -> Spoken | None:
+def rule_words(rule_set: RuleSet, rule: Rule) -> Templates | None:
     """Return the words of a rule that has its own: `because` before those of its status, `action` in place of them."""
     if rule.status in rule_set.question.wordless or not (rule.because or rule.action):
         return None
     because = [rule.because.template] if rule.because else []
     action = rule.action.template if rule.action else None
-    return {name: " ".join([*because, action or text]) for name, text in spoken(rule_set, rule.status).items()}
+    return {name: " ".join([*because, action or text]) for name, text in status_words(rule_set, rule.status).items()}
 
 
-def spoken_of(rule_set: RuleSet, verdict: Verdict) -> SpokenOf | None:
+def verdict_words(rule_set: RuleSet, verdict: Verdict) -> VerdictWords | None:
     """Return the words for a verdict; None where nothing has to be said about its status."""
     if verdict.status in rule_set.question.wordless:
         return None
     rule = rule_set.rule(verdict.rule)
-    own = None if verdict.undetermined else spoken_by_rule(rule_set, rule)
-    return SpokenOf(rule.id, own) if own else SpokenOf("", spoken(rule_set, verdict.status))
+    own = None if verdict.undetermined else rule_words(rule_set, rule)
+    return VerdictWords(rule.id, own) if own else VerdictWords("", status_words(rule_set, verdict.status))
 
 
 def actions_named(template: str) -> tuple[Action, ...]:
@@ -116,7 +116,7 @@ def _check_operators(rule_set: RuleSet) -> Iterator[Finding]:
             continue
         fitting = [action.name for action in theirs if _changes_something(action, _words_of(rule, question))]
         hint = f"name one by a placeholder: {listed('{' + name + '}' for name in fitting)}"
-        for name, template in (spoken_by_rule(rule_set, rule) or spoken(rule_set, rule.status)).items():
+        for name, template in (rule_words(rule_set, rule) or status_words(rule_set, rule.status)).items():
             if not any(action in theirs for action in actions_named(template)):
                 sentence = f"the `{name}` of rule `{rule.id}` names nothing that the operator can do"
                 place = (rule.action or rule.because or words[name]).place
@@ -194,7 +194,7 @@ def _article(owner: LiftedBy) -> str:
     )
 
 
-def statuses_spoken(rule_set: RuleSet) -> tuple[str, ...]:
+def statuses_with_words(rule_set: RuleSet) -> tuple[str, ...]:
     """Return the statuses that need words: those that rules give and the undetermined one, but for the wordless."""
     question = rule_set.question
     given = dict.fromkeys([*(rule.status for rule in rule_set.rules), question.undetermined])

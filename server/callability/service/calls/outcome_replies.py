@@ -10,7 +10,7 @@ from callability.policy.deciding.space import Combination
 from callability.policy.loading import Policy
 from callability.policy.rules.unread import unread_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import SpokenOf, spoken_of
+from callability.policy.rules.words import VerdictWords, verdict_words
 from callability.service.observability.gaps import Gap, Gaps, gaps_of
 
 MAX_KEPT = 1_024
@@ -21,7 +21,7 @@ class Outcomes:
     """The replies of one policy; `write` makes one from a verdict and its words."""
 
     def __init__(
-        self, policy: Policy, question: str, write: Callable[[Verdict, SpokenOf | None], Message], gaps: Gaps
+        self, policy: Policy, question: str, write: Callable[[Verdict, VerdictWords | None], Message], gaps: Gaps
     ) -> None:
         proved = policy.rule_sets[question]
         self._rule_set = proved.rule_set
@@ -29,7 +29,7 @@ class Outcomes:
         self._gaps = gaps
         self._kept: dict[Combination, dict[Gap, int]] = {}
         self._replies = {
-            verdict: write(verdict, spoken_of(proved.rule_set, verdict)).SerializeToString()
+            verdict: write(verdict, verdict_words(proved.rule_set, verdict)).SerializeToString()
             for verdict in proved.table.verdicts
         }
 

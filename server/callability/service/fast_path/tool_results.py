@@ -11,7 +11,7 @@ from callability.policy.loading import Policy
 from callability.policy.questions.fact import NameFact
 from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Spoken, spoken, spoken_by_rule
+from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.service.observability.gaps import Gap, gaps_of
 from callability.service.requests.errors import InvalidRequest, ServiceError
 from callability.service.translation.messages import verdict_message, words_message
@@ -196,9 +196,9 @@ class Answers:
     @staticmethod
     def _encode_words(policy: Policy) -> dict[WordsKey, verdict_pb2.ToolWords]:
         rule_set = policy.rule_sets["callability"].rule_set
-        said: dict[WordsKey, Spoken] = {(status, ""): spoken(rule_set, status) for status in rule_set.words}
+        said: dict[WordsKey, Templates] = {(status, ""): status_words(rule_set, status) for status in rule_set.words}
         for rule in rule_set.rules:
-            own = spoken_by_rule(rule_set, rule)
+            own = rule_words(rule_set, rule)
             if own:
                 said[rule.status, rule.id] = own
         return {key: words_message(*key, words) for key, words in said.items()}

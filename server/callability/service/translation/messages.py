@@ -12,7 +12,7 @@ from callability.policy.reporting.explanation import Explanation, Trial
 from callability.policy.reporting.path import Path, Step
 from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Spoken, SpokenOf
+from callability.policy.rules.words import Templates, VerdictWords
 from callability.service.requests import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
@@ -38,14 +38,14 @@ def verdict_message(verdict: Verdict, retry: Retry, unread: Sequence[str] = ()) 
     )
 
 
-def words_message(status: str, rule: str, said: Spoken) -> verdict_pb2.ToolWords:
+def words_message(status: str, rule: str, said: Templates) -> verdict_pb2.ToolWords:
     """Return the words of a status, or of a rule of its own words, as the contract has them."""
     return verdict_pb2.ToolWords(
         status=status_number(status), rule=rule, remediation=said["remediation"], rejection=said["rejection"]
     )
 
 
-def load_reply(revision: str, verdict: Verdict, said: SpokenOf | None) -> pb.ClassifyLoadResponse:
+def load_reply(revision: str, verdict: Verdict, said: VerdictWords | None) -> pb.ClassifyLoadResponse:
     """Return the answer about a load as the contract has it."""
     status = LoadStatus(verdict.status)
     number = outcome_pb2.LoadStatus.Value(f"LOAD_STATUS_{status.upper()}")
@@ -60,7 +60,7 @@ def load_reply(revision: str, verdict: Verdict, said: SpokenOf | None) -> pb.Cla
     return pb.ClassifyLoadResponse(revision=revision, verdict=message, words=words)
 
 
-def enable_reply(revision: str, verdict: Verdict, said: SpokenOf | None) -> pb.ClassifyEnableResponse:
+def enable_reply(revision: str, verdict: Verdict, said: VerdictWords | None) -> pb.ClassifyEnableResponse:
     """Return the answer about an enable as the contract has it."""
     status = EnableStatus(verdict.status)
     number = outcome_pb2.EnableStatus.Value(f"ENABLE_STATUS_{status.upper()}")
