@@ -13,8 +13,8 @@ from callability.adapter import DeclaredLabels, NotPublished
 from callability.address import DIRECT
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.revisions import Revisions
+from callability.gateway.policy_client.stub import CallabilityStub
 from callability.gateway.runtime.label_check import GET_SECONDS, LabelCheck
-from callability.gateway.tools.decisions import CallabilityStub
 from callability.policy.loading import Policy
 from callability.service.in_process import InProcessPolicyStub, InProcessStub
 from callability.service.observability.metrics import PolicyMetrics

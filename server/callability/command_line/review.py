@@ -10,7 +10,8 @@ from typing import Any
 from callability.command_line.terminal import escaped
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.approved_definitions import Definitions
-from callability.gateway.upstream.tool import UpstreamTool, approved_part
+from callability.gateway.config.fingerprint import approved_part
+from callability.gateway.upstream.tool import UpstreamTool
 
 _FIRST = ("name", "title", "description")
 

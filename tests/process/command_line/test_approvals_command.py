@@ -18,7 +18,8 @@ from mcp_types import Tool
 from callability.command_line.review import reviewed
 from callability.command_line.terminal import escaped
 from callability.gateway.config.approved_definitions import Definitions
-from callability.gateway.upstream.tool import approved_part, upstream_tool
+from callability.gateway.config.fingerprint import approved_part
+from callability.gateway.upstream.tool import upstream_tool
 from support.gateways import shelf, write_config
 from support.running import COMMAND, callability
 

@@ -12,7 +12,8 @@ import anyio
 import pytest
 from mcp import Client
 
-from callability.gateway.upstream.http_client import HttpClient, HttpTarget
+from callability.gateway.upstream.http_client import HttpClient
+from callability.gateway.upstream.target import HttpTarget
 from support.gateways import http_gateway, retrieve, shelf, write_config
 from support.running import callability, serving, unused_port
 

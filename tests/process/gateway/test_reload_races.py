@@ -17,9 +17,9 @@ from mcp import Client, MCPError
 from mcp_types import Tool
 
 from callability.gateway.config import load_config
+from callability.gateway.config.fingerprint import fingerprint
 from callability.gateway.runtime.pool import Fleet
 from callability.gateway.upstream import UpstreamError
-from callability.gateway.upstream.tool import fingerprint
 from support.edits import edit, replace
 from support.gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
 from support.judging import stub_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp import Client
 from mcp_types import Tool
 
-from callability.gateway.upstream.tool import fingerprint
+from callability.gateway.config.fingerprint import fingerprint
 from support.gateways import connected, shelf, write_config
 from support.stand_ins import Scene, Shelf, scene
 

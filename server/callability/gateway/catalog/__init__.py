@@ -3,6 +3,7 @@
 from callability.gateway.catalog.catalog import Catalog
 from callability.gateway.catalog.consent import Answer, Asker, Question
 from callability.gateway.catalog.enable_outcome import EnableOutcome
+from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.switch import Switch, SwitchState
 
-__all__ = ["Answer", "Asker", "Catalog", "EnableOutcome", "Question", "Switch", "SwitchState"]
+__all__ = ["Answer", "Asker", "Catalog", "EnableOutcome", "Joined", "Question", "Switch", "SwitchState"]

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from callability.gateway.catalog.enable_classifier import OutcomeStub, Ruling
+from callability.gateway.catalog.enable_classifier import Ruling
+from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.switch import Switch
 from callability.gateway.config import CatalogEntry, Config
-from callability.gateway.inventory.inventory import Joined
+from callability.gateway.policy_client.stub import CallabilityStub
 
 _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 """The keys of an entry with other values of which it is another server."""
@@ -23,7 +24,7 @@ class Catalog:
     """
 
     def __init__(
-        self, stub: OutcomeStub, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
+        self, stub: CallabilityStub, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
     ) -> None:
         self._ruling = Ruling(stub)
         self._told = changed

@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
-
-import grpc
 
 from callability.adapter import enable_status, load_status
 from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.tools.decisions import POLICY_SECONDS
+from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.most_careful import most_careful
+from callability.gateway.policy_client.stub import CallabilityStub
 from callability.gateway.upstream import Failure
 from callability.v1.callability_service_pb2 import (
     ClassifyEnableRequest,
-    ClassifyEnableResponse,
     ClassifyLoadRequest,
     ClassifyLoadResponse,
 )
 from callability.v1.outcome_pb2 import ENABLE_ENTRY_KEPT
-from callability.vocabulary import EnableEnd, LoadStatus
+from callability.vocabulary import EnableEnd
 
 _UNRULED = Failure("was not kept, since the policy gave no answer about it")
-_CAREFUL = (LoadStatus.DENIED, LoadStatus.PERMANENT, LoadStatus.TRANSIENT, LoadStatus.AVAILABLE)
-_logger = logging.getLogger(__name__)
-
-
-class OutcomeStub(Protocol):
-    """What is needed of a stub: the generated one on an aio channel, or a stand-in in the same process."""
-
-    @property
-    def ClassifyLoad(self) -> Callable[..., Awaitable[ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
-        """Classify one failure."""
-
-    @property
-    def ClassifyEnable(self) -> Callable[..., Awaitable[ClassifyEnableResponse]]:  # noqa: N802  # the contract's name
-        """Classify one enable."""
 
 
 class Ruling:
     """Asks the policy about attempts."""
 
-    def __init__(self, stub: OutcomeStub) -> None:
+    def __init__(self, stub: CallabilityStub) -> None:
         self._stub = stub
 
     async def on(self, outcome: EnableOutcome) -> tuple[EnableOutcome, bool]:
@@ -58,9 +40,8 @@ class Ruling:
         try:
             # What becomes of the entry does not depend on which tools a single agent may call.
             request = ClassifyEnableRequest(facts=outcome.facts(callable_tools=True))
-            response = await self._stub.ClassifyEnable(request, timeout=POLICY_SECONDS)
-        except (grpc.RpcError, grpc.aio.UsageError) as error:
-            _logger.warning("the policy service gave no answer about an enable: %s", type(error).__name__)
+            response = await call_policy(self._stub.ClassifyEnable, request, about="an enable")
+        except PolicyUnavailable:
             return replace(outcome, end=EnableEnd.FAILED, failure=_UNRULED) if connected else outcome, False
         kept = response.verdict.entry == ENABLE_ENTRY_KEPT
         if connected and not (kept and enable_status(response).connected):
@@ -74,9 +55,8 @@ class Ruling:
         ]
         try:
             answers = await asyncio.gather(
-                *(self._stub.ClassifyLoad(request, timeout=POLICY_SECONDS) for request in requests)
+                *(call_policy(self._stub.ClassifyLoad, request, about="a failure") for request in requests)
             )
-        except (grpc.RpcError, grpc.aio.UsageError) as error:
-            _logger.warning("the policy service gave no answer about a failure: %s", type(error).__name__)
+        except PolicyUnavailable:
             return None
-        return min(answers, key=lambda answer: _CAREFUL.index(load_status(answer)))
+        return most_careful(answers, load_status)

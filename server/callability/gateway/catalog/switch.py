@@ -13,10 +13,10 @@ from callability.gateway.catalog.attempt import Attempt, Limits
 from callability.gateway.catalog.consent import Answer, Asker, Question
 from callability.gateway.catalog.enable_classifier import Ruling
 from callability.gateway.catalog.enable_outcome import EnableOutcome
+from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.redirect import Redirect
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.config.variables import Unfillable, filled, unset
-from callability.gateway.inventory.inventory import Joined
 from callability.gateway.upstream import Authorization, Failure, Upstream, target_of
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 

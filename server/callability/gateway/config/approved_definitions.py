@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from callability.editing.rewriting import replace
-from callability.gateway.upstream.tool import canonical_form
+from callability.gateway.config.fingerprint import canonical_form
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mcp_types import Tool
 
 from callability.adapter import ToolText
+from callability.gateway.catalog import Joined
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
 from callability.gateway.inventory.refusal import refusal_of
@@ -60,14 +61,6 @@ class KnownServer:
     def tool_facts(self, tool: str) -> facts_pb2.ToolFacts:
         """Return the facts of a tool, known or not."""
         return _tool_facts(self.config, self.records, tool, self.by_name.get(tool), self.fingerprints.get(tool))
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A server of the catalog that is switched on; its connection may have been lost since."""
-
-    config: ServerConfig
-    upstream: Upstream
 
 
 _NONE: Mapping[str, Joined] = {}

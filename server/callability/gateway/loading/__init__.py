@@ -1,12 +1,13 @@
 """Loading the tools of servers: what fails on the way is told apart by the policy, and what mends is tried again."""
 
 from callability.gateway.loading.load_outcome import LoadOutcome, LoadResult, messages_of
-from callability.gateway.loading.loader import Loader, LoadStub
+from callability.gateway.loading.loader import Loader
 from callability.gateway.loading.loads import Load, Loads
 from callability.gateway.loading.resilience import get_tools_with_resilience
 from callability.gateway.loading.signals import signals_of
 from callability.gateway.loading.status_counts import LOADING, in_words, numbers_of
 from callability.gateway.loading.supervisor import Keeper
+from callability.gateway.policy_client.stub import LoadStub
 
 __all__ = [
     "LOADING",

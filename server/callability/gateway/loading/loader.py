@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-import grpc
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, stop_before_delay
 from tenacity.wait import wait_exponential_jitter
 
 from callability.adapter import load_status
 from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.tools.decisions import POLICY_SECONDS
+from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.most_careful import most_careful
+from callability.gateway.policy_client.stub import LoadStub
 from callability.gateway.upstream import Failure, Upstream, UpstreamError
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
 from callability.vocabulary import LoadFailure, LoadStatus
 
 _BACKOFF = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
 """About 0.5 s before the second try, 1 s before the third, and so on."""
-_CAREFUL = (LoadStatus.DENIED, LoadStatus.PERMANENT, LoadStatus.TRANSIENT)
 _GIVEN_UP = Failure("was given up by the gateway")
 _NO_ANSWER = "; the policy service gave no answer, so that it could not be classified"
-_logger = logging.getLogger(__name__)
-
-
-class LoadStub(Protocol):
-    """What loading needs of a stub: the generated one on an aio channel, or a stand-in in the same process."""
-
-    @property
-    def ClassifyLoad(self) -> Callable[..., Awaitable[ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
-        """Classify one failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +129,7 @@ class _Load:
             return _Tried(LoadStatus.AVAILABLE)
         self._sessions_lost += failure.in_session
         tried = await asyncio.gather(*map(self._classified, failure.each))
-        return min(tried, key=lambda each: _CAREFUL.index(each.status))
+        return most_careful(tried, lambda each: each.status)
 
     async def _failure(self) -> Failure | None:
         self._upstream.start()
@@ -163,9 +152,8 @@ class _Load:
         """Ask the policy; what it calls available although it failed, it has not answered about."""
         signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
         try:
-            answer = await self._stub.ClassifyLoad(ClassifyLoadRequest(signals=signals), timeout=POLICY_SECONDS)
-        except (grpc.RpcError, grpc.aio.UsageError) as error:
-            _logger.warning("the policy service gave no answer about a load: %s", type(error).__name__)
+            answer = await call_policy(self._stub.ClassifyLoad, ClassifyLoadRequest(signals=signals), about="a load")
+        except PolicyUnavailable:
             return _Tried(LoadStatus.PERMANENT, failure)
         status = load_status(answer)
         if status is LoadStatus.AVAILABLE:

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from callability.gateway.config import ServerConfig
 from callability.gateway.loading.load_outcome import LoadOutcome, LoadResult
-from callability.gateway.loading.loader import Loader, LoadStub
+from callability.gateway.loading.loader import Loader
+from callability.gateway.policy_client.stub import LoadStub
 from callability.gateway.upstream import Target, Upstream, target_of
 
 

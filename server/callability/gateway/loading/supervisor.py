@@ -6,7 +6,8 @@ import asyncio
 import logging
 
 from callability.gateway.loading.load_outcome import LoadOutcome
-from callability.gateway.loading.loader import Loader, LoadStub
+from callability.gateway.loading.loader import Loader
+from callability.gateway.policy_client.stub import LoadStub
 from callability.gateway.upstream import Upstream
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.vocabulary import LoadStatus

@@ -1,27 +1,27 @@
-"""A stub of the policy service whose answers say which revision of the policy decides."""
+"""A stub of the policy service that reports the policy revision of each answer."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from callability.gateway.tools.decisions import CallabilityStub
+from callability.gateway.policy_client.stub import CallabilityStub
 
 
 class Revisions:
-    """Calls a stub, and tells the revision of each answer."""
+    """Calls another stub, and reports the revision of each of its answers."""
 
-    def __init__(self, stub: CallabilityStub, told: Callable[[str], None]) -> None:
-        self.CheckTool = _telling(stub.CheckTool, told)
-        self.CheckTools = _telling(stub.CheckTools, told)
-        self.ClassifyLoad = _telling(stub.ClassifyLoad, told)
-        self.ClassifyEnable = _telling(stub.ClassifyEnable, told)
+    def __init__(self, stub: CallabilityStub, report: Callable[[str], None]) -> None:
+        self.CheckTool = _reporting(stub.CheckTool, report)
+        self.CheckTools = _reporting(stub.CheckTools, report)
+        self.ClassifyLoad = _reporting(stub.ClassifyLoad, report)
+        self.ClassifyEnable = _reporting(stub.ClassifyEnable, report)
 
 
-def _telling(method: Callable[..., Awaitable[Any]], told: Callable[[str], None]) -> Callable[..., Awaitable[Any]]:
+def _reporting(method: Callable[..., Awaitable[Any]], report: Callable[[str], None]) -> Callable[..., Awaitable[Any]]:
     async def call(request: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as a stub has it
         response = await method(request, timeout=timeout)
-        told(response.revision)
+        report(response.revision)
         return response
 
     return call

@@ -19,10 +19,11 @@ from callability.gateway.loading import Loads
 from callability.gateway.observability.file_status import Standing
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.observability.unread_facts import Unread
+from callability.gateway.policy_client.stub import CallabilityStub
 from callability.gateway.runtime.label_check import LabelCheck
 from callability.gateway.runtime.pool import Fleet
 from callability.gateway.runtime.watched_files import Files
-from callability.gateway.tools.decisions import CallabilityStub, Decisions
+from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import REST_SECONDS, Upstream, UpstreamError

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
-
-import grpc
 
 from callability.adapter import DeclaredLabels, NotPublished
 from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.observability.metrics import Metrics
-from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.stub import PolicyStub
+from callability.v1.policy_service_pb2 import GetPolicyRequest
 
 GET_SECONDS = 2.0
 """How long the policy service is waited for: a start waits for it too."""
 RETRY_SECONDS = 10.0
 """Until a service that gave no answer is asked again, unless it answers another call before."""
 _logger = logging.getLogger(__name__)
-
-
-class PolicyStub(Protocol):
-    """What is needed of a stub of `PolicyService`."""
-
-    @property
-    def GetPolicy(self) -> Callable[..., Awaitable[GetPolicyResponse]]:  # noqa: N802  # the contract's name
-        """Return the policy that decides."""
 
 
 class LabelCheck:
@@ -114,11 +104,11 @@ class LabelCheck:
 
     async def _read(self) -> None:
         try:
-            policy = await self._stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS)
+            policy = await call_policy(
+                self._stub.GetPolicy, GetPolicyRequest(), about="the labels that it declares", seconds=GET_SECONDS
+            )
             declared: DeclaredLabels | None = DeclaredLabels.of(policy)
-        except grpc.RpcError as error:
-            code = error.code().name if isinstance(error, grpc.aio.AioRpcError) else type(error).__name__
-            _logger.warning("the policy service did not say which labels it declares: %s", code)
+        except PolicyUnavailable:
             self._failed = True
             return
         except NotPublished:

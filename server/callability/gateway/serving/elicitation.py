@@ -93,20 +93,3 @@ def _params(
 def _answer(result: ElicitResult) -> Answer:
     """Take a dialog that was closed without an answer for a decline: nobody is asked twice (E-2)."""
     return Answer.ACCEPTED if result.action == "accept" else Answer.DECLINED
-
-
-class NoDialogs:
-    """A caller without a user who could be asked."""
-
-    can_ask = False
-    asks_by_returning = False
-    question_id = ""
-    answer: Answer | None = None
-
-    def returned(self, question: Question) -> InputRequiredResult:
-        """Never called: a caller that cannot ask is handed no question."""
-        raise NotImplementedError(question.server)
-
-    async def ask(self, question: Question) -> Answer | None:
-        """Ask nobody."""
-        return None

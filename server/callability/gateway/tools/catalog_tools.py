@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import InputRequiredResult
 
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
 from callability.finding import shown
-from callability.gateway.catalog import Answer, Asker, Catalog, EnableOutcome, Question, Switch, SwitchState
+from callability.gateway.catalog import Catalog, EnableOutcome, Question, Switch, SwitchState
 from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.loading import Loads
 from callability.gateway.tools.arguments import text_of, undeclared
 from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.dialogs import Dialogs
 from callability.gateway.tools.remedies import Commands
 from callability.gateway.upstream import UpstreamError
 from callability.vocabulary import EnableEnd
@@ -29,21 +30,6 @@ PROGRESS_SECONDS = 5.0
 _ASKING, _CONNECTING = "waiting for the user's authorization", "connecting"
 
 Result = dict[str, Any]
-
-
-class Dialogs(Asker, Protocol):
-    """How the caller of a tool can ask its user, and what it was answered."""
-
-    @property
-    def question_id(self) -> str:
-        """The id of the question that the call answers, or nothing."""
-
-    @property
-    def answer(self) -> Answer | None:
-        """What the user did with that question."""
-
-    def returned(self, question: Question) -> InputRequiredResult:
-        """Return the result that asks a question."""
 
 
 class Switching:

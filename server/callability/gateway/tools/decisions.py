@@ -1,48 +1,20 @@
-"""Asking the policy service, in parts where a request would be too large."""
+"""The policy's decisions about the tools that an agent may see."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from typing import Protocol
-
-import grpc
+from collections.abc import Collection
 
 from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory.inventory import KnownServer
 from callability.gateway.observability.unread_facts import Unread
+from callability.gateway.policy_client.batches import batches
+from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.stub import CallabilityStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 
-POLICY_SECONDS = 5.0
-"""How long an answer of the service is waited for."""
-_MAX_TOOLS = 20_000
-_MAX_SERVERS = 2_000
 _logger = logging.getLogger(__name__)
-
-
-class CallabilityStub(Protocol):
-    """What the gateway needs of a stub: the generated one on an aio channel, or a stand-in in the same process."""
-
-    @property
-    def CheckTool(self) -> Callable[..., Awaitable[pb.CheckToolResponse]]:  # noqa: N802  # the contract's name
-        """Decide one tool."""
-
-    @property
-    def CheckTools(self) -> Callable[..., Awaitable[pb.CheckToolsResponse]]:  # noqa: N802  # the contract's name
-        """Decide many tools."""
-
-    @property
-    def ClassifyLoad(self) -> Callable[..., Awaitable[pb.ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
-        """Classify one failure to load."""
-
-    @property
-    def ClassifyEnable(self) -> Callable[..., Awaitable[pb.ClassifyEnableResponse]]:  # noqa: N802  # the contract's name
-        """Classify one enable."""
-
-
-class PolicyUnavailable(Exception):
-    """The policy service gave no answer. It is no status, and nothing may be called (A.7)."""
 
 
 class Decisions:
@@ -66,14 +38,9 @@ class Decisions:
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
-        try:
-            response = await self._stub.CheckTool(request, timeout=POLICY_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-                return pb.CheckToolResponse()
-            raise _unavailable(error) from error
+        response = await call_policy(self._stub.CheckTool, request, about="a tool", if_invalid=pb.CheckToolResponse())
         # Any name may be called of a server that is switched off; only the names that are known are remembered.
-        if tool in known.by_name:
+        if tool in known.by_name and response.HasField("verdict"):
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
         return response
 
@@ -83,12 +50,15 @@ class Decisions:
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        answers = await self._answers(servers)
         visible = [known.question.name for known in servers]
+        answers = [
+            (request, await call_policy(self._stub.CheckTools, request, about="the tools"))
+            for request in batches(self._agent, (known.question for known in servers))
+        ]
         try:
             judgements = [judge(request, response, visible=visible) for request, response in answers]
         except ValueError as error:
-            _logger.exception("the answer of the policy service is not one to the question")
+            _logger.exception("the answer of the policy service does not match the request")
             raise PolicyUnavailable("the policy service gave an answer to another question") from error
         tools = tuple(tool for judgement in judgements for tool in judgement.tools)
         self._unread.judged(self._agent.name, ((each.server, each.tool, each.unread) for each in tools))
@@ -104,48 +74,9 @@ class Decisions:
         return tool_counts(await self.judge(servers))
 
     async def enable(self, facts: outcome_pb2.EnableFacts) -> pb.ClassifyEnableResponse:
-        """Say what came of an enable.
+        """Return the policy's classification of an enable.
 
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        try:
-            return await self._stub.ClassifyEnable(pb.ClassifyEnableRequest(facts=facts), timeout=POLICY_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            raise _unavailable(error) from error
-
-    async def _answers(
-        self, servers: Collection[KnownServer]
-    ) -> list[tuple[pb.CheckToolsRequest, pb.CheckToolsResponse]]:
-        try:
-            return [
-                (request, await self._stub.CheckTools(request, timeout=POLICY_SECONDS))
-                for request in self._requests(servers)
-            ]
-        except grpc.aio.AioRpcError as error:
-            raise _unavailable(error) from error
-
-    def _requests(self, servers: Collection[KnownServer]) -> Iterator[pb.CheckToolsRequest]:
-        """Yield requests within the limits; the tools of a server may stand in several."""
-        request, room = pb.CheckToolsRequest(agent=self._agent), _MAX_TOOLS
-        for known in servers:
-            question = known.question
-            start, end = 0, len(question.tools)
-            while start < end:
-                part = min(room, end - start)
-                whole = part == end
-                tools = question.tools[start : start + part]
-                request.servers.append(
-                    question if whole else pb.ServerTools(name=question.name, facts=question.facts, tools=tools)
-                )
-                start, room = start + part, room - part
-                if not room or len(request.servers) == _MAX_SERVERS:
-                    yield request
-                    request, room = pb.CheckToolsRequest(agent=self._agent), _MAX_TOOLS
-        if request.servers:
-            yield request
-
-
-def _unavailable(error: grpc.aio.AioRpcError) -> PolicyUnavailable:
-    _logger.error("the policy service gave no answer: %s, %s", error.code().name, error.details())
-    return PolicyUnavailable(f"the policy service gave no answer ({error.code().name})")
+        return await call_policy(self._stub.ClassifyEnable, pb.ClassifyEnableRequest(facts=facts), about="an enable")

@@ -29,11 +29,12 @@ from callability.gateway.loading import Loads
 from callability.gateway.observability.call_log import logged
 from callability.gateway.observability.file_status import Standing
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.serving.elicitation import NoDialogs
+from callability.gateway.policy_client.call import PolicyUnavailable
 from callability.gateway.tools.arguments import text_of, undeclared
-from callability.gateway.tools.catalog_tools import Dialogs, Switching
-from callability.gateway.tools.decisions import Decisions, PolicyUnavailable
+from callability.gateway.tools.catalog_tools import Switching
+from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.definitions import CATALOG_TOOLS, TOOLS
+from callability.gateway.tools.dialogs import Dialogs, NoDialogs
 from callability.gateway.tools.remedies import Commands
 from callability.gateway.tools.servers import server_entry, unknown_server
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal

@@ -3,9 +3,7 @@
 from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
-from callability.gateway.upstream.http_client import HttpTarget
-from callability.gateway.upstream.stdio_transport import StdioTarget
-from callability.gateway.upstream.target import Target, target_of
+from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, target_of
 from callability.gateway.upstream.tool import UpstreamTool
 from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 

@@ -41,17 +41,16 @@ from callability.gateway.upstream.failure import (
     UpstreamError,
     UpstreamRefusal,
 )
-from callability.gateway.upstream.http_client import HttpClient, HttpTarget
+from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST
 from callability.gateway.upstream.incoming import Arriving
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
-from callability.gateway.upstream.stdio_transport import StdioTarget, StdioTransport, only_garbage
-from callability.gateway.upstream.target import Target
+from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
+from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool
-from callability.gateway.upstream.unreachable import Unreachable
 from callability.vocabulary import LoadFailure, LoadPhase
 
 State = Literal["closed", "connecting", "connected", "failed"]

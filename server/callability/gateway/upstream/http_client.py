@@ -6,9 +6,7 @@ import http
 import json
 import logging
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,14 @@ import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.address import is_loopback
-from callability.gateway.upstream.authorization import Authorization, AuthorizationFailed
+from callability.gateway.upstream.authorization import AuthorizationFailed
 from callability.gateway.upstream.certificates import trusted
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.handshake import Handshake
 from callability.gateway.upstream.http_response import TooLong, judged, note
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
+from callability.gateway.upstream.target import HttpTarget
 from callability.vocabulary import LoadPhase
 
 # Until a notification is delivered, the SDK sends nothing else.
@@ -48,19 +47,6 @@ for _name, _level in (
     ("sse_starlette", logging.INFO),
 ):
     logging.getLogger(_name).setLevel(_level)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpTarget:
-    """An MCP endpoint of the streamable HTTP transport, the headers of every request to it, and how it is authorized.
-
-    `secrets` are masked wherever the server says them, beside those that are found in headers and URL.
-    """
-
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    authorization: Authorization | None = field(default=None, repr=False)
 
 
 class HttpClient(httpx2.AsyncClient):

@@ -8,16 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, unquote_plus
 
 import httpx2
 
-from callability.gateway.upstream.http_client import HttpTarget
-from callability.gateway.upstream.unreachable import Unreachable
-
-if TYPE_CHECKING:
-    from callability.gateway.upstream.target import Target
+from callability.gateway.upstream.target import HttpTarget, Target, Unreachable
 
 # A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
 SECRET_CHARACTERS = 6

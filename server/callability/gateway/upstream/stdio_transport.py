@@ -8,9 +8,9 @@ import math
 import os
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -25,6 +25,7 @@ from callability.gateway.upstream.lines import CHUNK_BYTES, END_BYTES, Lines, Lo
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
+from callability.gateway.upstream.target import StdioTarget
 from callability.vocabulary import LoadFailure, LoadPhase
 
 # An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
@@ -37,20 +38,6 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
-
-
-@dataclass(frozen=True, slots=True)
-class StdioTarget:
-    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on.
-
-    `secrets` are masked wherever the server says them, beside those that are found in `env` and `args`.
-    """
-
-    command: str
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    cwd: str | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class StdioTransport:

@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from callability.finding import listed
 from callability.gateway.config import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import Unfillable, filled, unset, values
 from callability.gateway.upstream.authorization import Authorization
 from callability.gateway.upstream.failure import Failure
-from callability.gateway.upstream.http_client import HttpTarget
-from callability.gateway.upstream.stdio_transport import StdioTarget
-from callability.gateway.upstream.unreachable import Unreachable
 from callability.vocabulary import LoadFailure, LoadPhase
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTarget:
+    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on.
+
+    `secrets` are masked wherever the server says them, beside those that are found in `env` and `args`.
+    """
+
+    command: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """An MCP endpoint of the streamable HTTP transport, the headers of every request to it, and how it is authorized.
+
+    `secrets` are masked wherever the server says them, beside those that are found in headers and URL.
+    """
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    authorization: Authorization | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A server whose entry leads nowhere, which is known before it is tried; every opening ends with the failure."""
+
+    failure: Failure
+
 
 Target = StdioTarget | HttpTarget | Unreachable
 
