@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import callability.gateway
 from support.checkout import PACKAGE, TESTS
 
 SHARED = {
@@ -25,6 +28,21 @@ SHARED = {
     "callability.watching",
 }
 POLICY_ROOMS = ("names", "questions", "rules", "reading", "deciding", "proving", "reporting")
+
+GATEWAY_ROOMS = (
+    "config",
+    "policy_client",
+    "upstream",
+    "loading",
+    "catalog",
+    "observability",
+    "inventory",
+    "tools",
+    "agents",
+    "offline",
+    "runtime",
+    "serving",
+)
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -72,6 +90,39 @@ def test_the_rooms_of_the_policy_stand_in_the_order_of_the_work() -> None:
             assert not known & later, path
     rooms = {path.name for path in (PACKAGE / "policy").iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert rooms == {*POLICY_ROOMS}
+
+
+def test_a_room_of_the_gateway_imports_only_from_those_above_it_in_the_list() -> None:
+    """Annotations included: whatever a module names, it knows."""
+    for number, room in enumerate(GATEWAY_ROOMS):
+        above = {f"callability.gateway.{name}" for name in GATEWAY_ROOMS[: number + 1]}
+        for path in (PACKAGE / "gateway" / room).rglob("*.py"):
+            known = {".".join(name.split(".")[:3]) for name in _imports(path) if name.startswith("callability.gateway")}
+            assert known <= above, path
+
+
+def test_the_gateway_has_twelve_rooms_and_says_so() -> None:
+    """Its docstring lists them, and there is no module outside them."""
+    content = {path.name for path in (PACKAGE / "gateway").iterdir() if path.name != "__pycache__"}
+    assert content == {"__init__.py", *GATEWAY_ROOMS}
+    listed = re.findall(r"(?m)^- `(\w+)`: ", callability.gateway.__doc__ or "")
+    assert (*listed,) == GATEWAY_ROOMS
+
+
+def test_no_modules_of_the_gateway_import_each_other() -> None:
+    """A module can be read, and imported, after those that it names."""
+    known = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): {*_imports(path)}
+        for path in (PACKAGE / "gateway").rglob("*.py")
+    }
+    TopologicalSorter({name: imported & known.keys() for name, imported in known.items()}).prepare()
+
+
+def test_every_module_of_the_gateway_says_in_one_line_what_it_is() -> None:
+    """So the list of the modules reads as an architecture."""
+    for path in (PACKAGE / "gateway").rglob("*.py"):
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        assert docstring.partition("\n")[0].endswith((".", "?")), path
 
 
 def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
