@@ -12,7 +12,7 @@ PIP := -m pip --quiet --disable-pip-version-check
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs recording screenshot hooks lock clean
+.PHONY: help demo test lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -88,6 +88,10 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
+
+# `make bench BENCH="--json docs/bench.json"` measures the figures of the README again.
+figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.
+	$(BIN)/python -m bench.figure docs/bench.json docs/bench.svg
 
 recording: $(VENV)/installed ## Run the demonstration, and write its output as the picture in the README.
 	$(BIN)/python -m demo --svg docs/demo.svg

@@ -32,8 +32,8 @@ class Aim:
         return median >= self.limit if self.at_least else median <= self.limit
 
     def __str__(self) -> str:
-        number = f"{self.limit:.2f}x" if self.of is Aimed.RATIO else _number(self.limit)
-        return f"{'≥' if self.at_least else '≤'} {number}"
+        limit = f"{self.limit:.2f}x" if self.of is Aimed.RATIO else number(self.limit)
+        return f"{'≥' if self.at_least else '≤'} {limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def table(rows: Sequence[Row], title: str) -> Table:
     for name in ("ratio", "quartiles", "aim"):
         drawn.add_column(name, justify="right", no_wrap=True)
     drawn.add_column("", no_wrap=True)
-    for number, row in enumerate(rows):
-        last = number + 1 == len(rows) or rows[number + 1].part != row.part
+    for place, row in enumerate(rows):
+        last = place + 1 == len(rows) or rows[place + 1].part != row.part
         drawn.add_row(*_cells(row), end_section=last)
     return drawn
 
@@ -104,8 +104,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     found, ratio = row.spread, row.ratio
     return (
         row.what,
-        _number(found.median),
-        f"{_number(found.lower)} - {_number(found.upper)}",
+        number(found.median),
+        f"{number(found.lower)} - {number(found.upper)}",
         row.unit,
         f"{ratio.median:.2f}x" if ratio else "",
         f"{ratio.lower:.2f} - {ratio.upper:.2f}" if ratio else "",
@@ -114,7 +114,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Write a number with three figures at least."""
     digits = next((digits for digits, limit in ((0, 100), (1, 10)) if value >= limit), 2)
     return f"{value:,.{digits}f}"
