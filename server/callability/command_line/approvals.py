@@ -25,7 +25,7 @@ from callability.command_line.tool_name_quoting import cell_of, is_cut, name_of
 from callability.finding import MAX_LISTED, did_you_mean, listed, shown
 from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.offline.inspection import Inspected, inspected
-from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.remedies import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
 from callability.tool_name import is_plain, unrecordable
 
@@ -296,7 +296,7 @@ def _report(server: str, found: Inspected) -> None:
 
 
 def _commands(files: GatewayFiles) -> Commands:
-    return Commands(files.config.path, files.given, frozenset(files.config.catalog))
+    return phrases(files.config.path, files.given, files.config.catalog)
 
 
 def _tools(tools: Sequence[UpstreamTool]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from callability import document
-from callability.command_line.gateway_files import ConfigOption, GivenApprovalsOption
+from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
 from callability.command_line.policy_stub import declared_at, declared_by
 from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
@@ -23,7 +23,7 @@ from callability.policy.loading import check_source, source_in
 
 
 def check(
-    config: ConfigOption,
+    config: GivenConfigOption = None,
     approvals: GivenApprovalsOption = None,
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="DIR", help="Compare the labels with the policy in a directory.")
@@ -42,7 +42,7 @@ def check(
     check_policy_choice(policy, policy_address)
     files = checked_files(config, approvals)
     of_policy = policy_findings(files.config, PolicyChoice(policy, policy_address))
-    raise StartReport.of(config, (*files.findings, *of_policy), strict=strict).printed(form)
+    raise StartReport.of(files.path, (*files.findings, *of_policy), strict=strict).printed(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +55,30 @@ class PolicyChoice:
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """A config, None if it is refused, and all findings of it and of the approvals."""
+    """A config, None if it is refused, its file, and all findings of it and of the approvals."""
 
+    path: Path
     config: Config | None
     findings: tuple[Finding, ...]
 
 
-def checked_files(path: Path, given: Path | None) -> CheckedFiles:
-    """Return what a start would find in a config, and in the approvals that are given or that it names."""
+def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
+    """Return what a start would find in a config, and in the approvals that are given or that it names.
+
+    Without a `chosen` config it is the default one; if there is none, the command exits with code 2.
+    """
+    path = chosen
     try:
+        path = config_or_default(chosen)
         config = load_config(path, os.environ)
     except ConfigRefused as refused:
         records = load_approvals(given) if given else NO_APPROVALS
-        return CheckedFiles(None, (*refused.findings, *_of_approvals(records)))
+        path = path or Path(refused.findings[0].place.file)
+        return CheckedFiles(path, None, (*refused.findings, *_of_approvals(records)))
     of_approvals = given or config.approvals
     records = load_approvals(of_approvals) if of_approvals else NO_APPROVALS
     leftovers = _leftovers(config, records, of_approvals) if of_approvals and records.readable else ()
-    return CheckedFiles(config, (*config.warnings, *_of_approvals(records), *leftovers))
+    return CheckedFiles(path, config, (*config.warnings, *_of_approvals(records), *leftovers))
 
 
 def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ import typer
 
 from callability.address import AddressRefused
 from callability.command_line.config import PolicyChoice, checked_files, policy_findings
-from callability.command_line.gateway_files import GivenApprovalsOption
+from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import (
     Loaded,
     LogLevel,
@@ -54,9 +54,7 @@ class Transport(StrEnum):
 
 
 def gateway(
-    config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The servers: `mcpServers`, in JSON or YAML.")
-    ],
+    config: GivenConfigOption = None,
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
@@ -148,9 +146,9 @@ def _started(url: str) -> None:
     typer.echo(f"listening on {url}")
 
 
-def _config(path: Path) -> Config:
+def _config(path: Path | None) -> Config:
     try:
-        return load_config(path, os.environ)
+        return load_config(config_or_default(path), os.environ)
     except ConfigRefused as refused:
         _print_refused(refused)
         raise typer.Exit(1) from None
@@ -163,7 +161,7 @@ def _print_refused(refused: ConfigRefused) -> None:
 
 
 def _checked(
-    path: Path,
+    path: Path | None,
     approvals: Path | None,
     policy: PolicyChoice,
     agent: str,
@@ -175,7 +173,7 @@ def _checked(
     files = checked_files(path, approvals)
     if agent and files.config is not None:
         _check_agent(files.config, agent, transport)
-    return StartReport.of(path, (*files.findings, *policy_findings(files.config, policy)), strict=strict)
+    return StartReport.of(files.path, (*files.findings, *policy_findings(files.config, policy)), strict=strict)
 
 
 def _edits(

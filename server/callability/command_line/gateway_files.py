@@ -16,12 +16,64 @@ from callability.editing.edit import EditRefused
 from callability.editing.rewriting import rewrite
 from callability.editing.spelling import Tree
 from callability.finding import Finding, Severity, did_you_mean, line, shown
-from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.config import (
+    NO_APPROVALS,
+    Approvals,
+    Config,
+    ConfigRefused,
+    NoConfig,
+    default_config,
+    load_approvals,
+    load_config,
+)
 from callability.tool_name import unrecordable
 
 DEFAULT_APPROVALS = "approvals.yaml"
 
-ConfigOption = Annotated[Path, typer.Option("--config", metavar="FILE", help="The config of the gateway.")]
+_CONFIG_HELP = (
+    "The config of the gateway. Default: `$CALLABILITY_CONFIG`, or else `gateway.yaml` or `gateway.json` in"
+    " `~/.config/callability`."
+)
+
+
+def _given_or_default(context: typer.Context, given: Path | None) -> Path | None:
+    """Return the config of the call or the default one, or exit with code 2 if there is none and 1 if there are two."""
+    if given is not None or context.resilient_parsing:
+        return given
+    try:
+        return config_or_default(None)
+    except ConfigRefused as refused:
+        _refuse(refused.findings, "the config is refused")
+
+
+def config_or_default(given: Path | None) -> Path:
+    """Return the config of the call or the default one, or exit with code 2 if there is none.
+
+    Raises:
+        ConfigRefused: there are two in the default place.
+    """
+    try:
+        return given or default_config()
+    except NoConfig as error:
+        leave(str(error), 2)
+
+
+def _not_given() -> None:
+    """Stand for an option that is left out."""
+
+
+ConfigOption = Annotated[
+    Path,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help=_CONFIG_HELP,
+        default_factory=_not_given,
+        callback=_given_or_default,
+        show_default=False,
+    ),
+]
+GivenConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help=_CONFIG_HELP)]
 ApprovalsOption = Annotated[
     Path | None,
     typer.Option(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.running import COMMAND
 
 SECONDS = 120
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+PROGRAM = Path(sys.executable).with_name("callability")
 LOCKED = {
     "off:shred_file": "server_disabled",
     "held:burn_file": "server_quarantined",
@@ -42,10 +45,9 @@ def _tool(name: str) -> dict[str, Any]:
     return {"name": name, "description": f"Does what {name} says to a file."}
 
 
-def _config(directory: Path, **keys: Any) -> Path:
-    """Write a config with a tool under each lock that a user can lift, in a directory whose name a shell reads."""
-    place = directory / "it's here"
-    place.mkdir()
+def _config(place: Path, **keys: Any) -> Path:
+    """Write a config with a tool under each lock that a user can lift."""
+    place.mkdir(parents=True)
     servers = {
         "files": shelf(place, "files", *map(_tool, ("delete_file", "write_file", "move_file", "-rf"))),
         "off": shelf(place, "off", _tool("shred_file"), enabled=False, disabled_tools=["other"]),
@@ -65,13 +67,14 @@ def _commands(text: str, server: str, tool: str) -> list[str]:
     return found
 
 
-def _run(command: str) -> str:
-    """Run a command as a person would who says yes."""
+def _run(command: str, home: Path) -> str:
+    """Run a command as a person would who says yes, from another directory, with nothing set but the home directory."""
+    command = re.sub(r"\bcallability (?=servers|approvals)", f"{shlex.quote(str(PROGRAM))} ", command)
     command = command.replace(" approve ", " approve --yes ")
     done = subprocess.run(
-        ["sh", "-c", command],
+        ["/bin/sh", "-c", command],
         cwd="/",
-        env=os.environ | {"PATH": PATH},
+        env={"HOME": str(home)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -106,10 +109,10 @@ async def _told(client: Client, name: str, where: str) -> str:
     ("where", "approvals"),
     [("rejection", "of the config"), ("discovery", "of an option"), ("rejection", "none")],
 )
-def test_the_commands_that_are_told_lift_each_lock(where: str, approvals: str, tmp_path: Path) -> None:
+def test_the_printed_commands_lift_each_lock(where: str, approvals: str, tmp_path: Path) -> None:
     """At the same gateway, with its own files, from any directory; and no other lock is lifted on the way."""
     named = {"approvals": "approvals.yaml"} if approvals == "of the config" else {}
-    config = _config(tmp_path, **named)
+    config = _config(tmp_path / "it's here", **named)
     records = config.with_name("records.yaml" if approvals == "of an option" else "approvals.yaml")
     locked = dict(LOCKED)
     if approvals == "none":
@@ -120,13 +123,48 @@ def test_the_commands_that_are_told_lift_each_lock(where: str, approvals: str, t
 
     async def story() -> None:
         async with over_stdio(config, *option) as client:
-            for name in locked:
-                told = await _told(client, name, where)
-                for command in _commands(told, *name.split(":")):
-                    _run(command)
-                await _is_lifted(client, name)
+            printed = await _lifted(client, locked, where, tmp_path)
+        assert all("--config" in command for command in printed)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("where", "name"), [("rejection", "gateway.json"), ("discovery", "gateway.yaml")])
+def test_the_printed_commands_are_short_where_the_config_is_in_the_default_place(
+    where: str, name: str, tmp_path: Path
+) -> None:
+    """They find the config of the gateway by themselves."""
+    written = _config(tmp_path / ".config/callability", approvals="approvals.yaml")
+    written.rename(written.with_name(name))
+    written.with_name("approvals.yaml").write_text(APPROVALS)
+
+    async def story() -> None:
+        async with _in_default_place(tmp_path) as client:
+            printed = await _lifted(client, LOCKED, where, tmp_path)
+        assert not any("--config" in command for command in printed)
+
+    asyncio.run(story())
+
+
+@asynccontextmanager
+async def _in_default_place(home: Path) -> AsyncIterator[Client]:
+    """Run a gateway with the config in the configuration directory of a user."""
+    command, *rest = [*COMMAND, "gateway"]
+    server = StdioServerParameters(command=command, args=rest, env={"HOME": str(home)}, cwd="/")
+    with (home / "gateway.log").open("w") as log:
+        async with Client(stdio_client(server, errlog=log)) as client:
+            yield client
+
+
+async def _lifted(client: Client, locked: Mapping[str, str], where: str, home: Path) -> list[str]:
+    """Run what is printed about each locked tool, see its lock lifted, and return the commands."""
+    printed = []
+    for name in locked:
+        for command in _commands(await _told(client, name, where), *name.split(":")):
+            _run(command, home)
+            printed.append(command)
+        await _is_lifted(client, name)
+    return printed
 
 
 def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_approved(tmp_path: Path) -> None:
@@ -140,7 +178,7 @@ def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_a
             changed = {"name": "copy_file", "description": "Copies every file."}
             (tmp_path / "files-tools.json").write_text(json.dumps([changed]))
             for command in _commands(told, "files", "copy_file"):
-                _run(command)
+                _run(command, tmp_path)
             await _is_lifted(client, "files:copy_file")
             [found] = (await retrieve(client, "copy"))["tools"]
             assert found["description"] == changed["description"]
@@ -148,7 +186,7 @@ def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_a
     asyncio.run(story())
 
 
-def test_the_commands_that_are_told_load_a_mended_server_anew(tmp_path: Path) -> None:
+def test_the_printed_commands_load_a_repaired_server_again(tmp_path: Path) -> None:
     """One that needs attention is opened again by nobody else; the gateway itself is not started again."""
     place = tmp_path / "it's here"
     place.mkdir()
@@ -162,7 +200,7 @@ def test_the_commands_that_are_told_load_a_mended_server_anew(tmp_path: Path) ->
             (place / "late").write_text(f"#!/bin/sh\nexec {mended['command']} {shlex.join(mended['args'])}\n")
             (place / "late").chmod(0o755)
             for command in _commands(notice, "late", ""):
-                _run(command)
+                _run(command, tmp_path)
             await _is_lifted(client, "late:copy_file")
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from callability.gateway.config.config import (
     ServerConfig,
     load_config,
 )
+from callability.gateway.config.default_place import NoConfig, default_config, from_home, is_found_without_option
 from callability.gateway.config.model import OAuthConfig
 
 __all__ = [
@@ -30,8 +31,12 @@ __all__ = [
     "ConfigRefused",
     "Deadlines",
     "HttpConfig",
+    "NoConfig",
     "OAuthConfig",
     "ServerConfig",
+    "default_config",
+    "from_home",
+    "is_found_without_option",
     "load_approvals",
     "load_config",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import Phrases
+from callability.gateway.config import from_home, is_found_without_option
 from callability.tool_name import is_plain
 
 _SERVER, _TOOL = "SERVER", "TOOL"
@@ -30,6 +31,8 @@ class Commands:
     """The approvals file, where the gateway was told of it by an option."""
     catalog: frozenset[str] = frozenset()
     """The servers that are in the catalog of the config, of those that the reader may see."""
+    is_default: bool = False
+    """Whether commands find the config by themselves."""
 
     def about(self, server: str, tool: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
@@ -40,7 +43,8 @@ class Commands:
         return self._phrases(_SERVER, _TOOL)
 
     def _phrases(self, server: str, tool: str) -> Phrases:
-        entry = f"the entry of the server, under {self._section(server)} in `{self.config}`"
+        place = from_home(self.config) if self.is_default else self.config
+        entry = f"the entry of the server, under {self._section(server)} in `{place}`"
         show = self._command("approvals", "show", server)
         of_server, of_tool = _meaning(server), _meaning(server, tool)
         # No command connects a server of the catalog: its agents do.
@@ -76,7 +80,7 @@ class Commands:
         return "`catalog`" if server in self.catalog else "`mcpServers`"
 
     def _command(self, noun: str, verb: str, *names: str) -> str:
-        options: tuple[str, ...] = ("--config", str(self.config))
+        options: tuple[str, ...] = () if self.is_default else ("--config", str(self.config))
         if self.approvals is not None and noun == "approvals":
             options += ("--approvals", str(self.approvals))
         # A name that begins with a hyphen would be taken for an option; what is put in a name's place may be one.
@@ -92,4 +96,6 @@ def _meaning(*names: str) -> str:
 
 def phrases(config: Path, approvals: Path | None, catalog: Iterable[str] = ()) -> Commands:
     """Return the phrases for a config, and the approvals file that was given beside it; they hold in any directory."""
-    return Commands(config.absolute(), approvals.absolute() if approvals else None, frozenset(catalog))
+    config = config.absolute()
+    given = approvals.absolute() if approvals else None
+    return Commands(config, given, frozenset(catalog), is_default=is_found_without_option(config))
