@@ -1,4 +1,4 @@
-"""Lets `python -m callability` be the command."""
+"""Run the `callability` command by `python -m callability`."""
 
 from callability.command_line import main
 

@@ -1,4 +1,4 @@
-"""Addresses that a program may listen on or ask: loopback, or a Unix socket."""
+"""Addresses that a program may listen on or connect to: loopback, or a Unix socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML 1.2 as the nodes of the library, up to bounds: reading takes as long as there are many of them."""
+"""YAML 1.2 parsed into the library's nodes within bounds: reading time is linear in the number of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A YAML 1.2 or JSON file as nodes that know their place."""
+"""A YAML 1.2 or JSON file as nodes that know their line and column."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def read(path: Path, file: str | None = None) -> Node:
     """Read a file; `file` is its name in findings.
 
     Raises:
-        Refused: the file cannot be read, is too large or is not one sound YAML or JSON document.
+        Refused: the file cannot be read, is too large or is not one well-formed YAML or JSON document.
     """
     file = file or str(path)
     return parse(read_bytes(path, file), file)
@@ -121,7 +121,7 @@ def _opened(name: str, flags: int) -> int:
 
 
 def digest(data: bytes) -> str:
-    """Return what tells one state of a file from another."""
+    """Return a digest that differs between two states of a file."""
     return sha256(data).hexdigest()
 
 
@@ -131,7 +131,7 @@ def parse(data: bytes, file: str) -> Node:
     JSON may have comments and trailing commas.
 
     Raises:
-        Refused: it is too large or is not one sound document.
+        Refused: it is too large or is not one well-formed document.
     """
     if len(data) > MAX_BYTES:
         raise _refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")

@@ -1,4 +1,4 @@
-"""Metrics where Prometheus reads them."""
+"""The HTTP endpoint from which Prometheus scrapes metrics."""
 
 from __future__ import annotations
 

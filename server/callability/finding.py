@@ -1,4 +1,4 @@
-"""What is wrong with a file, at its place, in one line that says what to do."""
+"""Findings: what is wrong in a file, where, and what to do about it, in one line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from enum import StrEnum
 MAX_SHOWN = 128
 """Characters of a word that are shown."""
 MAX_LISTED = 20
-"""Names that are told one after the other."""
+"""Names in one list; the rest is counted."""
 MAX_FINDINGS = 1_000
-"""Findings of a policy that are told; how many there are is told too."""
+"""Findings of a policy that are listed; the rest is counted."""
 _NEAR = 60
 
 
@@ -40,12 +40,12 @@ EMPTY = '""'
 """How a value is written that has no character."""
 
 Witness = tuple[tuple[str, str], ...]
-"""One concrete set of facts, by name and value; a fact that is not in it has its open value."""
+"""One concrete set of facts, by name and value; a fact that is not in it has its default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to mend: a stable code, a sentence, a place and, where there is one, a hint and a witness."""
+    """One thing to fix: a stable code, a sentence, a place and, where there is one, a hint and a witness."""
 
     place: Place
     code: str

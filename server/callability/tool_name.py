@@ -1,4 +1,4 @@
-"""Which names of tools may be shown, and which may be written to a file: the upstream chooses them."""
+"""Which tool names may be shown, and which may be written to a file: upstream servers choose them."""
 
 from __future__ import annotations
 

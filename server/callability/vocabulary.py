@@ -62,7 +62,7 @@ _RETRY = {ToolStatus.DISABLED_UNKNOWN: Retry.LATER, ToolStatus.CALLABLE: Retry.N
 
 
 class LoadStatus(StrEnum):
-    """What came of loading the tools of a server (spec B)."""
+    """How loading the tools of a server ended (spec B)."""
 
     AVAILABLE = "available"
     TRANSIENT = "transient"
@@ -119,7 +119,7 @@ class EnableEntry(StrEnum):
 
 
 class EnableStatus(StrEnum):
-    """What came of switching a server on (spec C)."""
+    """How an enable ended (spec C)."""
 
     UNKNOWN_SERVER = "unknown_server"
     ALREADY_ENABLED = "already_enabled"
@@ -152,7 +152,7 @@ class EnableStatus(StrEnum):
 
     @property
     def tools_changed(self) -> int:
-        """How often agents are told that their tools have changed."""
+        """How often agents are notified that their tools have changed."""
         return int(self is EnableStatus.ENABLED)
 
     @property
@@ -169,7 +169,7 @@ class EnableCredentials(StrEnum):
 
 
 class EnableAuthorization(StrEnum):
-    """What came of asking the user to authorize a connection."""
+    """How asking the user to authorize a connection ended."""
 
     NOT_NEEDED = "not_needed"
     GRANTED = "granted"

@@ -1,4 +1,4 @@
-"""Noticing that files may have been edited: where they lie is watched, and looked at again all the same."""
+"""Noticing edits of files: their directories are watched, and polled as well."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watchfiles import awatch
 
 LOOK_SECONDS = 5
 """Also without an event files are looked at: on some file systems none comes, and none does while watching begins."""
-# It tells every change that it hears of.
+# It reports every change that it is notified of.
 logging.getLogger("watchfiles").setLevel(logging.WARNING)
 _logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 async def looks(files: Callable[[], Iterable[Path]]) -> AsyncIterator[None]:
     """Yield whenever files may have been edited, and once at the beginning, for ever.
 
-    `files` tells which they are at the moment. An atomic edit puts a new file in the place of the old, and a link may
+    `files` returns the current ones. An atomic edit puts a new file in the place of the old, and a link may
     lead elsewhere: what is watched are the directories in which they, and what links lead to, lie.
     """
     while True:

@@ -1,7 +1,7 @@
-"""From the service's answers to what an agent reads, for any Python MCP proxy.
+"""Turning the service's verdicts into what an agent reads, for any Python MCP proxy.
 
-Everything here is a pure function of its arguments. A proxy asks the service with the stock stubs, and hands request
-and response on; what comes back are plain JSON objects, such as an MCP `CallToolResult`.
+Everything here is a pure function of its arguments. A proxy calls the service with the generated stubs, and passes
+request and response to these functions, which return plain JSON objects, such as an MCP `CallToolResult`.
 """
 
 from callability.adapter.counts import tool_counts

@@ -1,4 +1,4 @@
-"""The answer of `retrieve_tools`: what can be called, and, when asked for, what exists and cannot (spec A.4)."""
+"""The answer of `retrieve_tools`: the callable tools and, on request, the locked ones (spec A.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_WORDS = 32
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """What the upstream says of a tool; None where it is not known or not given."""
+    """What the upstream server says about a tool; None if it is not known or not given."""
 
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
@@ -46,8 +46,8 @@ class ToolText:
 def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, ...]:
     """Return the tools that a query finds by their names alone: by query words matched, most first, then by name.
 
-    A word of two letters or more, stop words aside, matches when it is or begins a word of the tool's or its server's
-    name.
+    A word of two letters or more that is no stop word matches if it is or begins a word of the tool's or its
+    server's name.
     """
     wanted = [word for word in without_stop_words(words(query)) if len(word) >= _SHORTEST_WORD]
     distinct = tuple(dict.fromkeys(wanted))[:_MOST_WORDS]
@@ -82,13 +82,13 @@ def discovery(
         found_locked: what its search found among the locked tools whose text is not withheld, best first.
         texts: what is known of the tools' texts, by `server:tool`. Those of withheld tools are not looked at.
         phrases: the proxy's own action phrases.
-        limit: how many callable tools at the most, 1 to 100.
+        limit: the maximum number of callable tools, 1 to 100.
         include_disabled: whether to show the locked tools that the query finds.
         not_loaded: what to say of the caller's servers whose tools did not load, from `load_messages`; it is said where
             nothing callable was found, since what is looked for may be among them (L-7).
 
-    Without `include_disabled` the answer is what it would be if locked tools did not exist, but for `notice` where
-    nothing callable was found (FR-002, FR-009).
+    Without `include_disabled` the answer is the same as if locked tools did not exist, except for `notice` if nothing
+    callable was found (FR-002, FR-009).
 
     Raises:
         InvalidArgument: the limit is out of its range.
@@ -112,7 +112,7 @@ def discovery(
 def _locked(
     judgement: Judgement, query: str, found_locked: Sequence[str], texts: Mapping[str, ToolText]
 ) -> Iterator[JudgedTool]:
-    """Merge those found by text and those found by name alone, one by one, a text hit first (FR-006)."""
+    """Merge the tools found by text and those found by name alone, alternating, a text hit first (FR-006)."""
     searched = {tool.name: tool for tool in judgement.locked if not tool.withhold_text and tool.name in texts}
     by_text = [searched[name] for name in dict.fromkeys(found_locked) if name in searched]
     by_name = found_by_name(query, (tool for tool in judgement.locked if tool.name not in searched))

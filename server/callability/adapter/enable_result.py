@@ -1,4 +1,4 @@
-"""What an agent reads when it has switched a server on (spec C)."""
+"""The result of `enable_server` that an agent reads (spec C)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callability.v1.outcome_pb2 import EnableStatus as WireStatus
 from callability.vocabulary import EnableStatus
 
 UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
-"""What is said where a service of another version has no words that this one knows."""
+"""The text used if a service of another version sends no words that this version knows."""
 
 _STATUSES: Mapping[int, EnableStatus] = {
     number: EnableStatus(name.removeprefix("ENABLE_STATUS_").lower()) for name, number in WireStatus.items() if number
@@ -43,8 +43,8 @@ def enable_result(
         server: the server that the agent named.
         phrases: the proxy's own action phrases.
         variables: the names of what is not set.
-        locks: why no tool of the server can be called, as `Judgement.remediation` tells it; empty where it has no
-            tool, and None where that is not known.
+        locks: why no tool of the server can be called, as `Judgement.remediation` returns it; empty if it has no
+            tool, and None if that is not known.
         load: what the service said of the load that failed.
         reason: why the connection failed, in the proxy's own words, safe to show (L-8).
 

@@ -1,4 +1,4 @@
-"""What a proxy sends, compared with what the policy reads: a typo in a label is found before it opens a lock."""
+"""Comparing what a proxy sends with what the policy reads, so that a typo in a label is found at start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InputFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnreadInput:
-    """An input that the policy cannot read as it is meant.
+    """An input that the policy cannot read as intended.
 
     `fact` is the fact as rules write it, or the group that is missing, such as `annotations`. `tool` is empty for facts
     of the server, and `server` for those of the agent. `near` is the nearest name or value that the policy declares;

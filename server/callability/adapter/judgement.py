@@ -1,4 +1,4 @@
-"""The service's answers, tool by tool, for those servers that the caller may see."""
+"""The verdicts of a response, tool by tool, for the servers that the caller may see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callability.v1.verdict_pb2 import ToolWords
 from callability.vocabulary import ToolStatus
 
 UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
-"""What is said where a service of another version has no words that this one knows."""
+"""The text used if a service of another version sends no words that this version knows."""
 
 _STATUSES: Mapping[int, ToolStatus] = {
     number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number

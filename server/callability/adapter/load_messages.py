@@ -1,4 +1,4 @@
-"""What an agent reads of servers whose tools did not load (spec B): one message a status, distinct from the others."""
+"""Messages for agents about servers whose tools did not load (spec B), one for each status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.vocabulary import LoadStatus
 
 UNEXPLAINED = "The tools of these servers are not there: {servers}. Tell the user so."
-"""What is said where a service of another version has no words that this one knows."""
+"""The text used if a service of another version sends no words that this version knows."""
 
 _STATUSES: Mapping[int, LoadStatus] = {
     number: LoadStatus(name.removeprefix("LOAD_STATUS_").lower()) for name, number in WireStatus.items() if number
@@ -32,8 +32,8 @@ def load_messages(
         reasons: why a server needs attention, by its name: the proxy's own words, safe to show (L-8).
         phrases: the proxy's own action phrases.
 
-    Servers whose words differ, since a rule has words of its own, are told of one after the other. Every server is
-    named, whatever the policy's author wrote.
+    Servers whose words differ, because a rule has its own, are listed one after the other. Every server is
+    named, even if the policy's author left the placeholder out.
     """
     messages: dict[LoadStatus, dict[str, list[str]]] = {status: {} for status in LoadStatus}
     for server, response in responses.items():

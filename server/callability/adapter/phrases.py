@@ -1,4 +1,4 @@
-"""Filling the placeholders of words: actions by the proxy's own phrases, names by what the agent wrote."""
+"""Filling placeholders in words: actions with the proxy's phrases, names with what the agent wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The question about one tool, from the question about all of them: the two cannot differ in their facts."""
+"""Deriving the request about one tool from the request about all, so that both send the same facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent reads when it calls a tool that it cannot call (spec A.5)."""
+"""The result of a call that the policy rejects, as an agent reads it (spec A.5)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def rejection(
 def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retrieve_tools") -> dict[str, Any]:
     """Return the MCP tool result for a call of a tool that does not exist for the caller, with near callable names.
 
-    A tool outside the caller's scope is answered by it too, so that the two cannot be told apart (FR-007).
+    A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
     near = process.extract(name[:_MOST_COMPARED], sorted(names), scorer=fuzz.ratio, score_cutoff=60, limit=_MAX_NEAR)
     hint = f" Near to it: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""

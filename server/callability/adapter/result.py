@@ -1,4 +1,4 @@
-"""An MCP tool result: an object as structured content, and as JSON in one text block."""
+"""MCP tool results: an object as structured content, and as JSON in one text block."""
 
 from __future__ import annotations
 

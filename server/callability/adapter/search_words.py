@@ -1,4 +1,4 @@
-"""The words of a text, as search and names see them."""
+"""Splitting a text into words, for the search and for matching names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 MAX_WORD = 64
-"""A longer run of letters counts as several words, in a text and in a query alike."""
+"""A longer run of letters counts as several words, both in a text and in a query."""
 
 _STOP_WORDS = (
     "a an and are as at be but by can do does for from has have how i if in into is it its me my no not of on or our"
@@ -14,7 +14,7 @@ _STOP_WORDS = (
     " would you your"
 )
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that tell one tool from another in a name at most."""
+"""Words that say nothing about what a tool does."""
 
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]))")
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -23,9 +23,9 @@ _SLICE = re.compile(r"\S{1,64}")
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a text at whatever is not a letter or digit and at the humps of camelCase, and fold case and width.
+    """Split a text at every character that is no letter or digit and at camelCase humps, and fold case and width.
 
-    Scripts that write no spaces (Chinese, Japanese) give one word a character.
+    In scripts without spaces (Chinese, Japanese) every character is a word.
     """
     parted = _HUMP.sub(r" \g<0>", text if text.isascii() else _composed(text))
     return tuple(_WORD.findall(parted.casefold()))

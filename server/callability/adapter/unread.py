@@ -1,4 +1,4 @@
-"""What an undetermined verdict could not read, in plain words, and whether a later call may succeed.
+"""The facts that an undetermined verdict could not read, in plain words, and whether a later call may succeed.
 
 A word names a kind of fact and never the fact: the key of a label is the operator's, and an agent learns nothing of it.
 """

@@ -1,4 +1,4 @@
-"""The `callability` command: it joins policy, service and gateway, which do not know each other."""
+"""The `callability` command: it connects policy, service and gateway, which do not import each other."""
 
 from callability.command_line.application import main
 

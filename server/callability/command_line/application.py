@@ -1,4 +1,4 @@
-"""The command line as a whole: a call imports the module of the command that it names, and no other."""
+"""The command line: a call imports only the module of the command that it names."""
 
 from __future__ import annotations
 

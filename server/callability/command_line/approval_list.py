@@ -1,4 +1,4 @@
-"""The approvals of tools, as `callability approvals list` shows them."""
+"""The rows of `callability approvals list`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = ("server", "tool", "approval", "pinned", "listed")
 
 @dataclass(frozen=True, slots=True)
 class ToolApproval:
-    """How one tool stands; `listed` is None where its server was not asked, and `disabled` where it is not known."""
+    """The approval of one tool; `listed` is None if its server was not connected, and `disabled` if it is not known."""
 
     server: str
     tool: str
@@ -67,7 +67,7 @@ def tool_approvals(
 def tool_approval(
     files: GatewayFiles, server: str, tool: str, sha256: str | None, *, listed: bool | None
 ) -> ToolApproval:
-    """Return how a tool with a fingerprint stands; without a record, as its server's `trust` says (A.2)."""
+    """Return the approval of a tool with a fingerprint; without a record, the `trust` of its server decides (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
     if record is None:
         record = ApprovalRecord(disabled=False, status="approved" if config.trust == "auto" else "pending")

@@ -1,4 +1,4 @@
-"""`callability approvals`: what a person decides about single tools."""
+"""`callability approvals`: list, approve, disable and verify single tools."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def _listed(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
 
 
 def _found(files: GatewayFiles, servers: Iterable[str]) -> dict[str, Inspected]:
-    """Connect the enabled ones of some servers, and tell of each on standard error."""
+    """Connect the servers that are enabled, and report each on standard error."""
     log_to_standard_error(LogLevel.ERROR)
     enabled = [server for server in servers if files.config.server(server).enabled]
     for server in (server for server in servers if server not in enabled):

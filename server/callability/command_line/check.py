@@ -1,4 +1,4 @@
-"""`callability check`: proves a policy and prints what is wrong with it, and on request what each rule comes to."""
+"""`callability check`: prove a policy, and print its findings and, on request, the effect of each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checking a policy came to, for people and for programs."""
+"""The report of `callability check`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from callability.policy.rules.semantics import SEMANTICS
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """A policy that was checked; `strict`: warnings refuse it too."""
+    """The result of checking a policy; `strict`: warnings refuse it too."""
 
     directory: Path
     check: Check
@@ -32,13 +32,13 @@ class CheckReport:
         return self.check.policy is not None and not (self.strict and self.check.findings)
 
     def notes(self) -> tuple[Finding, ...]:
-        """Return what may be as the author wants it, and refuses nothing."""
+        """Return notes: what may be intended, and refuses nothing."""
         decided = ((each.rule_set, Decided(each.rule_set, each.table)) for each in self.check.proved.values())
         return in_order(chain.from_iterable(notes(rule_set, where) for rule_set, where in decided))
 
 
 def as_text(checked: CheckReport, *, verbose: bool) -> str:
-    """Write the findings and what was proved in lines; `verbose`: with notes, and each rule."""
+    """Return the findings and the proofs as text; `verbose`: with notes, and with each rule."""
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
     lines = [*finding_lines(findings)]
@@ -91,7 +91,7 @@ def _rules(proved: ProvedRuleSet) -> Iterator[str]:
 
 
 def as_json(checked: CheckReport) -> str:
-    """Write all of it as one JSON object."""
+    """Return the whole report as one JSON object."""
     check = checked.check
     answer = {
         "directory": str(checked.directory),

@@ -1,4 +1,4 @@
-"""Every command: where its function is, which extra it needs, and what it does."""
+"""The list of commands: the module of each, the extra that it needs, and its help."""
 
 from __future__ import annotations
 

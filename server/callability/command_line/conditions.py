@@ -1,4 +1,4 @@
-"""Conditions over facts as rule files write them, in one line."""
+"""Conditions in one line, as rule files write them."""
 
 from __future__ import annotations
 

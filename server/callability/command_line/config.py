@@ -1,4 +1,4 @@
-"""`callability config check`: everything that a gateway would find in its files at start."""
+"""`callability config check`: report everything that a gateway would find in its files at start."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
 
 
 def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Finding, ...]:
-    """Return the findings of a policy, and of the labels of a sound config by it."""
+    """Return the findings of a policy, and, of a valid config, those about its labels."""
     if choice.address is not None:
         return label_findings(config, declared_at(choice.address)) if config else ()
     if choice.directory is None:

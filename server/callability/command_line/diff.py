@@ -1,4 +1,4 @@
-"""`callability diff`: every combination of facts whose answer a change of a policy changes."""
+"""`callability diff`: list every combination of facts whose answer differs between two policies."""
 
 from __future__ import annotations
 

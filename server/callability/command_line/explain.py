@@ -1,4 +1,4 @@
-"""`callability explain`: decides given facts and says how."""
+"""`callability explain`: decide given facts and show how."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """A verdict with everything that is told of it."""
+    """A verdict with everything that the command prints about it."""
 
     policy: Policy
     rule_set: RuleSet
@@ -77,12 +77,12 @@ class ExplainReport:
 
     @property
     def status(self) -> Status:
-        """The status with what is fixed about it."""
+        """The status with its owner and its retry."""
         return self.rule_set.question.status(self.verdict.status)
 
     @property
     def words(self) -> Templates | None:
-        """What is said, where something is."""
+        """The words of the verdict, if it has any."""
         said = verdict_words(self.rule_set, self.verdict)
         return said.texts if said else None
 

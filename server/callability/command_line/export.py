@@ -1,4 +1,4 @@
-"""`callability policy export`: writes the shipped policy out to edit."""
+"""`callability policy export`: write the shipped policy to a directory for editing."""
 
 from __future__ import annotations
 

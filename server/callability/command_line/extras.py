@@ -1,4 +1,4 @@
-"""The extras of the distribution, and what a command says if its extra is not installed."""
+"""The extras of the distribution, and the message if a command's extra is not installed."""
 
 from __future__ import annotations
 

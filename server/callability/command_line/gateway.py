@@ -1,4 +1,4 @@
-"""`callability gateway`: an MCP server in front of other MCP servers."""
+"""`callability gateway`: run an MCP server in front of other MCP servers."""
 
 from __future__ import annotations
 

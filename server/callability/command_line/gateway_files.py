@@ -1,4 +1,4 @@
-"""The gateway's two files as the commands that edit them see them."""
+"""The gateway's two files, config and approvals, for the commands that edit them."""
 
 from __future__ import annotations
 
@@ -90,20 +90,20 @@ GivenApprovalsOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class GatewayFiles:
-    """A sound config and the approvals in force; where neither the config nor the call names a file, there are none."""
+    """A valid config and its approvals; there are none if neither the config nor the call names a file."""
 
     config: Config
     path: Path
     approvals: Approvals
     named: bool
     given: Path | None
-    """The approvals file of the call, where it names one."""
+    """The approvals file that the call names, if any."""
 
     def change(self, tree: Tree) -> None:
-        """Set values of the approvals, or leave with exit code 1.
+        """Set values of the approvals, or exit with code 1.
 
-        A config that names no approvals names them from then on. A record that is there may be changed, whatever the
-        tool is called; a new one needs a name that a person can read in the file.
+        A config that names no approvals gets the entry. An existing record can be changed under any name; a new record
+        needs a name that a person can read in the file.
         """
         for server, tools in tree.items():
             for tool in tools if isinstance(tools, Mapping) else ():
@@ -116,14 +116,14 @@ class GatewayFiles:
             typer.echo(f"the config now has `approvals: {DEFAULT_APPROVALS}`: that file is in force{others}")
 
     def check_recordable(self, server: str, tool: str) -> None:
-        """Leave with exit code 1 if a tool has no record and its name keeps it from getting one."""
+        """Exit with code 1 if a tool has no record and its name is not fit for one."""
         why = unrecordable(tool)
         if why and self.approvals.record(server, tool) is None:
             leave(f"tool {shown(tool)} of server {shown(server)} cannot have a record: {why}", 1)
 
 
 def sound_config(path: Path) -> Config:
-    """Return a config, or leave with exit code 1 and its findings on standard error."""
+    """Return a config, or print its findings to standard error and exit with code 1."""
     try:
         return load_config(path)
     except ConfigRefused as refused:
@@ -131,7 +131,7 @@ def sound_config(path: Path) -> Config:
 
 
 def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
-    """Return the two files, or leave with exit code 1 and the findings on standard error."""
+    """Return the two files, or print their findings to standard error and exit with code 1."""
     config = sound_config(config_path)
     path = approvals or config.approvals
     named = path is not None
@@ -144,7 +144,7 @@ def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
 
 
 def known_server(servers: Collection[str], name: str) -> str:
-    """Return the name of one of some servers, or leave with exit code 2."""
+    """Return the name of a server if the config has it, or exit with code 2."""
     if name not in servers:
         hint = did_you_mean(name, servers)
         leave(f"the config has no server {shown(name)}" + (f" ({hint})" if hint else ""), 2)
@@ -152,7 +152,7 @@ def known_server(servers: Collection[str], name: str) -> str:
 
 
 def changed(path: Path, tree: Tree, *, create: bool = False) -> bool:
-    """Set values of a file and say whether it is another one now, or leave with exit code 1."""
+    """Set values of a file and return whether it changed, or exit with code 1."""
     try:
         return rewrite(path, tree, create=create)
     except document.Refused as refused:

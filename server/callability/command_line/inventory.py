@@ -1,4 +1,4 @@
-"""`callability inventory`: the tools of a gateway and their facts, for looking at what a change of a policy changes."""
+"""`callability inventory`: write the tools of a gateway with their facts, for `callability diff --inventory`."""
 
 from __future__ import annotations
 

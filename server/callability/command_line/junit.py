@@ -1,4 +1,4 @@
-"""What came of the tests of a policy as JUnit XML, which CI systems read."""
+"""The results of a policy's tests as JUnit XML, which CI systems read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, and how they log and leave."""
+"""Options, logging and exit that several commands share."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def loaded(directory: Path | None) -> Policy:
 
 
 def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the same with the state of its files, so that edits can be told."""
+    """Return the same with the digest of its files, so that edits are noticed."""
     written = source_in(directory or shipped_policy())
     check = check_source(written)
     if check.policy is None:

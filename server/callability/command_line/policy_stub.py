@@ -1,4 +1,4 @@
-"""Where a gateway asks: the policy in its own process, or a service at an address."""
+"""How a gateway connects to a policy: in its own process, or by a service at an address."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 
 @dataclass(frozen=True, slots=True)
 class PolicyConnection:
-    """A stub, and what compares the labels of the config with the policy behind it."""
+    """A stub of the policy service, and the check of the config's labels against that policy."""
 
     stub: CallabilityStub
     labels: LabelCheck
@@ -36,7 +36,7 @@ class PolicyConnection:
 async def connect_in_process(
     policy: Policy, policy_metrics: PolicyMetrics, metrics: Metrics
 ) -> AsyncIterator[PolicyConnection]:
-    """Yield the policy in this process; an edit of it has the labels compared again at once."""
+    """Yield the policy in this process; after an edit of it the labels are checked again at once."""
     stub = InProcessStub(policy, policy_metrics)
     labels = LabelCheck(InProcessPolicyStub(stub.served), metrics)
     stub.served.on_replace = labels.look
@@ -45,7 +45,7 @@ async def connect_in_process(
 
 @asynccontextmanager
 async def connect_to_service(address: str, metrics: Metrics) -> AsyncIterator[PolicyConnection]:
-    """Yield a channel to a service; an answer by another revision has the labels compared again."""
+    """Yield a connection to a service; after an answer of another revision the labels are checked again."""
     async with _channel(address) as channel:
         labels = LabelCheck(PolicyServiceStub(channel), metrics)
         yield PolicyConnection(Revisions(CallabilityServiceStub(channel), labels.answered), labels)

@@ -1,4 +1,4 @@
-"""How far deciding every combination is: a bar on the terminal of standard error, and nothing elsewhere."""
+"""A progress bar for deciding combinations, if standard error is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool's definition as a person reads it before approving it, and what changed since it was approved before."""
+"""A tool's definition for review before approval, and what changed since the last approval."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def _lines(definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Escape a text so that what was escaped is told from what was written so."""
+    """Escape a text so that escapes differ from text that was written like one."""
     return escaped(text.replace("\\", "\\\\"))

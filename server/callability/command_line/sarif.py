@@ -1,4 +1,4 @@
-"""The findings of a policy as SARIF 2.1.0, which editors and CI systems show beside the lines."""
+"""The findings of a policy as SARIF 2.1.0, which editors and CI systems show in place."""
 
 from __future__ import annotations
 

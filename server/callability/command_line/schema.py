@@ -1,4 +1,4 @@
-"""`callability schema rules`, `tests` and `policy`: what the files of a policy may hold, for editors."""
+"""`callability schema rules`, `tests` and `policy`: write the JSON Schemas of policy files, for editors."""
 
 from __future__ import annotations
 

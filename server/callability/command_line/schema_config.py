@@ -1,4 +1,4 @@
-"""`callability schema config`: what the gateway's config may hold, for editors or for people."""
+"""`callability schema config`: write the schema of the gateway's config, for editors or for people."""
 
 from __future__ import annotations
 

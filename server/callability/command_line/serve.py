@@ -1,4 +1,4 @@
-"""`callability serve`: answers proxies over gRPC."""
+"""`callability serve`: answer proxies over gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`callability servers`: what a person switches on and off, and holds for review."""
+"""`callability servers`: switch servers on and off, and hold them for review."""
 
 from __future__ import annotations
 

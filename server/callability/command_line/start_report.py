@@ -1,4 +1,4 @@
-"""What the start of a gateway would find in its files, for people and for programs."""
+"""The report of `callability config check` and `gateway --check`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StartReport:
         return not self.errors and not (self.strict and self.warnings)
 
     def printed(self, form: ReportFormat) -> typer.Exit:
-        """Write the report to standard output, and return the exit of the command: 0 accepted, 1 refused."""
+        """Print the report, and return the exit of the command: 0 accepted, 1 refused."""
         typer.echo(_json(self) if form is ReportFormat.JSON else _text(self))
         return typer.Exit(0 if self.accepted else 1)
 

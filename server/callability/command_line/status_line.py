@@ -1,4 +1,4 @@
-"""The line below the log of a gateway that runs in a terminal: how its servers stand, and what is counted."""
+"""The status line of a gateway that runs in a terminal: the state of its servers, and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`callability studio`: a page to look at a policy."""
+"""`callability studio`: serve a page for viewing and editing a policy."""
 
 from __future__ import annotations
 

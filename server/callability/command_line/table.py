@@ -1,4 +1,4 @@
-"""`callability table`: the decision table of a policy, in few rows that read like its rules."""
+"""`callability table`: print the decision table of a policy, in few rows that read like its rules."""
 
 from __future__ import annotations
 

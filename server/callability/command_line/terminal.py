@@ -1,4 +1,4 @@
-"""What is written to a terminal: upstreams' words so that they cannot play with it, and tables."""
+"""Writing to a terminal: text of upstream servers with control characters escaped, and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`callability test`: runs the tests of a policy, and says how much of it they reach."""
+"""`callability test`: run the tests of a policy, and report their coverage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
-"""Codes of findings that are told with the test that they are of."""
+"""Codes of findings that are reported with their test."""
 
 
 def test(

@@ -1,4 +1,4 @@
-"""What came of the tests of a policy, for people and for programs."""
+"""The report of `callability test`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INDENT = " " * 6
 
 @dataclass(frozen=True, slots=True)
 class TestedRuleSet:
-    """A rule set with what came of the tests that were wanted, and what of it they reach."""
+    """A rule set with the results of the selected tests, and their coverage."""
 
     name: str
     proved: ProvedRuleSet
@@ -36,7 +36,7 @@ class TestedRuleSet:
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """All rule sets that could be tested, what refuses the policy beside its tests, and the least coverage wanted."""
+    """All rule sets that could be tested, the errors beside failed tests, and the coverage that is required."""
 
     directory: str
     rule_sets: tuple[TestedRuleSet, ...]
@@ -49,17 +49,17 @@ class TestReport:
 
     @property
     def short(self) -> tuple[TestedRuleSet, ...]:
-        """The rule sets of which less is reached than wanted."""
+        """The rule sets with less coverage than required."""
         return tuple(each for each in self.rule_sets if self.wanted and each.coverage.percent < self.wanted)
 
     @property
     def passed(self) -> bool:
-        """Whether all is as wanted."""
+        """Whether there are no errors and no failures, and the coverage suffices."""
         return not (self.errors or self.count(failed=True) or self.short)
 
 
 def as_text(tested: TestReport, *, verbose: bool) -> str:
-    """Write the results in lines, colours for a terminal among them; failures in full."""
+    """Return the results as text with terminal colours; failures in full."""
     lines = [*finding_lines(tested.errors)]
     for rule_set in tested.rule_sets:
         lines += _rule_set(rule_set, verbose=verbose, wanted=tested.wanted)
@@ -99,7 +99,7 @@ def _missed(goal: Goal) -> str:
 
 
 def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, str | None]]:
-    """Yield the lines of a test that failed, with their colours: what differs, and how the verdict came about."""
+    """Yield the lines of a failed test with their colours: the differences, and the rules that were tried."""
     yield f"FAIL  {result.case.name}", "red"
     yield f"{_INDENT}{result.case.place}", None
     facts = tested.proved.table.space.witness(result.case.facts)
@@ -120,7 +120,7 @@ def _labelled(what: str, text: str) -> str:
 
 
 def as_json(tested: TestReport) -> str:
-    """Write the results for programs."""
+    """Return the results as JSON."""
     answer = {
         "directory": tested.directory,
         "passed": tested.passed,

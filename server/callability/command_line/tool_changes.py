@@ -1,4 +1,4 @@
-"""The tools of an inventory that a change of a policy answers otherwise."""
+"""The tools of an inventory whose answer differs between two policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How a tool's name is written in a command: as it is if it is plain, else escaped and in single quotes.
+r"""Quoting tool names in commands: a plain name unchanged, any other escaped and in single quotes.
 
 Every name has one written form, and every written form stands for one name: a backslash is written `\\`, and a
 character that cannot be seen, or a single quote, is written as `\u202e` or `\U000e0041`.

@@ -1,4 +1,4 @@
-"""Doing something about a policy anew after each edit of it, for its author at a terminal."""
+"""Running a check again after each edit of a policy, for its author at a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WatchOption = Annotated[
 
 
 def watched(directory: Path, act: Callable[[PolicySource], bool]) -> bool:
-    """Act on a policy now and after each edit, until SIGINT or SIGTERM, and return what came of it the last time."""
+    """Act on a policy now and after each edit until SIGINT or SIGTERM, and return the last result."""
     # Most calls watch nothing, and need not wait for these imports.
     import asyncio  # noqa: PLC0415
 

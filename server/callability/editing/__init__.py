@@ -1,1 +1,1 @@
-"""Setting values in files that people write: every other byte stays as it is."""
+"""Editing files that people write: values are set, and every other byte stays."""

@@ -1,4 +1,4 @@
-"""Values of a YAML or JSON file are set, and every other byte of the file stays as it is."""
+"""Setting values in a YAML or JSON text without touching any other byte."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def edited(data: bytes, file: str, tree: Tree) -> bytes:
     that of a JSON file, any other that of YAML.
 
     Raises:
-        document.Refused: the file is not one sound document.
+        document.Refused: the file is not one well-formed document.
         EditRefused: the values cannot be set there.
     """
     root = document.parse(data, file)
     before = document.plain(root)
     try:
         after = _changed(before, tree)
-        # Their representations tell `true` from `1` and hold the order of the keys; equality does neither.
+        # Their representations distinguish `true` from `1` and keep the order of the keys; equality does neither.
         if repr(after) == repr(before):
             return data
         result = _spliced(data, file, root, tree)

@@ -1,4 +1,4 @@
-"""Where the mappings of a YAML or JSON text stand, and where one of them takes another value or key."""
+"""The positions of mappings in a YAML or JSON text, and where a value or key can be inserted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unclear(Exception):
 
 
 class Layout:
-    """A sound text and the places of its nodes."""
+    """A well-formed text and the positions of its nodes."""
 
     def __init__(self, text: str, *, is_json: bool) -> None:
         self.text = text

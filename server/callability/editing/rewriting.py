@@ -1,4 +1,4 @@
-"""Changing a file that others read and write: whole or not at all, and one change after the other."""
+"""Replacing a file that others read and write: atomically, and one change at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rewrite(path: Path, tree: Tree, *, create: bool = False) -> bool:
     A symbolic link leads to the file that is changed. Where there is no file, one is made if `create` says so.
 
     Raises:
-        document.Refused: the file cannot be read, or is not one sound document.
+        document.Refused: the file cannot be read, or is not one well-formed document.
         EditRefused: a value cannot be set without touching something else.
         OSError: the file cannot be written; it is as it was.
     """

@@ -1,4 +1,4 @@
-"""How keys and values are written into a YAML or JSON file, so that every reader reads them as what they are."""
+"""Spelling keys and values in YAML or JSON so that every parser reads back the same values."""
 
 from __future__ import annotations
 

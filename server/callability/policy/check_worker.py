@@ -1,6 +1,6 @@
-"""Checking a policy in a process of its own, so that no request waits for it and nothing of it stays behind.
+"""The child process that checks a policy, so that no request waits for the check and no memory of it remains.
 
-The process reads a policy as it is written from standard input and writes the check to standard output.
+It reads a pickled `PolicySource` from standard input and writes the packed check to standard output.
 """
 
 from __future__ import annotations

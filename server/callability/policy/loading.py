@@ -1,4 +1,4 @@
-"""Loading a policy: whole or not at all, with every finding of every file."""
+"""Loading a policy: as a whole or not at all, with all findings in all files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Tabulate = Callable[[RuleSet, Space, str], Tabulation]
 
 @dataclass(frozen=True, slots=True)
 class ProvedRuleSet:
-    """A rule set with its decision table, how many tests it passed, and what came of each."""
+    """A rule set with its decision table, the number of tests that passed, and the result of each test."""
 
     rule_set: RuleSet
     table: DecisionTable
@@ -60,7 +60,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What checking a policy came to: what was proved, all findings in order, and the policy if nothing refuses it."""
+    """The result of a check: what was proved, all findings in order, and the policy unless a finding refuses it."""
 
     proved: Mapping[str, ProvedRuleSet]
     findings: tuple[Finding, ...]
@@ -68,7 +68,7 @@ class Check:
 
 
 class PolicyRefused(Exception):
-    """A policy that is not sound. It carries the findings; its text is their lines."""
+    """A policy with errors. It carries the findings; its text is their lines."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         super().__init__("\n".join(map(str, findings)))
@@ -79,7 +79,7 @@ def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
     """Load the policy in a directory.
 
     Raises:
-        PolicyRefused: it is not sound.
+        PolicyRefused: it has errors.
     """
     check = check_source(source_in(directory), engine=engine)
     if check.policy is None:
@@ -88,9 +88,9 @@ def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
 
 
 def policy_files(directory: Path) -> tuple[Path, ...]:
-    """Return what is named as a YAML file in the directory of a policy, whether it can be read or not.
+    """Return the paths in a policy's directory that are named like YAML files, readable or not.
 
-    A hidden file is none: editors put such beside the file that they have open.
+    Hidden files are left out: editors put them beside the file that they have open.
     """
     try:
         there = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
@@ -100,19 +100,19 @@ def policy_files(directory: Path) -> tuple[Path, ...]:
 
 
 def source_in(directory: Path) -> PolicySource:
-    """Return the policy in a directory as it is written now."""
+    """Return the current source of the policy in a directory."""
     return read_source(policy_files(directory), directory)
 
 
 def followed_files(directory: Path) -> tuple[Path, ...]:
-    """Return what to watch so as to notice an edit: the directory, which may be replaced, its files, and new ones."""
+    """Return the paths to watch for edits: the directory, which may be replaced, its files, and new ones."""
     return (directory, directory / "new", *policy_files(directory))
 
 
 def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
-    """Check the files of a policy, in whatever order they come; `seconds` is the engine's limit for a rule set."""
+    """Check the files of a policy, in any order; `seconds` is the engine's time limit for one rule set."""
     return check_source(read_source(paths, directory), engine=engine, seconds=seconds)
 
 
@@ -123,8 +123,9 @@ def check_source(
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
 ) -> Check:
-    """Check a policy as it is written; `seconds` is the engine's limit for a rule set, and `tell` is told of the
-    combinations that are decided, by several threads.
+    """Check the source of a policy; `seconds` is the engine's time limit for one rule set.
+
+    Several threads call `progress` as combinations are decided.
     """
     by = partial(tabulate, by=engine, seconds=seconds, progress=progress)
     files = source.files
@@ -167,7 +168,7 @@ def _check_question(
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
     root, findings = _parsed(rules)
     rule_set, found = read_rule_set(root, question) if root else (None, ())
-    # The tests may name what the rule file declares; what is wrong with them is told even where its rules are refused.
+    # Tests may use labels that the rule file declares; their findings are reported even if its rules are refused.
     declared = read_labels(root, question, Form()) if root else question
     with ThreadPoolExecutor(max_workers=1) as pool:
         # The engine decides in a process of its own while the tests are read.
@@ -209,7 +210,7 @@ def _proved(
 
 
 def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
-    """Find rules that decide in no test, where there are tests."""
+    """Find rules that decide in no test, if there are tests."""
     if results:
         reached = coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))
         for goal in reached.rules.missed:

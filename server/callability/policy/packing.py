@@ -1,4 +1,4 @@
-"""A check on its way from one process to another; both are the same program."""
+"""Serializing a check between two processes of the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy that comes with the program."""
+"""The policy that ships with the program, and the example policies."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A page to look at a policy, on loopback: what it decides, what is wrong with a draft, and what the draft changes."""
+"""A page on loopback for editing a policy: its verdicts, the findings of a draft, and what the draft changes."""

@@ -1,4 +1,4 @@
-"""A study in a process of its own, which can be ended at any time.
+"""The child process that analyses a draft; it can be killed at any time.
 
 It is given the directory of the policy, reads tasks from standard input and writes answers to standard output, each one
 line of JSON, and ends with its input.

@@ -1,4 +1,4 @@
-"""The page and what it asks, as an ASGI application."""
+"""The ASGI application: the page, and the endpoints that it calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from callability.studio.session import DraftSession, DraftSessions
 
 
 class Studio:
-    """What the page can ask of a policy in a directory; `writable`: whether files may be saved."""
+    """The endpoints of the page for a policy in a directory; `writable`: whether files may be saved."""
 
     def __init__(self, directory: Path, *, writable: bool) -> None:
         self._directory = directory
@@ -45,7 +45,7 @@ class Studio:
         self._saving = asyncio.Lock()
 
     async def policy(self, _: Request) -> Response:
-        """Answer what the page begins with."""
+        """Return the saved policy, with which the page starts."""
         saved = await asyncio.to_thread(read_saved, self._directory)
         return JSONResponse(
             {
@@ -58,30 +58,30 @@ class Studio:
         )
 
     async def check(self, request: Request) -> Response:
-        """Answer what is wrong with a draft, and whether the files on disk are still those that were read."""
+        """Return the findings of a draft, and the digests of the files on disk."""
         body = await read_request(request, CheckRequest)
         task, digests = await asyncio.to_thread(self._task, body.texts)
         result = await self._sessions.check(body.page, task)
         return JSONResponse(result | {"digests": digests})
 
     async def table(self, request: Request) -> Response:
-        """Answer the decision table of a question."""
+        """Return the decision table of a question."""
         body = await read_request(request, TableRequest)
         return await self._ask(body.page, {"do": "table", "question": body.question})
 
     async def decide(self, request: Request) -> Response:
-        """Answer the verdict for facts, and how it came about."""
+        """Return the verdict for facts, and its explanation."""
         body = await read_request(request, DecideRequest)
         task = {"do": "decide", "question": body.question, "facts": body.facts, "changed": body.changed}
         return await self._ask(body.page, task)
 
     async def difference(self, request: Request) -> Response:
-        """Answer what the draft changes."""
+        """Return what the draft changes."""
         body = await read_request(request, DifferenceRequest)
         return await self._ask(body.page, {"do": "difference"})
 
     async def save(self, request: Request) -> Response:
-        """Write one file, and answer its state; one that would make the policy refused only where that is said."""
+        """Write one file and return its state; one that gets the policy refused needs `even_refused`."""
         body = await read_request(request, SaveRequest)
         if not self._writable:
             raise NotSaved("read-only", "the policy that comes with the program is not edited in its place")
@@ -97,14 +97,14 @@ class Studio:
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def close(self) -> None:
-        """End what runs for pages."""
+        """Close the sessions of all pages."""
         await asyncio.gather(self._sessions.close(), self._saving_session.close())
 
     async def _ask(self, page: str, task: Plain) -> Response:
         return JSONResponse(await self._sessions.ask(page, task))
 
     async def _check_sound(self, body: SaveRequest) -> None:
-        """Check what would be on disk, which may be another policy than the draft: only one file of it is saved."""
+        """Check the policy that would be on disk, which may differ from the draft: only one file is saved."""
         task, _ = await asyncio.to_thread(self._task, {body.name: body.text})
         result = await self._saving_session.check(task)
         if not result["sound"]:
@@ -135,7 +135,7 @@ class Studio:
 
 
 def application(studio: Studio, token: str) -> Starlette:
-    """Return the application; a request that is posted has to have the token."""
+    """Return the application; POST requests need the token."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""A policy as it is typed: proved question by question, so that an edit of one file decides that one alone anew."""
+"""Drafts of a policy: proved question by question, so that an edit of one file decides only that file again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What came of the files of one question."""
+    """The result for the files of one question."""
 
     proved: ProvedRuleSet | None
     findings: tuple[Finding, ...]

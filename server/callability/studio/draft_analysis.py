@@ -1,4 +1,4 @@
-"""What can be asked of a draft: its findings, its tables, its answers, and what it changes in the saved policy."""
+"""Analysing a draft: its findings, tables and verdicts, and what it changes in the saved policy."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from callability.studio.page_data import question_data
 from callability.vocabulary import UNKNOWN
 
 MAX_FINDINGS = 200
-"""Findings of a file that are told: errors before others."""
+"""Findings that are returned for a file, errors first."""
 MAX_ROWS = 1_000
-"""Rows of a table that are told."""
+"""Rows that are returned for a table."""
 MAX_CHANGES = 200
-"""Changes that are told, the largest first."""
+"""Changes that are returned, the largest first."""
 MAX_CONDITIONS = 50
-"""Conditions of a change that are told."""
+"""Conditions that are returned for a change."""
 MAX_LINES = 2_000
-"""Lines of a difference of texts that are told."""
+"""Lines that are returned for a difference of texts."""
 
 
 class DraftAnalysis:
-    """A draft, and the policy on disk that it would become part of."""
+    """A draft, and the policy on disk to which it would be saved."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -49,7 +49,7 @@ class DraftAnalysis:
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
 
     def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
-        """Take a draft to look at, and return what is wrong with it."""
+        """Check a draft, and return its findings and proofs."""
         self._saved_texts, self._texts = saved, texts
         self._saved_policy = written_of(saved, self._directory)
         draft = written_of(texts, self._directory)
@@ -79,7 +79,7 @@ class DraftAnalysis:
         }
 
     def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
-        """Return the answer for facts, moved where they cannot occur together, but for the one that was changed."""
+        """Return the verdict for facts; those that contradict the one that was changed are adjusted."""
         of, proved = self._rule_set_for(question)
         definition = _question_of(question, proved)
         read = readings_of(definition, facts)
@@ -123,7 +123,7 @@ class DraftAnalysis:
         }
 
     def _rule_set_for(self, question: str) -> tuple[str, ProvedRuleSet | None]:
-        """Return what is looked at, and whose it is: that of the saved policy where the draft has none."""
+        """Return a rule set and its source: the saved policy if the draft has none."""
         if question in self._draft.proved:
             return "draft", self._draft.proved[question]
         return "saved", self._saved().proved.get(question)
@@ -132,7 +132,7 @@ class DraftAnalysis:
         return self._drafts.prove(self._saved_policy)
 
     def _rows_of(self, question: str, proved: ProvedRuleSet) -> tuple[Row, ...]:
-        """Return the rows of a table, made once for as long as it is looked at."""
+        """Return the rows of a table, computed once while it is shown."""
         kept = self._rows.get(question)
         if kept is None or kept[0] is not proved:
             kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.table)
@@ -174,8 +174,8 @@ def readings_of(question: Question, facts: Mapping[str, str]) -> dict[str, str]:
 def possible(question: Question, facts: Mapping[str, str], changed: str) -> dict[str, str]:
     """Return facts that can occur together: as few as can be moved, and not the one that was changed.
 
-    Those that are not given are open. Facts are normalized first, but for those that vary with the one that was
-    changed: these are moved to it.
+    Those that are not given are open. Facts are normalized first, except those that vary with the one that was
+    changed: these are adjusted to it.
     """
     given = readings_of(question, facts)
     with_changed = next((axis.facts for axis in question.axes if changed in axis.facts), ())
@@ -200,7 +200,7 @@ def _question_of(name: str, proved: ProvedRuleSet | None) -> Question:
 
 
 def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that are told, in order."""
+    """Return the findings to show, in order."""
     by_file: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda each: each.severity is not Severity.ERROR):
         by_file.setdefault(finding.place.file, []).append(finding)

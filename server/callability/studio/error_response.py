@@ -1,4 +1,4 @@
-"""Trouble as an answer that the page can read."""
+"""Errors as JSON responses for the page."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from callability.studio.errors import StudioError
 
 
 def error_response(error: StudioError) -> JSONResponse:
-    """Return code and sentence as JSON, with the status of the trouble."""
+    """Return code and sentence as JSON, with the HTTP status of the error."""
     return JSONResponse({"code": error.code, "sentence": str(error)}, error.status)

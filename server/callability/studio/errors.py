@@ -1,14 +1,14 @@
-"""What the page is told when something cannot be done.
+"""Errors that the page shows.
 
 StudioError
-├── Superseded     a newer draft is looked at
-├── NotChecked     there is no draft to ask about
-├── TooSlow        it took too long
-├── Failed         the process of a study ended
-├── BadRequest     a request is not what it should be
-├── RequestTooLarge a request is larger than one may be
-├── Elsewhere      it comes from another page
-└── NotSaved       a file was not written
+├── Superseded       a newer draft is being analysed
+├── NotChecked       there is no draft to ask about
+├── TooSlow          a task took too long
+├── Failed           the analysis process ended
+├── BadRequest       a request is malformed
+├── RequestTooLarge  a request is over the limit
+├── Elsewhere        a request comes from another page
+└── NotSaved         a file was not written
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from http import HTTPStatus
 
 
 class StudioError(Exception):
-    """It has a code, and an HTTP status; its text is a sentence for the page."""
+    """An error with a code and an HTTP status; its text is a sentence for the page."""
 
     code = "error"
     status = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class Superseded(StudioError):
-    """A newer draft is looked at."""
+    """A newer draft is being analysed."""
 
     code = "superseded"
     status = HTTPStatus.CONFLICT
@@ -38,33 +38,33 @@ class NotChecked(StudioError):
 
 
 class TooSlow(StudioError):
-    """It took too long."""
+    """A task took too long."""
 
     code = "too-slow"
 
 
 class Failed(StudioError):
-    """The process of a study ended."""
+    """The analysis process ended."""
 
     code = "failed"
 
 
 class BadRequest(StudioError):
-    """A request is not what it should be."""
+    """A request is malformed."""
 
     code = "bad-request"
     status = HTTPStatus.BAD_REQUEST
 
 
 class RequestTooLarge(StudioError):
-    """A request is larger than one may be."""
+    """A request is over the limit."""
 
     code = "too-large"
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 
 
 class Elsewhere(StudioError):
-    """It comes from another page."""
+    """The request comes from another page."""
 
     code = "elsewhere"
     status = HTTPStatus.FORBIDDEN

@@ -1,4 +1,4 @@
-"""Who may ask: a page of this server, by its own name, and no other site, wherever its name leads to."""
+"""The request guard: only this server's own page may call it, even if another site's name resolves to it."""
 
 from __future__ import annotations
 

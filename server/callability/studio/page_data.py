@@ -1,4 +1,4 @@
-"""The words of the page: a question with its facts and actions, and the files, as plain data."""
+"""Questions and files as plain data for the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from callability.studio.policy_files import SavedFile
 
 
 def question_data(question: Question) -> Plain:
-    """Return a question with the facts that vary: that of a rule set may have more of them than any other."""
+    """Return a question with the facts that vary; labels of the rule set are among them."""
     varying = {name for axis in question.axes for name in axis.facts}
     return {
         "name": question.name,
@@ -19,7 +19,7 @@ def question_data(question: Question) -> Plain:
 
 
 def saved_data(file: SavedFile) -> Plain:
-    """Return a file as it is on disk."""
+    """Return the current state of a file on disk."""
     return {"name": file.name, "text": file.text, "digest": file.digest, "problem": file.problem}
 
 

@@ -1,4 +1,4 @@
-"""The files of the page, which are part of the package, with the token that posted requests need."""
+"""The files of the page, with the token that POST requests need."""
 
 from __future__ import annotations
 

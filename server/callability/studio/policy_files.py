@@ -1,4 +1,4 @@
-"""The files of a policy as an editor needs them: as text, with what tells whether they are still the same."""
+"""The files of a policy for an editor: their texts, with digests that show whether they changed on disk."""
 
 from __future__ import annotations
 

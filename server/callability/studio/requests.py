@@ -1,4 +1,4 @@
-"""What the page asks, checked."""
+"""The requests of the page, validated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of the studio: from its address to its end."""
+"""Running the studio: from binding its address to shutdown."""
 
 from __future__ import annotations
 

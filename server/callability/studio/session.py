@@ -1,4 +1,4 @@
-"""Where the draft of one page is studied: in a process of its own, with a time limit, and never two drafts at once."""
+"""Sessions of pages: each analyses one draft at a time, in a child process with a time limit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from callability.studio import analysis_process
 from callability.studio.errors import Failed, NotChecked, Superseded, TooSlow
 
 SECONDS = 60.0
-"""What one task may take."""
+"""The time limit of one task."""
 MAX_SESSIONS = 4
-"""Pages whose drafts are kept; a further one takes the place of the one that was longest idle."""
+"""Pages whose drafts are kept; one more replaces the one that was idle longest."""
 _MAX_ANSWER = 64 * 1024**2
-"""Bytes of an answer."""
+"""The maximum size of an answer, in bytes."""
 
 
 class DraftSession:
-    """The study of one page, until it is closed."""
+    """The session of one page, until the page is closed."""
 
     def __init__(self, directory: Path, seconds: float = SECONDS) -> None:
         self._directory = directory
@@ -35,7 +35,7 @@ class DraftSession:
         self._drafts = 0
 
     async def check(self, task: Plain) -> Plain:
-        """Study a new draft; whatever is asked about an older one is given up.
+        """Analyse a new draft; requests about an older one are abandoned.
 
         Raises:
             StudioError: there is no answer.
@@ -66,7 +66,7 @@ class DraftSession:
         return result
 
     async def close(self) -> None:
-        """End the process, and the rules engine with it; whoever waits for an answer is told to check anew."""
+        """End the process, and the rules engine with it; pending requests fail with `NotChecked`."""
         self._closed = True
         self._kill()
         async with self._turn:
@@ -83,13 +83,13 @@ class DraftSession:
             raise
 
     def _kill(self) -> None:
-        """End the process without waiting for it: who has its turn notices, and waits."""
+        """Kill the process without waiting for it; the request in progress notices, and waits."""
         self._killed = True
         if self._process and self._process.returncode is None:
             end_group(self._process.pid)
 
     async def _end(self) -> None:
-        """End the process, if there is one, and wait until nothing of it is left."""
+        """Kill the process, if there is one, and wait until it has ended."""
         self._kill()
         process, self._process, self._killed = self._process, None, False
         if process:
@@ -130,7 +130,7 @@ class DraftSession:
 
 
 class DraftSessions:
-    """The desks of all pages, and one that a page has left, whose process already knows the policy."""
+    """The sessions of all pages, and a spare one of a closed page, whose process has already loaded the policy."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -138,7 +138,7 @@ class DraftSessions:
         self._spare: DraftSession | None = None
 
     async def check(self, page: str, task: Plain) -> Plain:
-        """Study a new draft of a page, which gets a desk where it has none.
+        """Analyse a new draft of a page, which gets a session if it has none.
 
         Raises:
             StudioError: there is no answer.
@@ -163,7 +163,7 @@ class DraftSessions:
         return await self._sessions[page].ask(task)
 
     async def leave(self, page: str) -> None:
-        """Take away the desk of a page that was closed."""
+        """Release the session of a page that was closed."""
         session = self._sessions.pop(page, None)
         if session:
             old, self._spare = self._spare, session
@@ -171,6 +171,6 @@ class DraftSessions:
                 await old.close()
 
     async def close(self) -> None:
-        """End everything."""
+        """Close all sessions."""
         sessions = (*self._sessions.values(), *filter(None, (self._spare,)))
         await asyncio.gather(*(session.close() for session in sessions))

@@ -1,4 +1,4 @@
-"""Running the rules engine in a process of its own, with a time limit; what comes back is plain data."""
+"""Running the rules engine in a child process with a time limit; it returns plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in disjunctive form: flat conjunctions over known and unknown values, as the rules engine can take them."""
+"""Rules in disjunctive normal form: flat conjunctions over known and unknown values, as the engine accepts them."""
 
 from __future__ import annotations
 

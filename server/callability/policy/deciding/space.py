@@ -1,4 +1,4 @@
-"""The combinations of facts that the rules of a rule set can tell apart."""
+"""The combinations of facts that the rules of a rule set can distinguish."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Space:
         return self.question.completed(dict(zip(self.facts, combination, strict=True)))
 
     def witness(self, facts: Mapping[str, str]) -> Witness:
-        """Return the facts of one combination that are not at their open value."""
+        """Return the facts of one combination that are not at their default."""
         question = self.question.facts
         return tuple((fact, facts[fact]) for fact in self.facts if facts[fact] != question[fact].open_value)
 
 
 def space_of(rule_set: RuleSet) -> Space:
-    """Return the space of the facts that some rule or law reads, and of those that are always looked at."""
+    """Return the space of the facts that a rule or law reads, and of those that are always included."""
     return space_of_facts(rule_set.question, rule_set.reads)
 
 
 def space_of_facts(question: Question, read: frozenset[str]) -> Space:
-    """Return the space of some facts of a question, and of those that are always looked at."""
+    """Return the space of some facts of a question, and of those that are always included."""
     axes = (axis for axis in question.axes if axis.always or not read.isdisjoint(axis.facts))
     return Space(question, tuple(axis.projected(read) for axis in axes))

@@ -1,4 +1,4 @@
-"""The decision table: the verdict of every combination of facts, found by one look-up."""
+"""The decision table: the verdict for every combination of facts, found by one look-up."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class DecisionTable:
         return ((combination, self._answers[combination]) for combination in self.space.combinations())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what makes the table anew in another process: for each combination the place of its verdict alone."""
+        """Return what rebuilds the table in another process: for each combination the index of its verdict."""
         places = {verdict: place for place, verdict in enumerate(self.verdicts)}
         answers = array("L", (places[verdict] for _, verdict in self))
         return {"space": self.space, "engine": self.engine, "verdicts": self.verdicts, "answers": answers}

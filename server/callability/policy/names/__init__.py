@@ -1,1 +1,1 @@
-"""Names as rules see them: through patterns alone, by the classes that these can tell apart."""
+"""Names as rules see them: through patterns, which divide all names into classes."""

@@ -1,4 +1,4 @@
-"""Which patterns can match one name together: an automaton follows all of them at once, the shortest names first.
+"""Which patterns can match the same name: an automaton follows all patterns at once, shortest names first.
 
 So no set of patterns that some name matches is missed, and none is told that no name matches.
 """
@@ -13,10 +13,10 @@ from string import ascii_lowercase, digits
 MAX_STATES = 20_000
 """States that the patterns of one fact may have together."""
 NAME_BYTES = 512
-"""Bytes of a name at the most; so the contract has it."""
+"""The maximum of bytes in a name, as in the contract."""
 
 Unit = frozenset[str]
-"""Names and patterns that are told apart from others, but not from each other."""
+"""Names and patterns that always occur in the same lists."""
 
 
 class TooManyStates(Exception):

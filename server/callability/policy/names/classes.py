@@ -1,6 +1,6 @@
-"""The classes of names that conditions can tell apart: a name is seen through patterns alone.
+"""Classes of names that conditions can distinguish: conditions see a name only through patterns.
 
-Of each class one name stands for all, so that a combination of facts is always a concrete one.
+One name represents each class, so that a combination of facts is always a concrete one.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Class = frozenset[int]
 
 
 class SinglesOutUnknown(Exception):
-    """Patterns that tell the name `unknown`, which stands for one that could not be read, apart from every other."""
+    """Patterns that distinguish the name `unknown`, which stands for an unreadable name, from every other."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameClasses:
-    """The patterns of some lists, in units that always stand together, and for each class a name that stands for it."""
+    """The patterns of some lists, in units that always occur together, and the representative name of each class."""
 
     units: tuple[Unit, ...] = ()
     members: Mapping[Class, str] = field(default_factory=dict)
 
     def representative(self, name: str) -> str:
-        """Return the name that stands for all names of the class of a name."""
+        """Return the representative of the class of a name."""
         return self.members[_class_of(name, self.units)]
 
     def holding(self, pattern: str) -> tuple[str, ...]:
-        """Return the names that stand for the classes which a pattern, or another of its unit, matches."""
+        """Return the representatives of the classes that a pattern, or another of its unit, matches."""
         numbers = {number for number, unit in enumerate(self.units) if pattern in unit}
         return tuple(name for each, name in self.members.items() if each & numbers)
 
     def describe(self, names: Collection[str]) -> tuple[str, ...]:
-        """Write a set of classes, by the names that stand for them: by patterns, or by those that it leaves out."""
+        """Describe a set of classes, given by representatives: by patterns that match it, or by those that do not."""
         wanted = frozenset(each for each, name in self.members.items() if name in names)
         covering = self._covering(wanted)
         if covering:
@@ -51,7 +51,7 @@ class NameClasses:
         return tuple(self._describe_class(each) for each in self.members if each in wanted)
 
     def _covering(self, wanted: frozenset[Class]) -> list[Unit]:
-        """Return units that match these classes and no other; none where there are no such."""
+        """Return units that match these classes and no others; an empty list if there are none."""
         matched = [frozenset(each for each in self.members if number in each) for number in range(len(self.units))]
         inside = [number for number, classes in enumerate(matched) if classes <= wanted]
         left, chosen = wanted, []
@@ -72,9 +72,9 @@ class NameClasses:
 
 
 def name_classes(lists: Iterable[frozenset[str]], open_name: str) -> NameClasses:
-    """Return the classes of names that lists of names and patterns can tell apart.
+    """Return the classes of names that lists of names and patterns can distinguish.
 
-    `open_name` stands for its own class, and for any other the shortest name. A name may be empty where `open_name` is.
+    `open_name` represents its own class, and the shortest name every other. A name may be empty if `open_name` is.
 
     Raises:
         TooManyStates: the patterns are too many, or too tangled.
@@ -94,7 +94,7 @@ def name_classes(lists: Iterable[frozenset[str]], open_name: str) -> NameClasses
 
 
 def units_of(lists: Iterable[frozenset[str]]) -> tuple[Unit, ...]:
-    """Return the names and patterns of some lists; those that stand in the same lists are one unit."""
+    """Return the names and patterns of some lists; those that occur in the same lists form one unit."""
     where: dict[str, list[int]] = {}
     for number, patterns in enumerate(dict.fromkeys(lists)):
         for pattern in sorted(patterns):
@@ -106,7 +106,7 @@ def units_of(lists: Iterable[frozenset[str]]) -> tuple[Unit, ...]:
 
 
 def needless_patterns(patterns: frozenset[str]) -> frozenset[str]:
-    """Return those of some patterns that match no name which no other of them matches; none where they are too many."""
+    """Return the patterns that match only names that other patterns match too; none if there are too many states."""
     if not any(map(is_glob, patterns)):
         return frozenset()
     each = sorted(patterns)

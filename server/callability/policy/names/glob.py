@@ -1,4 +1,4 @@
-"""Patterns over names: in a string with `*` or `?` these stand for any characters, and for any one character."""
+"""Glob patterns over names: `*` matches any characters, and `?` any one character."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is proved of a rule set by looking at its whole decision table, and what its tests reach."""
+"""What is proved about a rule set from its whole decision table, and what its tests cover."""

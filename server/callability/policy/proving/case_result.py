@@ -1,4 +1,4 @@
-"""What comes of the tests of a policy: whether each verdict is as expected, and where it is not."""
+"""Results of a policy's tests: whether each verdict is as expected, and how it differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import verdict_words
 
 MAX_LISTED = 10
-"""Differences that are told in one line."""
+"""Differences that one line lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """A case with what came of it; no finding: it passed. Without a verdict it could not be run."""
+    """A case and its result; no finding: it passed. Without a verdict it could not be run."""
 
     case: Case
     verdict: Verdict | None

@@ -1,4 +1,4 @@
-"""How much of a rule set its tests reach: each rule, and each part of a condition, once true and once false."""
+"""Test coverage: each rule decides once, and each part of a condition is once true and once false."""
 
 from __future__ import annotations
 

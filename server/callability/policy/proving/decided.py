@@ -1,4 +1,4 @@
-"""Where each rule of a rule set decides, as its decision table says."""
+"""The combinations in which each rule of a rule set decides, from its decision table."""
 
 from __future__ import annotations
 

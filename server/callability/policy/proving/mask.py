@@ -1,4 +1,4 @@
-"""Sets of combinations of a space as one number, a bit for each, so that all are compared at once."""
+"""Sets of combinations as one integer with a bit for each, so that all are compared at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import UNKNOWN
 
 Mask = int
-"""A set of combinations: that which comes as number n, counted from 0, is in it where bit n is set."""
+"""A set of combinations: the combination with index n is in the set if bit n is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Masks:
         return reduce(or_, (first << (number * stride) for number in numbers))
 
     def where(self, fact: str, values: Iterable[str]) -> Mask:
-        """Return where a fact has one of the values; one that no rule and no law reads is at its open value."""
+        """Return where a fact has one of the values; a fact that no rule and no law reads is at its default."""
         if fact not in self.space.facts:
             return self.all if self.space.question.facts[fact].open_value in set(values) else 0
         return reduce(or_, (self._values.get((fact, value), 0) for value in values), 0)
@@ -95,7 +95,7 @@ class Masks:
         return self.space.named(tuple(values))
 
     def witness(self, mask: Mask) -> Witness:
-        """Return the simplest combination of a mask that is not empty, facts at their open value left out."""
+        """Return the simplest combination of a mask that is not empty, without the facts at their default."""
         return self.space.witness(self.facts(self.simplest(mask)))
 
 

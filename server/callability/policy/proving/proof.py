@@ -1,4 +1,4 @@
-"""What is proved of a rule set by looking at its whole decision table."""
+"""Proofs over the whole decision table of a rule set: dead rules, laws and words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of conditions that change nothing: the rules above, or the rest of the condition, have settled it."""
+"""Redundant parts of conditions: the rules above, or the rest of the condition, already decide."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is fixed about each question: its facts, its statuses, its texts, and who can change what."""
+"""The three questions: their facts, statuses and texts, and who can change what."""

@@ -70,7 +70,7 @@ _DESTRUCTIVE = Fact("annotations.destructive", BOOLEAN, "true", hint=True)
 _IDEMPOTENT = Fact("annotations.idempotent", BOOLEAN, "false", hint=True)
 _OPEN_WORLD = Fact("annotations.open_world", BOOLEAN, "true", hint=True)
 _DEPENDENT = facts_by_name((_READ_ONLY, _DESTRUCTIVE, _IDEMPOTENT))
-"""The hints that depend on each other. The open value of a hint is the default that MCP gives it."""
+"""The hints that depend on each other. The default of a hint is the one that MCP defines."""
 _READS_ONLY = ("true", "false", "true")
 """What they are for a tool that only reads."""
 _NAMES = (

@@ -1,4 +1,4 @@
-"""The third question (spec C): what came of switching a server on?"""
+"""The third question (spec C): how did an enable end?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts, and the states that they can be in together."""
+"""Facts, their domains, and the states that they can have together."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NO_LABEL = "none"
 class Fact:
     """A typed input with a finite domain.
 
-    `open_value` is the value that stands in nobody's way: what a test's facts have when they are left out, and what a
-    path to callable opens the fact to, by `opened_by` (None: nobody can change it) and `action`. An `asserted` fact is
-    never unknown: it has its open value unless somebody says otherwise. A `hint` is the upstream's own word.
+    `open_value` is its default, which locks nothing: a test that leaves the fact out uses it, and a path to callable
+    changes the fact to it, by `opened_by` (None: nobody can change it) and `action`. An `asserted` fact is never
+    unknown: it has its default unless somebody says otherwise. A `hint` is a claim of the upstream server.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Fact:
 
     @property
     def readings(self) -> tuple[str, ...]:
-        """Its values, and `unknown` where it can be."""
+        """Its values, and `unknown` if it can be unknown."""
         return self.values if self.asserted else (*self.values, UNKNOWN)
 
     @property
@@ -47,48 +47,48 @@ class Fact:
         """Whether the fact, once unknown, stays unknown until a person changes something: no later try can read it.
 
         The annotations of a tool are sent always or never by a caller, and so are labels and the name of the agent. A
-        label whose value is not declared is unknown as long as it has that value. Other facts are read anew each time.
+        label whose value is not declared is unknown as long as it has that value. Other facts are read again each time.
         """
         return self.hint
 
     def reading(self, given: str) -> str:
-        """Return the reading for what is given for the fact."""
+        """Return the reading of a given value."""
         return given
 
     def joined(self, other: Fact) -> Fact:
-        """Return the fact as two rule sets see it together."""
+        """Return the fact with the distinctions of two rule sets."""
         return self
 
     def held_by(self, values: frozenset[str]) -> tuple[str, ...]:
-        """Return its values that are among some that a condition names, or are matched by one of those."""
+        """Return its values that a condition names, or that a pattern in the condition matches."""
         return tuple(each for each in self.values if holds(values, each))
 
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
-        """Write values as a condition has them, in their order."""
+        """Return values as a condition spells them, in their order."""
         return tuple(each for each in self.values if each in values)
 
     def held_with(self, value: str) -> tuple[str, ...]:
-        """Return the values for which one value in a list is there."""
+        """Return the values that one entry of a list stands for."""
         return (value,)
 
     def needless(self, values: frozenset[str]) -> frozenset[str]:
-        """Return values in a list that stand for nothing beside the others."""
+        """Return the values in a list that add nothing to the others."""
         return frozenset()
 
     def shown(self, given: str) -> str:
-        """Write what is given for the fact in a sentence."""
+        """Return a given value as a sentence shows it."""
         return given
 
     def describe(self, readings: Collection[str]) -> tuple[str, ...]:
-        """Write some of its readings for people, in their order."""
+        """Describe some of its readings for people, in their order."""
         return tuple(str(each) for each in self.readings if each in readings)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFact(Fact):
-    """A label with its declared values, and `none` where it is not there. Any other value is unknown.
+    """A label with its declared values, and `none` if it is absent. Any other value is unknown.
 
-    It is the operator's to change, to whichever value does: `open_value` is only what a label has that is left out.
+    The operator can change it to any value; `open_value` is only the default of a label that is left out.
     """
 
     opened_by: LiftedBy | None = LiftedBy.OPERATOR
@@ -100,11 +100,11 @@ class LabelFact(Fact):
         return True
 
     def reading(self, given: str) -> str:
-        """Return the value, or unknown where it is not declared."""
+        """Return the value, or unknown if it is not declared."""
         return given if given in self.values else UNKNOWN
 
     def of_value(self, value: str) -> str:
-        """Return what to give for a label that is there: its value, unless that is the word for one that is not."""
+        """Return the reading of a label that is present: unknown if its value is the word for an absent one."""
         return UNKNOWN if value == NO_LABEL else self.reading(value)
 
     def joined(self, other: Fact) -> Fact:
@@ -114,7 +114,7 @@ class LabelFact(Fact):
 
 @dataclass(frozen=True, slots=True)
 class NameFact(Fact):
-    """A name, seen only through patterns. Its values are names that stand for the classes of all, one for each."""
+    """A name, seen only through patterns. Its values are the representatives of the classes of names."""
 
     classes: NameClasses = field(default_factory=NameClasses)
 
@@ -124,53 +124,53 @@ class NameFact(Fact):
         return True
 
     def of(self, classes: NameClasses) -> NameFact:
-        """Return the fact as rules see it that can tell these classes apart."""
+        """Return the fact as seen by rules that distinguish these classes."""
         members = tuple(classes.members.values())
         return replace(self, classes=classes, values=members)
 
     def reading(self, given: str) -> str:
-        """Return the name that stands for all names of the class of the one that is given."""
+        """Return the representative of the class of a name."""
         return UNKNOWN if given == UNKNOWN else self.classes.representative(given)
 
     def joined(self, other: Fact) -> Fact:
-        """Return the name as those see it together who can each tell some classes apart.
+        """Return the fact with the classes that either of two facts distinguishes.
 
         Raises:
             TooManyStates: the patterns of both are too many together.
-            SinglesOutUnknown: they tell the name `unknown` apart from every other.
+            SinglesOutUnknown: they distinguish the name `unknown` from every other.
         """
         units = other.classes.units if isinstance(other, NameFact) else ()
         return self.of(name_classes((*self.classes.units, *units), self.open_value))
 
     def of_name(self, name: str) -> str:
-        """Return what to give for a name that could be read: itself, unless it is the word for one that could not."""
+        """Return the reading of a readable name, even if it is spelled like the word for an unreadable one."""
         return self.classes.representative(name) if name == UNKNOWN and self.values else name
 
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
-        """Write names and patterns as a condition has them."""
+        """Return names and patterns as a condition spells them."""
         return tuple(each if each and each[0] not in "*?" else f'"{each}"' for each in sorted(values))
 
     def held_with(self, value: str) -> tuple[str, ...]:
-        """Return the names that stand for the classes that a pattern makes, with those read wherever it is."""
+        """Return the representatives of the classes that a pattern matches."""
         return self.classes.holding(value)
 
     def needless(self, values: frozenset[str]) -> frozenset[str]:
-        """Return patterns of a list that match nothing which no other matches."""
+        """Return the patterns of a list that match only what others match too."""
         return needless_patterns(values)
 
     def shown(self, given: str) -> str:
-        """Write a name in a sentence: it is somebody's own word."""
+        """Return a name as a sentence shows it: quoted, since somebody else chose it."""
         return given if given == UNKNOWN else shown(given)
 
     def describe(self, readings: Collection[str]) -> tuple[str, ...]:
-        """Write classes by the patterns that make them."""
+        """Describe classes by their patterns."""
         unknown = (UNKNOWN,) if UNKNOWN in readings else ()
         return (*self.classes.describe(readings), *unknown) if set(readings) - {UNKNOWN} else unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One state of the facts of an axis, in words and as values."""
+    """One state of the facts of an axis: its label and its values."""
 
     label: str
     values: tuple[str, ...]
@@ -178,11 +178,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Facts that vary together, and every state that they can be in.
+    """Facts that vary together, and every state that they can have.
 
-    An axis that is `always` looked at stays whole, whichever of its facts rules read. `impossible` is a hint for facts
-    that are in none of the states. `normalized` takes those facts of the axis that somebody wrote, and returns all of
-    them; without it, what is written counts as it is, and a fact that is left out has its open value.
+    An axis that is `always` included stays whole, even if rules read only some of its facts. `impossible` is the hint
+    for facts that have none of the states. `normalized` takes the facts of the axis that are given, and returns all of
+    them; without it, given values are used unchanged, and a fact that is left out has its default.
     """
 
     facts: tuple[str, ...]
@@ -192,7 +192,7 @@ class Axis:
     normalized: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
 
     def projected(self, read: Collection[str]) -> Axis:
-        """Return the axis of those of its facts that are read: states that then look the same are one."""
+        """Return the axis of the facts that are read; states that are then equal become one."""
         kept = [number for number, fact in enumerate(self.facts) if fact in read]
         if self.always or len(kept) == len(self.facts):
             return self
@@ -201,7 +201,7 @@ class Axis:
         return replace(self, facts=tuple(self.facts[number] for number in kept), points=points)
 
     def has(self, facts: Mapping[str, str]) -> bool:
-        """Say whether its facts can be together what they are."""
+        """Return whether its facts can occur together."""
         state = tuple(facts[fact] for fact in self.facts)
         return any(point.values == state for point in self.points)
 

@@ -11,7 +11,7 @@ from callability.vocabulary import LOAD_ACTIONS, UNKNOWN, LoadFailure, LoadPhase
 HTTP_STATUSES = tuple(
     "400 401 403 404 405 408 409 410 413 415 421 425 426 429 500 501 502 503 504".split()  # noqa: SIM905  # a table
 )
-"""The HTTP status numbers that rules can tell apart; any other is `other`, of its class."""
+"""The HTTP status numbers that rules can distinguish; any other is `other`, of its class."""
 HTTP_CLASSES = ("3xx", "4xx", "5xx", "other")
 _NO_HTTP = ("none", "none")
 _UNREAD_HTTP = (UNKNOWN, UNKNOWN)

@@ -1,4 +1,4 @@
-"""A question that a rule set answers: what is fixed about it, whatever the rules say."""
+"""A question that a rule set answers: its facts, statuses, texts and actions, which no rule can change."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Question:
 
     @property
     def open_facts(self) -> dict[str, str]:
-        """Every fact at its open value."""
+        """Every fact at its default."""
         return {fact.name: fact.open_value for fact in self.facts.values()}
 
     def completed(self, written: Mapping[str, str]) -> dict[str, str]:
@@ -74,13 +74,13 @@ class Question:
         return tuple(each for each in first if all(each in other for other in others))
 
     def having(self, facts: Iterable[Fact]) -> Question:
-        """Return the question with some facts of which each varies by itself, in place of those of the same names."""
+        """Return the question with independent facts added; they replace facts of the same names."""
         having = facts_by_name(facts)
         axes = (axis for axis in self.axes if not having.keys() & axis.facts)
         return replace(self, facts={**self.facts, **having}, axes=(*axes, *map(axis_of, having.values())))
 
     def describe(self, box: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
-        """Write where facts have some of their readings, for people; a fact that may have any is left out."""
+        """Describe the readings of facts for people; a fact that may have any reading is left out."""
         return {
             name: self.facts[name].describe(readings)
             for name, readings in box.items()
@@ -93,11 +93,11 @@ class Question:
 
 
 def joined(one: Question, other: Question) -> Question:
-    """Return the question of two rule files, by what either of them can tell apart.
+    """Return the question of two rule files, with the distinctions of both.
 
     Raises:
         TooManyStates: the patterns of both are too many together.
-        SinglesOutUnknown: they tell the name `unknown` apart from every other.
+        SinglesOutUnknown: they distinguish the name `unknown` from every other.
     """
     return one.having(
         one.facts[name].joined(fact) if name in one.facts else fact

@@ -1,1 +1,1 @@
-"""From the files of a policy to rules and tests, or to every error of form in them."""
+"""Reading the files of a policy: into rules and tests, or into findings about their form."""

@@ -1,4 +1,4 @@
-"""Tests of a policy: cases beside a rule file, with facts and what is expected of them."""
+"""Reading the tests of a policy: cases with facts and the expected verdict, in a file beside the rule file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form that a node of a file must have; what is not of that form becomes a finding."""
+"""Checking the form of a file's nodes; whatever does not have the expected form becomes a finding."""
 
 from __future__ import annotations
 

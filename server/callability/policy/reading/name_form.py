@@ -1,4 +1,4 @@
-"""Reading names and patterns, and finding the classes of names that a rule file can tell apart."""
+"""Reading names and patterns, and finding the classes of names that a rule file distinguishes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_name(node: Node, fact: NameFact, where: str, form: Form, *, pattern: bo
 
 
 def with_names(question: Question, readers: Iterable[Rule | Law], form: Form) -> Question:
-    """Return a question whose names have the classes that rules and laws can tell apart."""
+    """Return a question whose names have the classes that rules and laws distinguish."""
     parts = [part for reader in readers for part in atoms(reader.when)]
     facts: list[NameFact] = []
     for fact in question.facts.values():

@@ -1,4 +1,4 @@
-"""A policy as it is written at a moment: its files are read once, so that what was checked is what is served."""
+"""The source of a policy: its files are read once, so that the bytes that were checked are the ones served."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from callability import document
 from callability.finding import Finding, Place
 
 MAX_FILES = 16
-"""Files of a policy, those that are named as none of it among them."""
+"""YAML files in the directory of a policy, including those whose names are no question."""
 TESTS = "_test"
 """How the name of a file with tests ends, before its ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """A file that could be read: where it lies, its name in findings, and its bytes."""
+    """A file that could be read: its path, its name in findings, and its bytes."""
 
     path: PurePath
     shown: str
@@ -27,7 +27,7 @@ class PolicyFile:
 
     @property
     def question(self) -> str:
-        """The question that it is about, if it is one."""
+        """The question that its name says."""
         return self.path.stem.removesuffix(TESTS)
 
     @property
@@ -38,28 +38,28 @@ class PolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """The files of a policy, and what is wrong with those that could not be read; `shown` is the policy in findings."""
+    """The files of a policy, and findings about unreadable ones; `shown` is the policy's name in findings."""
 
     shown: str
     files: tuple[PolicyFile, ...]
     findings: tuple[Finding, ...] = ()
     names: frozenset[str] = frozenset()
-    """The names of all files without their endings, of those that could not be read too."""
+    """The names of all files without their endings, unreadable ones included."""
 
     @property
     def revision(self) -> str:
-        """The revision of a policy with these rule sets: tests are no part of it."""
+        """The revision of a policy with these rule sets, without its tests."""
         return revision_of((file.path.name, file.data) for file in self.files if not file.tests)
 
     @property
     def digest(self) -> str:
-        """What tells one state of the files from another, tests and what could not be read included."""
+        """A digest that differs between two states of the files, including tests and unreadable files."""
         read = revision_of((file.path.name, file.data) for file in self.files)
         return document.digest("\n".join((read, *map(str, self.findings))).encode())
 
 
 def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
-    """Read the files of a policy, in whatever order they come."""
+    """Read the files of a policy, in any order."""
     paths = sorted(paths, key=lambda path: path.name)
     shown = str(directory)
     if not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):

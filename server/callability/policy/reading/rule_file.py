@@ -1,4 +1,4 @@
-"""Reading a rule file: from its nodes to a rule set, or to every error of form in it."""
+"""Reading a rule file: into a rule set, or into findings about its form."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people are told of a policy: explanations, tables, effects, differences, and what findings mean."""
+"""Reports about a policy for people: explanations, tables, effects, differences, and meanings of findings."""

@@ -1,4 +1,4 @@
-"""What a change of a policy changes: every combination whose answer is another one, in a few conditions."""
+"""The difference of two policies: every combination whose answer changes, in a few conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from callability.policy.rules.words import Templates, verdict_words
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a caller is told: the status, and what is said about it, which the rule may change."""
+    """What a caller receives: the status and its words, which a rule may change."""
 
     status: str
     words: Templates | None
@@ -29,10 +29,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """Combinations that were answered in one way and are answered in another; `where` are conditions for them.
+    """Combinations whose reply changed from one to another; `where` are conditions for them.
 
-    Each condition says of some facts which values they have; a combination is in one of them at least. `rules` are
-    those that decide before and after, and `example` is one combination, by all its facts.
+    A condition maps facts to the values that they may have; each combination meets at least one condition. `rules`
+    are those that decide before and after, and `example` is one combination with all its facts.
     """
 
     question: str
@@ -45,19 +45,19 @@ class PolicyChange:
 
     @property
     def words_only(self) -> bool:
-        """Whether the status is the same, and only what is said about it is not."""
+        """Whether only the words change, and not the status."""
         return self.before.status == self.after.status
 
 
 class TooMuch(Exception):
-    """Two policies that are more than can be compared. Its text says what is too much, and how much there may be."""
+    """Two policies that are too large to compare. Its text says what is too large, and the limit."""
 
 
 def differences(old: Policy, new: Policy) -> tuple[PolicyChange, ...]:
     """Return every change between two policies, those of a status before those of words, the largest first.
 
     Raises:
-        TooMuch: they are more than can be compared.
+        TooMuch: they are too large to compare.
     """
     found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
     order = tuple(QUESTIONS)
@@ -65,10 +65,10 @@ def differences(old: Policy, new: Policy) -> tuple[PolicyChange, ...]:
 
 
 def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
-    """Return the space of the facts that either of two rule sets reads, by what either can tell apart.
+    """Return the space of the facts that either of two rule sets reads, with the distinctions of both.
 
     Raises:
-        TooMuch: that is too much together.
+        TooMuch: together they are too large.
     """
     facts = frozenset((*old.table.space.facts, *new.table.space.facts))
     try:
@@ -87,7 +87,7 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
     """Yield every change of the answers to one question.
 
     Raises:
-        TooMuch: they are more than can be compared.
+        TooMuch: they are too large to compare.
     """
     space = compared_space(old, new)
     answers = _Replies(old), _Replies(new)
@@ -121,7 +121,7 @@ def _rules(proved: ProvedRuleSet, verdicts: Iterable[Verdict]) -> tuple[str, ...
 
 
 class _Replies:
-    """The answers of a rule set, each made once."""
+    """The replies of a rule set, each created once."""
 
     def __init__(self, proved: ProvedRuleSet) -> None:
         self._rule_set = proved.rule_set

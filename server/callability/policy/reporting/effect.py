@@ -1,4 +1,4 @@
-"""What each rule comes to: where it decides, and where its place in the order does."""
+"""The effect of each rule: where it decides, and where its position in the order matters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from callability.policy.proving.redundant_condition import needless_parts
 from callability.policy.rules.rule_set import Rule, RuleSet
 
 MAX_CONDITIONS = 50
-"""Conditions in which it is told where a rule decides."""
+"""Conditions that describe where one rule decides."""
 MAX_APART = 20
-"""How far apart two rules may stand whose order is looked at."""
+"""The distance up to which the order of two rules is checked."""
 
 Where = Mapping[str, tuple[str, ...]]
-"""For some facts the values that they have; any other fact has any value."""
+"""The values that some facts have; every other fact may have any value."""
 
 
 @dataclass(frozen=True, slots=True)

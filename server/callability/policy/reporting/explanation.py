@@ -1,4 +1,4 @@
-"""How a verdict came about: each rule that was tried, and why it did or did not decide."""
+"""Explaining a verdict: each rule that was tried, and why it did or did not decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to make a condition false: which values facts would have to have."""
+"""Ways to make a condition false: the values that its facts would need."""
 
 from __future__ import annotations
 

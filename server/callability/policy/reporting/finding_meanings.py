@@ -1,4 +1,4 @@
-"""What the codes of findings in the files of a policy mean, and what to do. docs/findings.md has the same."""
+"""The meanings of the finding codes for policy files, and what to do; the same text as docs/findings.md."""
 
 from __future__ import annotations
 

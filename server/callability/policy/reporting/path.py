@@ -1,4 +1,4 @@
-"""The path to callable: what would have to change, and who can change it."""
+"""The path to callable: what has to change, in order, and who can change it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callability.policy.rules.unread import unread
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 5
-"""Values of a label that are named in a sentence; how many more there are is said too."""
+"""Values of a label that a sentence names; the rest is counted."""
 
 
 class PathEnd(StrEnum):

@@ -1,4 +1,4 @@
-"""What is told of a policy, as plain data that JSON can write: the same for commands and pages."""
+"""Reports about a policy as plain data for JSON, shared by commands and the studio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of combinations, and the few conditions that describe them."""
+"""Describing a set of combinations by a few conditions."""
 
 from __future__ import annotations
 

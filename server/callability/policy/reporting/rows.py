@@ -1,4 +1,4 @@
-"""The decision table as people want to look at it: few rows, tried in order, that read like the rules."""
+"""The decision table for people: few rows, tried in order, that read like the rules."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a rule file says: rules, laws and words, and what they mean."""
+"""The content of a rule file: rules, laws and words, and their semantics."""

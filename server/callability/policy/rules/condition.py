@@ -1,4 +1,4 @@
-"""Conditions in Kleene's three-valued logic: true, false, or undetermined where they rest on an unknown fact."""
+"""Conditions in Kleene's three-valued logic: true, false, or undetermined if an unknown fact could change them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ Truth = bool | None
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """The fact has one of the values, which for a name may be patterns; where that stands does not make it another
-    condition.
-    """
+    """The fact has one of the values; for a name these may be patterns. The place does not count for equality."""
 
     fact: str
     values: frozenset[str]
     place: Place | None = field(default=None, compare=False)
 
     def truth(self, facts: Facts) -> Truth:
-        """Undetermined where the fact is unknown."""
+        """Undetermined if the fact is unknown."""
         value = facts[self.fact]
         return None if value == UNKNOWN else holds(self.values, value)
 
@@ -37,7 +35,7 @@ class All:
     parts: tuple[Condition, ...]
 
     def truth(self, facts: Facts) -> Truth:
-        """False where one part is false, whatever is unknown."""
+        """False if one part is false, even if others are unknown."""
         return _every(part.truth(facts) for part in self.parts)
 
 
@@ -48,7 +46,7 @@ class Any:
     parts: tuple[Condition, ...]
 
     def truth(self, facts: Facts) -> Truth:
-        """True where one part is true, whatever is unknown."""
+        """True if one part is true, even if others are unknown."""
         return _negated(_every(_negated(part.truth(facts)) for part in self.parts))
 
 
@@ -59,7 +57,7 @@ class Not:
     part: Condition
 
     def truth(self, facts: Facts) -> Truth:
-        """Undetermined where the part is."""
+        """Undetermined if the part is."""
         return _negated(self.part.truth(facts))
 
 

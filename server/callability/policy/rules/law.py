@@ -1,4 +1,4 @@
-"""Laws: what an author states of a rule set, to hold whatever the facts are."""
+"""Laws: statements about a rule set that must hold in every combination of facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule set: the ordered rules and the words that answer one question, and the laws that they keep."""
+"""A rule set: the ordered rules and the words that answer one question, and the laws that the rules must keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule set means. This is the specification; the rules engine and the table are held equal to it."""
+"""The semantics of a rule set. This is the specification; the engine and the table are tested against it."""
 
 from __future__ import annotations
 

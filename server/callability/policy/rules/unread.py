@@ -1,4 +1,4 @@
-"""Which unknown facts keep a condition from being decided, and whether a later try can read them."""
+"""The unknown facts that keep a condition undetermined, and whether a later try can read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a policy: which placeholders they may hold, and how those of a rule join those of its status."""
+"""The words of a policy: the placeholders that they may use, and how a rule's words join those of its status."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _article(owner: LiftedBy) -> str:
 
 
 def statuses_with_words(rule_set: RuleSet) -> tuple[str, ...]:
-    """Return the statuses that need words: those that rules give and the undetermined one, but for the wordless."""
+    """Return the statuses that need words: those that rules give and the undetermined one, without the wordless."""
     question = rule_set.question
     given = dict.fromkeys([*(rule.status for rule in rule_set.rules), question.undetermined])
     return tuple(status for status in given if status not in question.wordless)
