@@ -16,5 +16,5 @@ def run_in_shell(command: str, directory: Path) -> subprocess.CompletedProcess[s
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shell = ["sh", "-e", "-c", command]
     return subprocess.run(
-        shell, cwd=directory, env=environment, capture_output=True, text=True, timeout=300, check=False
+        shell, cwd=directory, env=environment, capture_output=True, text=True, timeout=1200, check=False
     )
