@@ -19,7 +19,8 @@ from ruamel.yaml.reader import ReaderError
 
 from callability.bounded_yaml import MAX_DEPTH, MAX_VALUES, TooDeep, TooMany, compose
 from callability.finding import Finding, Place, shown
-from callability.jsonc import UnclosedComment, is_json, without_comments
+from callability.jsonc import UnclosedComment, is_json, with_colons_behind_keys, without_comments
+from callability.yaml_fault import fault
 
 MAX_BYTES = 524_288
 MAX_DIGITS = 64
@@ -27,23 +28,6 @@ MAX_DIGITS = 64
 
 _TAG = "tag:yaml.org,2002:"
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_PROBLEMS = (
-    ("undefined alias", "an alias (`*name`) names nothing"),
-    ("while scanning an alias", "a `*` begins an alias, and no name follows"),
-    ("character '\\t'", "a tab stands where only spaces may"),
-    ("another document", "a second document begins"),
-    ("mapping values are not allowed", "a second `:` stands in one line"),
-    ("quoted scalar", "a quoted text is not closed"),
-    ("flow", "a `{` or `[` is not closed, or a comma is missing"),
-    ("block", "what stands here does not go on with what stands before"),
-)
-_HINTS = {
-    **dict.fromkeys((_PROBLEMS[0][1], _PROBLEMS[1][1]), "a text that begins with `*` must stand in quotes"),
-    **dict.fromkeys(
-        (_PROBLEMS[4][1], _PROBLEMS[7][1]), "a sentence that begins with `{` or holds `: ` must stand in quotes"
-    ),
-}
-
 ScalarValue = str | bool | int | float | None
 
 
@@ -65,7 +49,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Keys and nodes, in the order of the file; no key stands twice."""
+    """Keys and nodes, in the order of the file; no key is repeated."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     place: Place
@@ -156,7 +140,7 @@ def plain(node: Node) -> object:
 
 
 def _checked_json(text: str, file: str) -> str:
-    """Return JSON in a form that is YAML too.
+    """Return JSON in a form that is YAML too, with every value at its line and column.
 
     In JSON a tab is only ever white space, and characters that YAML does not take stand only within texts, where they
     can be escaped. Comments and trailing commas become spaces.
@@ -167,13 +151,14 @@ def _checked_json(text: str, file: str) -> str:
     except UnclosedComment as error:
         before = text[: error.position].split("\n")
         place = Place(file, len(before), len(before[-1]) + 1)
-        raise _refused(place, "not-json", "a comment begins here and does not end", "close it with `*/`") from error
+        raise _refused(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
     except json.JSONDecodeError as error:
-        hint = "there is a comma too many before `]` or `}`" if _needless_comma(text, error.pos) else ""
+        hint = "remove the comma before `]` or `}`" if _needless_comma(text, error.pos) else ""
         raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not JSON from here on", hint) from error
     except RecursionError as error:
         raise _too_deep(Place(file)) from error
-    return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text.replace("\t", " "))
+    text = with_colons_behind_keys(text.replace("\t", " "))
+    return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
 
 
 def _needless_comma(text: str, position: int) -> bool:
@@ -201,7 +186,7 @@ class _Reader:
     def document(self, text: str) -> Node:
         if text.startswith("%"):
             raise _refused(
-                Place(self.file, 1, 1), "directive", "a directive (`%...`) cannot be used here", "files are YAML 1.2"
+                Place(self.file, 1, 1), "directive", "a directive (`%...`) is not supported", "files are YAML 1.2"
             )
         root = self._composed(text)
         if root is None:
@@ -222,29 +207,27 @@ class _Reader:
             if isinstance(error, TooMany):
                 sentence = f"has more than {MAX_VALUES:,} values, keys among them"
                 raise _refused(place, "too-many-values", sentence) from error
-            problem = _problem(f"{error.context} {error.problem}")
-            raise _refused(place, "not-yaml", f"is not YAML: {problem}", _HINTS.get(problem, "")) from error
+            line, column, problem, hint = fault(error, text)
+            raise _refused(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
         except ReaderError as error:
             before = text[: error.position].split("\n")
             place = Place(self.file, len(before), len(before[-1]) + 1)
-            sentence = (
-                f"is not YAML: the character U+{ord(text[error.position]):04X} stands here, and no file may hold it"
-            )
+            sentence = f"is not YAML: the character U+{ord(text[error.position]):04X} is not allowed in a file"
             raise _refused(place, "not-yaml", sentence, "remove it") from error
         except (YAMLError, ValueError) as error:
             raise _refused(
-                Place(self.file), "not-yaml", "is not YAML: a character stands here that no file may hold"
+                Place(self.file), "not-yaml", "is not YAML: it contains a character that is not allowed in a file"
             ) from error
 
     def _node(self, node: YamlNode) -> Node:
         place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
         if id(node) in self.seen:
-            sentence = "this value is used again by an alias (`*name`), which cannot be used here"
-            self._find(place, "alias", sentence, "write it out")
+            sentence = "this value is repeated by an alias (`*name`), which is not supported"
+            self._find(place, "alias", sentence, "write the value out")
             return Scalar(None, place)
         self.seen.add(id(node))
         if not isinstance(node, ScalarNode) and str(node.tag) not in {f"{_TAG}map", f"{_TAG}seq"}:
-            self._find(place, "unknown-tag", "a tag (`!name`) cannot be used here")
+            self._find(place, "unknown-tag", "a tag (`!name`) is not supported")
         match node:
             case MappingNode():
                 return Mapping(tuple(self._entries(node)), place)
@@ -262,7 +245,7 @@ class _Reader:
             if not isinstance(key, Scalar) or not isinstance(key.value, str):
                 self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
             elif key.value in keys:
-                self._find(key.place, "duplicate-key", f"key {shown(key.value)} stands twice")
+                self._find(key.place, "duplicate-key", f"key {shown(key.value)} is repeated")
             else:
                 keys.add(key.value)
                 yield key, value
@@ -285,7 +268,7 @@ class _Reader:
                     return text
         except ValueError:
             return text
-        self._find(place, "unknown-tag", "a tag (`!name`) cannot be used here")
+        self._find(place, "unknown-tag", "a tag (`!name`) is not supported")
         return None
 
     def _text(self, text: str, place: Place) -> str:
@@ -293,13 +276,8 @@ class _Reader:
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            self._find(place, "not-unicode", "half a character is escaped here")
+            self._find(place, "not-unicode", "an escape sequence encodes half a character")
             return ""
 
     def _find(self, place: Place, code: str, sentence: str, hint: str = "") -> None:
         self.findings.append(Finding(place, code, sentence, hint))
-
-
-def _problem(text: str) -> str:
-    """Say what the YAML library found, without the author's text, which may be a secret."""
-    return next((ours for part, ours in _PROBLEMS if part in text), "it cannot be read from here on")

@@ -58,11 +58,16 @@ class Finding:
     def advice(self) -> str:
         """The hint and the witness in words; empty where there is neither."""
         example = f"for example {witness_text(self.witness)}" if self.witness is not None else ""
-        return "; ".join(filter(None, (self.hint, example)))
+        return joined_hints(self.hint, example)
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.sentence}"
         return f"{line} ({self.advice})" if self.advice else line
+
+
+def joined_hints(*hints: str) -> str:
+    """Join the hints that are not empty; a question ends by itself."""
+    return "; ".join(filter(None, hints)).replace("?; ", "? ")
 
 
 def witness_text(witness: Witness) -> str:

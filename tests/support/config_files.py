@@ -320,16 +320,16 @@ FAULTY = {
         "mcpServers: {}\napprovals:",
         ["2:1: `approvals` has no value (give it one, or leave the key out)"],
     ),
-    "a server that stands twice": (
+    "a server that is repeated": (
         "mcpServers: {a: {command: x}, a: {command: y}}",
-        ["1:31: key `a` stands twice"],
+        ["1:31: key `a` is repeated"],
     ),
     "faults of several servers, with a warning among them": (
         "mcpServers:\n  a: {comand: x}\n  b: {command: x, disabled_tools: [t, t]}\n  c: {url: 3}",
         [
             "2:3: server `a` has neither `command` nor `url` (give it one of them)",
             "2:7: unknown key `comand` in server `a` (did you mean `command`?)",
-            "3:39: `t` stands twice in `disabled_tools` of server `b` (keep one of them)",
+            "3:39: `t` is repeated in `disabled_tools` of server `b` (keep one of them)",
             "4:12: `url` of server `c` is a number, where text is wanted (put it in quotes)",
         ],
     ),

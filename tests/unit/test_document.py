@@ -56,33 +56,31 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     [
         (b"", "a.yaml: is empty"),
         (b"# only a comment\n", "a.yaml: is empty"),
-        (b"a: {b: 1", "a.yaml:1:9: is not YAML: a `{` or `[` is not closed, or a comma is missing"),
-        (b"a: 'b\n", "a.yaml:2:1: is not YAML: a quoted text is not closed"),
-        (b"a:\n\t- 1", "a.yaml:2:1: is not YAML: a tab stands where only spaces may"),
-        (b"a: 1\n---\nb: 2", "a.yaml:2:1: is not YAML: a second document begins"),
+        (b"a: {b: 1", "a.yaml:1:9: is not YAML: the `{` in line 1 is not closed, or a comma is missing"),
+        (b"a: 'b\n", "a.yaml:1:4: is not YAML: a quoted text is not closed"),
+        (b"a:\n\t- 1", "a.yaml:2:1: is not YAML: a tab is used where only spaces are allowed"),
+        (b"a: 1\n---\nb: 2", "a.yaml:2:1: is not YAML: a second document begins here"),
         (
             b"a: *secret",
-            "a.yaml:1:4: is not YAML: an alias (`*name`) names nothing (a text that begins with `*` must stand in"
-            " quotes)",
+            "a.yaml:1:4: is not YAML: an alias (`*name`) refers to nothing (quote a text that begins with `*`)",
         ),
         (
             b"a:\n - [*, b]",
-            "a.yaml:2:6: is not YAML: a `*` begins an alias, and no name follows (a text that begins with `*` must"
-            " stand in quotes)",
+            "a.yaml:2:6: is not YAML: a `*` begins an alias, and no name follows (quote a text that begins with `*`)",
         ),
         (
             b"a: b\nc: x\0y",
-            "a.yaml:2:5: is not YAML: the character U+0000 stands here, and no file may hold it (remove it)",
+            "a.yaml:2:5: is not YAML: the character U+0000 is not allowed in a file (remove it)",
         ),
-        (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) cannot be used here"),
+        (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) is not supported"),
         (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
-        (b"a: \x01", "a.yaml:1:4: is not YAML: the character U+0001 stands here, and no file may hold it (remove it)"),
+        (b"a: \x01", "a.yaml:1:4: is not YAML: the character U+0001 is not allowed in a file (remove it)"),
         (b"[" * 5000, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"[" * 60 + b"]" * 60, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"? [1]\n: 2", "a.yaml:1:3: a key is not text (quote it, or write `placeholder` in quotes)"),
         (
             b"a: &x [1]\nb: [*x, *x]",
-            "a.yaml:1:4: this value is used again by an alias (`*name`), which cannot be used here",
+            "a.yaml:1:4: this value is repeated by an alias (`*name`), which is not supported",
         ),
         (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
     ],
@@ -95,12 +93,40 @@ def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding:
     assert str(caught.value).startswith(finding)
 
 
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("a:\n  - b\n - c\n", "3:2: is not YAML: the indentation of this line matches no line above"),
+        ("a:\n  b: {}\n   c: {}\n", "3:4: is not YAML: the indentation of this line matches no line above"),
+        ("a:\n  - b\n  c: d\n", "3:3: is not YAML: the indentation of this line matches no line above"),
+        ("a:\n  b: 1\n   c: 2\n", "3:5: is not YAML: a key is not allowed here (indent the key like"),
+        ("a\nb: 2\n", "2:2: is not YAML: a key is not allowed here (indent the key like"),
+        ("a: b: c\n", "1:5: is not YAML: this line has a second `: ` (quote a sentence"),
+        ("a: {b} c\n", "1:8: is not YAML: text follows a value that has ended (quote a sentence"),
+        ("a: @b\n", "1:4: is not YAML: an unquoted text cannot begin with this character (quote the text)"),
+    ],
+)
+def test_the_hint_fits_what_is_wrong_with_the_indentation_or_the_quotes(text: str, finding: str) -> None:
+    """Quotes do not help with a line that is indented wrongly."""
+    with pytest.raises(Refused) as caught:
+        parse(text.encode(), "a.yaml")
+    assert str(caught.value).startswith(f"a.yaml:{finding}")
+
+
+def test_json_may_break_the_line_between_a_key_and_its_colon() -> None:
+    """Every value keeps its line and column; a text that looks like a key and a break stays as it is."""
+    node = parse(b'{"a"\n: 1, "b" \r\n\t  : {"c\\n:"\n\n:2}, "d": "e\\"\\n :"}', "a.json")
+    assert plain(node) == {"a": 1, "b": {"c\n:": 2}, "d": 'e"\n :'}
+    assert isinstance(node, Mapping)
+    assert [(value.place.line, value.place.column) for _, value in node.entries] == [(2, 3), (3, 6), (5, 11)]
+
+
 def test_json_that_is_none_is_refused_at_its_place() -> None:
-    """And a key that stands twice, which JSON's own reader passes over."""
+    """And a key that is repeated, which JSON's own reader passes over."""
     for text, finding in (
         ("[1 2]", "a.json:1:4: is not JSON from here on"),
         ('{"a": }', "a.json:1:7: is not JSON from here on"),
-        ('{"a": 1, "a": 2}', "a.json:1:10: key `a` stands twice"),
+        ('{"a": 1, "a": 2}', "a.json:1:10: key `a` is repeated"),
     ):
         with pytest.raises(Refused) as caught:
             parse(text.encode(), "a.json")
@@ -145,8 +171,8 @@ def test_comments_do_not_move_the_places_of_values() -> None:
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("[1] /* x", "a.json:1:5: a comment begins here and does not end (close it with `*/`)"),
-        ("[1]\n/*/", "a.json:2:1: a comment begins here and does not end (close it with `*/`)"),
+        ("[1] /* x", "a.json:1:5: a comment begins here and is not closed (close it with `*/`)"),
+        ("[1]\n/*/", "a.json:2:1: a comment begins here and is not closed (close it with `*/`)"),
         ("[1] / 2", "a.json:1:5: is not JSON from here on"),
         ("[1] # x", "a.json:1:5: is not JSON from here on"),
         ("// nothing", "a.json:1:11: is not JSON from here on"),

@@ -84,7 +84,7 @@ async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, b
 
 
 async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_what_to_ask(tmp_path: Path) -> None:
-    """With a smaller limit it has an answer; the text stands twice in it."""
+    """With a smaller limit it has an answer; the text is repeated in it."""
     tools = [{"name": f"t{number}", "description": f"sheep {'x' * 200_000}"} for number in range(40)]
     async with over_stdio(write_config(tmp_path, {"big": shelf(tmp_path, "big", *tools)})) as client:
         longer = await client.call_tool("retrieve_tools", {"query": "sheep", "limit": 40})

@@ -105,7 +105,7 @@ def _multiplying(directory: Path) -> None:
 
 
 CASES: dict[str, tuple[Setup, str]] = {
-    "aliases that double": (_file(LAUGHS), "1:5: this value is used again by an alias"),
+    "aliases that double": (_file(LAUGHS), "1:5: this value is repeated by an alias"),
     "a file of 10 MB": (_file("x" * 10_000_000), "is larger than 524,288 bytes [file-too-large]"),
     "lists in lists": (_file("rules: " + "[" * 200_000), "1:56: is nested more than 48 levels deep [nested-too-deep]"),
     "mappings in mappings": (_file("{a: " * 100_000), "is nested more than 48 levels deep [nested-too-deep]"),
@@ -170,7 +170,7 @@ CASES: dict[str, tuple[Setup, str]] = {
     ),
     "20,000 values of a fact": (
         _when(f"{{approval.status: [{'none, ' * 20_000}]}}"),
-        "value `none` of `approval.status` stands twice in rule `much` [duplicate-value]",
+        "value `none` of `approval.status` is repeated in rule `much` [duplicate-value]",
     ),
     "groups that multiply": (
         _when(f"{{all: [{', '.join([ALL] * 6)}]}}"),

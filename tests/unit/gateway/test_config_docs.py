@@ -28,7 +28,7 @@ from support.running import callability
 
 BEYOND_A_SCHEMA = {"unknown-server", "shared-token", "bad-url", "bad-length"}
 """Codes of what a schema cannot tell, or not wholly: agreement of two parts, hosts and ports, lengths in bytes."""
-NO_DOCUMENT = {"an empty file", "a server that stands twice"}
+NO_DOCUMENT = {"an empty file", "a server that is repeated"}
 """Faulty configs of which an editor says without a schema that they are none."""
 
 

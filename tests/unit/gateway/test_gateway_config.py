@@ -137,7 +137,7 @@ def test_a_double_entry_is_a_warning() -> None:
     """The config loads, and the entry counts once."""
     config = loaded(ONE + "command: x\n    enabled_tools: [a, b, a]")
     assert list(map(str, config.warnings)) == [
-        "servers.yaml:4:27: `a` stands twice in `enabled_tools` of server `files` (keep one of them)"
+        "servers.yaml:4:27: `a` is repeated in `enabled_tools` of server `files` (keep one of them)"
     ]
     assert {(warning.code, warning.severity) for warning in config.warnings} == {("duplicate-entry", Severity.WARNING)}
     assert config.servers["files"].listed_tools == ("a", "b")

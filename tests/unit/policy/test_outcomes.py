@@ -246,7 +246,7 @@ FAULTY = [
         "load_outcome",
         "- {id: one, when: {load.http_status: [403, '403']}, status: denied}",
         "duplicate-value",
-        "value `403` of `load.http_status` stands twice in rule `one`",
+        "value `403` of `load.http_status` is repeated in rule `one`",
     ),
     (
         "load_outcome",

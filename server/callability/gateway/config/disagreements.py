@@ -178,6 +178,6 @@ def _duplicates(items: Sequence, subject: str) -> Iterator[Finding]:
     for item in items.items:
         if isinstance(item, Scalar) and isinstance(item.value, str):
             if item.value in seen:
-                sentence = f"{shown(item.value)} stands twice in {subject}"
+                sentence = f"{shown(item.value)} is repeated in {subject}"
                 yield Finding(item.place, "duplicate-entry", sentence, "keep one of them", Severity.WARNING)
             seen.add(item.value)

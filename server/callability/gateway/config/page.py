@@ -33,7 +33,7 @@ _TOGETHER = """\
 - An agent's `servers` are in `mcpServers` or in the catalog, and no two agents have the same token.
 
 The schema says all of this but the last three. Nor does it say how many bytes a label takes (a key 1 to 128, a value up
-to 512), which hosts and ports there can be in `url`, or that no key stands twice. The gateway checks these too.
+to 512), which hosts and ports there can be in `url`, or that no key is repeated. The gateway checks these too.
 """
 _APPROVALS = """\
 ## The approvals file

@@ -155,7 +155,7 @@ class Inventory:
         connected: bool,
     ) -> KnownServer:
         by_name = self._by_name(server, tools, connected=connected)
-        # Of a name that stands twice the first is the tool.
+        # Of a name that is repeated the first is the tool.
         fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
         asked = [
             WireTool(name=name, facts=_tool_facts(config, records, name, listed, fingerprints.get(name)))

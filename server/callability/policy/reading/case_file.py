@@ -47,7 +47,7 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     names: set[str] = set()
     for case in cases:
         if case.name in names:
-            form.find(case.place, "duplicate-test", f"test {shown(case.name)} stands twice")
+            form.find(case.place, "duplicate-test", f"test {shown(case.name)} is repeated")
         names.add(case.name)
     return cases, tuple(form.findings)
 

@@ -67,7 +67,7 @@ def _label(fact: str, key: Scalar, node: Node, form: Form) -> LabelFact | None:
     values = [value for item in items if (value := _value(item, fact, form)) is not None]
     twice = sorted({value for value in values if values.count(value) > 1})
     if twice:
-        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact}` stands twice in `labels`")
+        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact}` is repeated in `labels`")
     # What is wrong here refuses the file; conditions that name the label are not wrong for it.
     return LabelFact(fact, (NO_LABEL, *dict.fromkeys(values)), NO_LABEL)
 

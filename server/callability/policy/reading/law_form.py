@@ -23,7 +23,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
     names: set[str] = set()
     for law in laws:
         if law.name in names:
-            form.find(law.place, "duplicate-law", f"law {shown(law.name)} stands twice")
+            form.find(law.place, "duplicate-law", f"law {shown(law.name)} is repeated")
         names.add(law.name)
     return laws
 

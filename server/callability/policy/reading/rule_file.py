@@ -59,7 +59,7 @@ def _rules(node: Node, question: Question, form: Form) -> tuple[Rule, ...]:
         first = seen.setdefault(rule.id, rule)
         if first is not rule:
             form.find(
-                rule.place, "duplicate-id", f"rule id `{rule.id}` stands twice", f"first in line {first.place.line}"
+                rule.place, "duplicate-id", f"rule id `{rule.id}` is repeated", f"first in line {first.place.line}"
             )
     return rules
 

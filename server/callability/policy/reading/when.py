@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import did_you_mean, listed, shown
+from callability.finding import did_you_mean, joined_hints, listed, shown
 from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.form import Form, described
@@ -96,7 +96,7 @@ def _undeclared(name: str, question: Question) -> str:
     if prefix is None:
         return ""
     near = did_you_mean(name, (fact for fact in question.facts if fact.startswith(prefix)))
-    return "; ".join(filter(None, (near, "a label is declared under `labels`, at the head of the rule file")))
+    return joined_hints(near, "a label is declared under `labels`, at the head of the rule file")
 
 
 def _nested(name: str, value: Node, question: Question) -> str:
@@ -156,6 +156,6 @@ def _is(fact: Fact, node: Node, rule: str, form: Form) -> Condition | None:
         return None
     twice = sorted(value for value, count in Counter(sound).items() if count > 1)
     if twice:
-        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` stands twice in {rule}")
+        form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{fact.name}` is repeated in {rule}")
         return None
     return Is(fact.name, frozenset(sound), node.place)

@@ -34,10 +34,10 @@ OF_FILES: Mapping[str, Meaning] = {
     "too-many-values": Meaning(
         "The file has more than 50,000 values, keys among them, as far as this place.", "Shorten it."
     ),
-    "alias": Meaning("A value is used again by an alias (`*name`).", "Write it out."),
+    "alias": Meaning("A value is repeated by an alias (`*name`).", "Write the value out."),
     "unknown-tag": Meaning("A value has a tag (`!name`), or is of a kind that is not used here.", "Remove the tag."),
     "key-not-text": Meaning("A key is not text.", "Quote it; a sentence that begins with a placeholder, too."),
-    "duplicate-key": Meaning("A key stands twice in a mapping.", "Keep one of the two, or join them in a list."),
+    "duplicate-key": Meaning("A key is repeated in a mapping.", "Keep one of the two, or join them in a list."),
 }
 """Of every file."""
 
@@ -62,12 +62,12 @@ OF_FORM: Mapping[str, Meaning] = {
         "There are more than 5,000 tests.", "Leave some out: `callability check` proves the rest."
     ),
     "bad-id": Meaning("The id of a rule is none.", "Use lower-case letters, digits, `.`, `_` and `-`."),
-    "duplicate-id": Meaning("The id of a rule stands twice.", "Rename one of the two."),
-    "duplicate-law": Meaning("A law stands twice.", "Remove one, or name what it states."),
-    "duplicate-test": Meaning("A test stands twice.", "Remove one, or name what it shows."),
+    "duplicate-id": Meaning("The id of a rule is repeated.", "Rename one of the two."),
+    "duplicate-law": Meaning("A law is repeated.", "Remove one, or name what it states."),
+    "duplicate-test": Meaning("A test is repeated.", "Remove one, or name what it shows."),
     "unknown-fact": Meaning("A condition or a test names a fact that does not exist.", "Correct its name."),
     "unknown-value": Meaning("A fact does not have this value.", "Correct it; `true` and `false` without quotes."),
-    "duplicate-value": Meaning("A value stands twice in a list.", "Remove one of the two."),
+    "duplicate-value": Meaning("A value is repeated in a list.", "Remove one of the two."),
     "names-unknown": Meaning(
         "A condition names `unknown`, or patterns tell a name that is `unknown` apart from every other.",
         "Leave it out: where a rule is reached that rests on an unknown fact, the answer is fixed.",

@@ -33,7 +33,7 @@ class PolicyCalls:
         """Answer a `ValidatePolicyRequest` with a `ValidatePolicyResponse`.
 
         Raises:
-            InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is none or stands twice.
+            InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is none or is repeated.
             TooManyAtOnce: too many policies are checked at the moment.
         """
         request_size.check_files(data)

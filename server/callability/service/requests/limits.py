@@ -91,7 +91,7 @@ def check_policy_files(files: Sequence[tuple[str, int]]) -> None:
 
     Raises:
         InvalidRequest: there are too many, or they are too large.
-        InvalidName: a name is empty, too long, that of a path, or stands twice.
+        InvalidName: a name is empty, too long, that of a path, or is repeated.
     """
     if len(files) > POLICY_FILES:
         raise InvalidRequest("TOO_MANY_FILES", f"the policy has {len(files):,} files, and may have {POLICY_FILES}")
@@ -104,7 +104,7 @@ def check_policy_files(files: Sequence[tuple[str, int]]) -> None:
         if set(name) & {"/", "\0"} or name in {".", ".."}:
             raise InvalidName("FILE_NAME_IS_PATH", "the name of a file is that of a path, and may hold no directory")
         if name in names:
-            raise InvalidName("DUPLICATE_FILE", "the name of a file stands twice")
+            raise InvalidName("DUPLICATE_FILE", "the name of a file is repeated")
         names.add(name)
 
 
