@@ -21,7 +21,7 @@ from bench.workload import about_many
 from callability.address import DIRECT
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
-from callability.service.calls.callability_calls import Calls
+from callability.service.calls.callability_calls import CallabilityCalls
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
 
 PART = "CheckTools"
@@ -50,7 +50,7 @@ class _Question:
 
 def rows(rounds: Rounds) -> list[Row]:
     """Measure each size, over the network and in the handler alone."""
-    calls = Calls(load(shipped_policy()))
+    calls = CallabilityCalls(load(shipped_policy()))
     with (
         served(EMPTY) as empty,
         served(SERVICE) as service,
@@ -68,7 +68,7 @@ def rows(rounds: Rounds) -> list[Row]:
     return [row for tools in _CALLS for row in _rows(tools, measured)]
 
 
-def _question(tools: int, calls: Calls, rounds: Rounds) -> _Question:
+def _question(tools: int, calls: CallabilityCalls, rounds: Rounds) -> _Question:
     message = about_many(tools)
     request = message.SerializeToString()
     reply = asyncio.run(_awaited(calls.check_tools(request)))
@@ -97,7 +97,7 @@ def _served(server: Served, question: _Question) -> Figures:
     return {"rate": rate * question.tools, "cpu": question.calls * question.tools / spent}
 
 
-def _handler(calls: Calls, requests: Iterator[bytes], question: _Question) -> Figures:
+def _handler(calls: CallabilityCalls, requests: Iterator[bytes], question: _Question) -> Figures:
     """Await the handler without a server."""
     batch = list(islice(requests, max(4, question.calls // 4)))
 

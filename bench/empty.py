@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from callability.command_line import main
 from callability.service.calls import served_policy
-from callability.service.calls.callability_calls import Calls
+from callability.service.calls.callability_calls import CallabilityCalls
 
 _REPLIES: dict[int, bytes] = {}
 """The constant replies, by the length of the request; that to `CheckTool` by 0."""
 
 
-class EmptyCalls(Calls):
+class EmptyCalls(CallabilityCalls):
     """Answers `CheckTool` by the reply to the first that came, `CheckTools` by that to the first of the same length."""
 
     async def check_tool(self, data: bytes) -> bytes:
@@ -23,5 +23,5 @@ class EmptyCalls(Calls):
 
 
 if __name__ == "__main__":
-    vars(served_policy)["Calls"] = EmptyCalls
+    vars(served_policy)["CallabilityCalls"] = EmptyCalls
     main()

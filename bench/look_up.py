@@ -32,7 +32,7 @@ def rows(rounds: Rounds) -> list[Row]:
     _check_chain(table)
     reader = FactReader(table.space)
     facts = tuple(
-        reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()).values
         for request in about_one_each(1_000)
     )
     passes = rounds.repetitions(_PASSES)

@@ -16,14 +16,14 @@ import uvloop
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import check_source, source_in
 from callability.policy.packing import packed, unpacked
-from callability.service.calls.callability_calls import Calls
+from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.server import Server
 
 
-def _ready(checked: bytes) -> Calls:
+def _ready(checked: bytes) -> CallabilityCalls:
     policy = unpacked(checked).policy
     assert policy is not None
-    return Calls(policy)
+    return CallabilityCalls(policy)
 
 
 def _resident() -> int:

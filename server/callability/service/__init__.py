@@ -1,1 +1,14 @@
-"""The policy as a gRPC service: from the contract to facts, and from verdicts back."""
+"""The policy as a gRPC service: from the contract to facts, and from verdicts back.
+
+Its rooms, from bottom to top, each importing only from those above it in this list:
+
+- `requests`: what a request may hold, and how one is refused
+- `translation`: from the contract to the facts of rules, and from verdicts back to the contract
+- `observability`: metrics, and the facts that decisions lack
+- `fast_path`: decisions about tools from bytes to bytes, behind one name
+- `calls`: what each call does, by whichever policy is served
+- `transport`: gRPC: admission, the start and end of calls, health, reflection
+
+The modules beside them join these: `server` for callers at an address, `in_process` for those in this process, `edits`
+for the files of the policy; `memory` is about the process.
+"""

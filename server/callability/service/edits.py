@@ -17,8 +17,8 @@ from callability.policy import check_worker
 from callability.policy.loading import Policy, followed_files, source_in
 from callability.policy.packing import unpacked
 from callability.policy.reading.policy_source import PolicySource
-from callability.service.calls.callability_calls import Calls
-from callability.service.calls.served_policy import RejectedEdit, Served
+from callability.service.calls.callability_calls import CallabilityCalls
+from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
 from callability.service.observability.metrics import PolicyMetrics
 from callability.watching import looks
 
@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 class Edits:
     """Follows the files of the policy in a directory; `digest` is the state of them by which it was loaded."""
 
-    def __init__(self, served: Served, directory: Path, digest: str, metrics: PolicyMetrics) -> None:
+    def __init__(self, served: ServedPolicy, directory: Path, digest: str, metrics: PolicyMetrics) -> None:
         self._served = served
         self._directory = directory
         self._seen = digest
@@ -58,7 +58,7 @@ class Edits:
             else:
                 self._take_over(*loaded)
 
-    def _take_over(self, policy: Policy, calls: Calls) -> None:
+    def _take_over(self, policy: Policy, calls: CallabilityCalls) -> None:
         self._served.replace(calls)
         _log(logging.WARNING, policy.warnings)
         _logger.info("the edit of the policy is taken over: %s decides, proved by %s", policy.revision, policy.engine)
@@ -92,7 +92,9 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _checked(written: PolicySource, metrics: PolicyMetrics | None = None) -> tuple[Policy, Calls] | RejectedEdit:
+async def _checked(
+    written: PolicySource, metrics: PolicyMetrics | None = None
+) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
     """Return the policy, ready to answer, or why there is none."""
     try:
         answer = await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
@@ -104,8 +106,8 @@ async def _checked(written: PolicySource, metrics: PolicyMetrics | None = None) 
 
 def _loaded(
     answer: bytes, written: PolicySource, metrics: PolicyMetrics | None = None
-) -> tuple[Policy, Calls] | RejectedEdit:
+) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
     check = unpacked(answer)
     if check.policy is None:
         return RejectedEdit(written.revision, check.findings[:MAX_FINDINGS])
-    return check.policy, Calls(check.policy, metrics)
+    return check.policy, CallabilityCalls(check.policy, metrics)

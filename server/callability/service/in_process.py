@@ -10,7 +10,7 @@ from grpc.aio import AioRpcError, Metadata
 
 from callability.policy.loading import Policy
 from callability.service.calls.policy_calls import PolicyCalls
-from callability.service.calls.served_policy import Served
+from callability.service.calls.served_policy import ServedPolicy
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests.errors import ServiceError
 from callability.v1 import callability_service_pb2 as pb
@@ -23,7 +23,7 @@ class InProcessStub:
     """Has the calls of `CallabilityServiceStub` on an aio channel, and fails as they do."""
 
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
-        self.served = Served(policy, metrics)
+        self.served = ServedPolicy(policy, metrics)
         answers = self.served.answers
         self.CheckTool = _call(answers["CheckTool"], pb.CheckToolResponse)
         self.CheckTools = _call(answers["CheckTools"], pb.CheckToolsResponse)
@@ -35,7 +35,7 @@ class InProcessStub:
 class InProcessPolicyStub:
     """Has `GetPolicy` of `PolicyServiceStub` on an aio channel, about the policy of a stub in this process."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedPolicy) -> None:
         self.GetPolicy = _call(PolicyCalls(served).get_policy, GetPolicyResponse)
 
 

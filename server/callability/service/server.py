@@ -14,7 +14,7 @@ import grpc
 from callability.address import AddressRefused, check_free, check_loopback, check_socket_path
 from callability.policy.loading import Policy
 from callability.service.calls.policy_calls import PolicyCalls
-from callability.service.calls.served_policy import Served
+from callability.service.calls.served_policy import ServedPolicy
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
@@ -52,7 +52,7 @@ class Server:
         concurrent_calls: int = limits.CONCURRENT_CALLS,
     ) -> None:
         _check_address(address)
-        self.served = Served(policy, metrics)
+        self.served = ServedPolicy(policy, metrics)
         about_policy = PolicyCalls(self.served, concurrent_calls)
         methods: Mapping[str, Mapping[str, Method]] = {
             CALLABILITY: self.served.answers,

@@ -192,7 +192,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
         written = {"approval.status": "none", "annotations.open_world": open_world}
         for fact, hint in zip(THREE, said or (UNKNOWN,) * 3, strict=True):
             written |= {} if hint is None else {fact: str(hint).lower()}
-        for facts in (reader.read(server, wire.SerializeToString()), CALLABILITY.completed(written)):
+        for facts in (reader.read(server, wire.SerializeToString()).values, CALLABILITY.completed(written)):
             verdict = table.verdict(facts)
             assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 

@@ -80,7 +80,7 @@ def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel
     rules, reader = proved.rule_set.rules, FactReader(proved.table.space)
     differences = []
     for request, _ in _matrix():
-        facts = reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString())
+        facts = reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()).values
         decision = decide(rules, facts)
         verdict = stub.CheckTool(request).verdict
         status = CALLABILITY.undetermined if decision.undetermined else rules[decision.rule].status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import socket
@@ -19,11 +18,6 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.policy.deciding.tabulation import Engine
-from callability.policy.loading import load
-from callability.service.calls.callability_calls import MAX_REPLIES, Calls
-from callability.service.fast_path.tool_results import MAX_KEPT, MAX_KEPT_SERVERS, Answers
-from callability.service.requests.errors import InvalidName
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
@@ -317,27 +311,6 @@ def test_limits_hold_for_what_was_answered_before(channel: grpc.Channel) -> None
     assert refused(stub.CheckTools, _batch(*[server] * 201))[1] == "TOO_MANY_TOOLS"
 
 
-def test_what_is_kept_is_bounded() -> None:
-    """However many different facts and servers are asked about."""
-    answers = Answers(load(POLICY, engine=Engine.REFERENCE))
-    for number in range(MAX_KEPT_SERVERS + 2):
-        facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
-        for each in range(3):
-            tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
-            assert answers.of_server(facts, b"x", None).of_tool(tool, b"y").verdict is not None
-    of_server = answers.of_server(b"", b"x", None)
-    for number in range(MAX_KEPT + 2):
-        labels = facts_pb2.Labels(values={"n": str(number)})
-        of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
-    long = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": "x" * 500})).SerializeToString()
-    assert of_server.of_tool(long, b"y").verdict is not None
-    assert (len(of_server) <= MAX_KEPT, long in of_server, answers.kept_servers <= MAX_KEPT_SERVERS) == (
-        True,
-        False,
-        True,
-    )
-
-
 def test_a_socket_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     """It is somebody's, even if it does not take connections."""
     path = tmp_path / "log"
@@ -348,20 +321,3 @@ def test_a_socket_of_another_kind_is_left_alone(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"still there", str(path))
         assert owned.recv(100) == b"still there"
-
-
-def test_requests_about_one_tool_that_are_kept_are_bounded_and_errors_are_not() -> None:
-    """A refusal is decided anew each time, and a kept reply is the one that was given first."""
-    calls = Calls(load(POLICY, engine=Engine.REFERENCE))
-
-    async def story() -> None:
-        first = await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString())
-        for number in range(MAX_REPLIES + 2):
-            await calls.check_tool(pb.CheckToolRequest(server="s", tool=f"t{number}").SerializeToString())
-        assert await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString()) == first
-        for _ in range(2):
-            with pytest.raises(InvalidName):
-                await calls.check_tool(pb.CheckToolRequest(server="s").SerializeToString())
-
-    asyncio.run(story())
-    assert calls.kept_replies <= MAX_REPLIES

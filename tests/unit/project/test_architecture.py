@@ -11,11 +11,13 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import callability.gateway
+import callability.service
 from support.checkout import PACKAGE, TESTS
 
 SHARED = {
     "callability",
     "callability.address",
+    "callability.bounded_cache",
     "callability.child_process.child",
     "callability.child_process.limits",
     "callability.document",
@@ -43,6 +45,9 @@ GATEWAY_ROOMS = (
     "runtime",
     "serving",
 )
+
+SERVICE_ROOMS = ("requests", "translation", "observability", "fast_path", "calls", "transport")
+SERVICE_MODULES = ("server.py", "in_process.py", "edits.py", "memory.py")
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -123,6 +128,26 @@ def test_every_module_of_the_gateway_says_in_one_line_what_it_is() -> None:
     for path in (PACKAGE / "gateway").rglob("*.py"):
         docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
         assert docstring.partition("\n")[0].endswith((".", "?")), path
+
+
+def test_a_room_of_the_service_imports_only_from_those_above_it_in_the_list() -> None:
+    """Annotations included; the modules beside the rooms join them, and no room knows these."""
+    for number, room in enumerate(SERVICE_ROOMS):
+        above = {f"callability.service.{name}" for name in SERVICE_ROOMS[: number + 1]}
+        for path in (PACKAGE / "service" / room).rglob("*.py"):
+            known = {".".join(name.split(".")[:3]) for name in _imports(path) if name.startswith("callability.service")}
+            assert known <= above, path
+    content = {path.name for path in (PACKAGE / "service").iterdir() if path.name != "__pycache__"}
+    assert content == {"__init__.py", *SERVICE_ROOMS, *SERVICE_MODULES}
+    assert (*re.findall(r"(?m)^- `(\w+)`: ", callability.service.__doc__ or ""),) == SERVICE_ROOMS
+
+
+def test_the_fast_path_of_the_service_has_one_door() -> None:
+    """What it keeps, and by what keys, matters to nobody else."""
+    for path in PACKAGE.rglob("*.py"):
+        if (PACKAGE / "service/fast_path") not in path.parents:
+            inner = {name for name in _imports(path) if name.startswith("callability.service.fast_path.")}
+            assert not inner, path
 
 
 def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:

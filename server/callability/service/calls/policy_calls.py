@@ -6,18 +6,18 @@ from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.finding import Finding, Place, line
 from callability.service.calls import validation
-from callability.service.calls.served_policy import RejectedEdit, Served
+from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
 from callability.service.requests import limits, request_size
 from callability.service.requests.errors import TooManyAtOnce
+from callability.service.requests.parsing import parsed
 from callability.service.translation.messages import finding_message
-from callability.service.transport.edge import parsed
 from callability.v1 import policy_service_pb2 as pb
 
 
 class PolicyCalls:
     """Tells about the policy that is being served, and checks others that are not."""
 
-    def __init__(self, served: Served, concurrent_calls: int = limits.CONCURRENT_CALLS) -> None:
+    def __init__(self, served: ServedPolicy, concurrent_calls: int = limits.CONCURRENT_CALLS) -> None:
         self._served = served
         self._limits = _limits(concurrent_calls).SerializeToString()
         self._validations = 0

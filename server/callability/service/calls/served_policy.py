@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from callability.finding import Finding
 from callability.policy.loading import Policy
-from callability.service.calls.callability_calls import Calls
+from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.observability.metrics import PolicyMetrics
 
 _METHODS = {
@@ -27,16 +27,16 @@ class RejectedEdit:
     findings: tuple[Finding, ...]
 
 
-class Served:
+class ServedPolicy:
     """Answers by one policy until it is replaced; a request ends by the policy by which it began."""
 
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
-        self.calls = Calls(policy, metrics)
+        self.calls = CallabilityCalls(policy, metrics)
         self.rejected: RejectedEdit | None = None
         self.on_replace: Callable[[], None] | None = None
         """Is called when another policy decides."""
 
-    def replace(self, calls: Calls) -> None:
+    def replace(self, calls: CallabilityCalls) -> None:
         """Answer the requests that begin from now on by another policy."""
         self.calls = calls
         self.rejected = None

@@ -1,1 +1,9 @@
-"""Decisions about tools from bytes to bytes: facts are a key to a result that is already encoded."""
+"""Decisions about tools at the speed of dictionary look-ups. `ToolCalls` is the one name that others use.
+
+A batch costs what its objects cost. So requests are read into lazy messages, whose parts stay bytes: the facts of a
+tool, or a server with all its tools, are a key to a result that is already encoded, and a reply joins such bytes.
+"""
+
+from callability.service.fast_path.tool_calls import ToolCalls
+
+__all__ = ["ToolCalls"]

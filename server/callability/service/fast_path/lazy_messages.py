@@ -1,8 +1,7 @@
-"""Twins of the contract's messages: the same wire, read and written with parts of it left as bytes.
+"""Lazy forms of the contract's messages: the same wire, but parts that are messages or text stay bytes.
 
-A batch costs what its objects cost. Read through a twin, the facts of a tool are one `bytes` value, which is a key to
-an answer that is ready, and so is a server with all its tools, which a proxy asks about again and again; written
-through a twin, the results of a server are the answers' bytes, joined.
+So the facts of a tool are one `bytes` value, and so is a server with all its tools; written, the results of a server
+are bytes that are joined.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _AS_BYTES = {
 }
 
 
-def _twins() -> descriptor_pool.DescriptorPool:
+def _lazy_pool() -> descriptor_pool.DescriptorPool:
     pool = descriptor_pool.DescriptorPool()
     for module in (facts_pb2, verdict_pb2, outcome_pb2, pb):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
         if module is pb:
-            # In the older syntax an empty value is told from an absent one, so that sizes differ by parts alone.
+            # The older syntax distinguishes an empty value from an absent one, so that sizes differ by parts alone.
             file.ClearField("syntax")
         for message in file.message_type:
             for field in message.field:
@@ -45,25 +44,25 @@ def _twins() -> descriptor_pool.DescriptorPool:
     return pool
 
 
-_POOL = _twins()
+_POOL = _lazy_pool()
 
 
-def _twin(message: type[Message]) -> Any:
+def _lazy(message: type[Message]) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(message.DESCRIPTOR.full_name))
 
 
 _REQUESTS: dict[type[Message], Any] = {
-    message: _twin(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools)
+    message: _lazy(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools)
 }
-CheckToolsResponse: Any = _twin(pb.CheckToolsResponse)
+CheckToolsResponse: Any = _lazy(pb.CheckToolsResponse)
 
 
 def read(message: type[Message], data: bytes) -> Any:
-    """Read a request through its twin.
+    """Read a request into its lazy form.
 
     A message may stand on the wire in parts, which are to be merged, where bytes would keep the last part alone. The
     sizes then differ, and the request is first brought to its usual form, unless that would make too many objects. The
-    servers of a `CheckToolsRequest` are never merged, and the twin merges its agent.
+    servers of a `CheckToolsRequest` are never merged, and its agent is merged by the lazy form.
 
     Raises:
         InvalidRequest: the bytes are not such a message, or too many and in parts.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -15,6 +16,7 @@ from callability.service.requests.limits import check_facts, check_labels
 from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 
+Facts = TypeVar("Facts", pb.ServerFacts, pb.ToolFacts)
 Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
 _DEPENDENT: tuple[Hint, ...] = ("read_only", "destructive", "idempotent")
 _STATUS = {
@@ -26,7 +28,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names in a request; no agent: on whose behalf it asks is unknown."""
+    """The names in a request; without an agent, it is unknown on whose behalf the request is made."""
 
     server: str = ""
     tool: str = ""
@@ -36,81 +38,104 @@ class Names:
 NAMELESS = Names()
 
 
+@dataclass(frozen=True, slots=True)
+class FactValues:
+    """Values of facts by name, and which facts are unknown although the caller sent them."""
+
+    values: Mapping[str, str]
+    not_understood: frozenset[str] = frozenset()
+
+    def __or__(self, other: FactValues) -> FactValues:
+        return FactValues({**self.values, **other.values}, self.not_understood | other.not_understood)
+
+
 class FactReader:
-    """Reads out of requests what rules may ask for, and of names, labels and hints what they do ask for."""
+    """Reads from requests all facts that rules can read, except names, labels and hints that no rule reads.
+
+    Facts that are empty on the wire are all unknown. A label whose value is not declared is unknown and not understood.
+    """
 
     def __init__(self, space: Space) -> None:
         question, read = space.question, frozenset(space.facts)
         names = (fact for fact in question.facts.values() if isinstance(fact, NameFact) and fact.name in read)
         self._names = {fact.name: fact for fact in names}
         self._hints = [name for name, fact in question.facts.items() if fact.hint and name in read]
-        self._labels = tuple(
-            (fact, kind, fact.name.removeprefix(prefix))
+        self._labels = {
+            kind: tuple(
+                (fact, fact.name.removeprefix(prefix))
+                for fact in question.facts.values()
+                if isinstance(fact, LabelFact) and fact.name in read and fact.name.startswith(prefix)
+            )
             for kind, prefix in question.labels.items()
-            for fact in question.facts.values()
-            if isinstance(fact, LabelFact) and fact.name in read and fact.name.startswith(prefix)
-        )
+        }
 
-    def read(self, server_facts: bytes, tool_facts: bytes, names: Names = NAMELESS) -> dict[str, str]:
-        """Return the facts of a tool by name, from the wire forms of `ServerFacts` and `ToolFacts`.
-
-        Empty, these say that all is unknown. A label whose value is not declared is unknown too.
+    def of_server(self, facts: bytes, server: str = "", agent: str | None = None) -> FactValues:
+        """Return what a `ServerFacts`, the name of the server and that of the agent say.
 
         Raises:
-            InvalidRequest: they are not such messages, or their labels exceed a limit.
+            InvalidRequest: the facts are malformed, or exceed a limit.
         """
-        server, tool = _parsed(server_facts, tool_facts)
-        disabled, status = _approval(tool)
-        facts = {
-            "server.enabled": _boolean(server.enabled, known=server.HasField("enabled")),
-            "tool.config_denied": _boolean(tool.config_denied, known=tool.HasField("config_denied")),
-            "server.quarantined": _boolean(server.quarantined, known=server.HasField("quarantined")),
+        message = _parsed(pb.ServerFacts, facts, "server")
+        read = {
+            "server.enabled": _boolean(message.enabled, known=message.HasField("enabled")),
+            "server.quarantined": _boolean(message.quarantined, known=message.HasField("quarantined")),
+        }
+        return self._with_names_and_labels(read, {"server.name": server, "agent.name": agent}, message, "server")
+
+    def of_tool(self, facts: bytes, tool: str = "") -> FactValues:
+        """Return what a `ToolFacts` and the name of the tool say.
+
+        Raises:
+            InvalidRequest: the facts are malformed, or exceed a limit.
+        """
+        message = _parsed(pb.ToolFacts, facts, "tool")
+        disabled, status = _approval(message)
+        read = {
+            "tool.config_denied": _boolean(message.config_denied, known=message.HasField("config_denied")),
             "approval.disabled": disabled,
             "approval.status": status,
-            "caller.refuses": _boolean(tool.caller_refuses, known=True),
+            "caller.refuses": _boolean(message.caller_refuses, known=True),
         }
         if self._hints:
-            hints = _hints(tool)
-            facts |= {name: hints[name] for name in self._hints}
-        if self._names:
-            facts |= self._named(names)
-        for fact, kind, key in self._labels:
-            facts[fact.name] = _label(fact, key, server if kind == "server" else tool)
-        return facts
+            hints = _hints(message)
+            read |= {name: hints[name] for name in self._hints}
+        values = self._with_names_and_labels(read, {"tool.name": tool}, message, "tool")
+        # A number that is not 0 is a status of a newer version.
+        number = message.approval.record.status
+        if number and number not in _STATUS:
+            return values | FactValues({}, frozenset({"approval.status"}))
+        return values
 
-    def not_understood(self, server_facts: bytes, tool_facts: bytes) -> frozenset[str]:
-        """Return the facts that are unknown although the caller sent them: its values are not known here.
+    def read(self, server_facts: bytes, tool_facts: bytes, names: Names = NAMELESS) -> FactValues:
+        """Return every fact of a tool, from the wire forms of `ServerFacts` and `ToolFacts` and from names.
 
         Raises:
-            InvalidRequest: as `read`.
+            InvalidRequest: the facts are malformed, or exceed a limit.
         """
-        server, tool = _parsed(server_facts, tool_facts)
-        found = {
-            fact.name
-            for fact, kind, key in self._labels
-            if (labels := (server if kind == "server" else tool).labels.values)
-            and key in labels
-            and fact.of_value(labels[key]) == UNKNOWN
-        }
-        # A number that is not 0 is a status of a newer version.
-        status = tool.approval.record.status
-        return frozenset(found | ({"approval.status"} if status and status not in _STATUS else set()))
+        return self.of_server(server_facts, names.server, names.agent) | self.of_tool(tool_facts, names.tool)
 
-    def _named(self, names: Names) -> dict[str, str]:
-        given = {"server.name": names.server, "tool.name": names.tool, "agent.name": names.agent}
-        read = {name: (fact, given[name]) for name, fact in self._names.items()}
-        return {name: UNKNOWN if value is None else fact.of_name(value) for name, (fact, value) in read.items()}
+    def _with_names_and_labels(
+        self, read: dict[str, str], names: Mapping[str, str | None], message: pb.ServerFacts | pb.ToolFacts, kind: str
+    ) -> FactValues:
+        for name, value in names.items():
+            if name in self._names:
+                read[name] = UNKNOWN if value is None else self._names[name].of_name(value)
+        not_understood = set()
+        for fact, key in self._labels.get(kind, ()):
+            read[fact.name] = _label(fact, key, message)
+            if read[fact.name] == UNKNOWN and key in message.labels.values:
+                not_understood.add(fact.name)
+        return FactValues(read, frozenset(not_understood))
 
 
-def _parsed(server_facts: bytes, tool_facts: bytes) -> tuple[pb.ServerFacts, pb.ToolFacts]:
-    check_facts(server_facts, tool_facts)
+def _parsed(message: type[Facts], data: bytes, what: str) -> Facts:
+    check_facts(data)
     try:
-        server, tool = pb.ServerFacts.FromString(server_facts), pb.ToolFacts.FromString(tool_facts)
+        facts = message.FromString(data)
     except DecodeError:
         raise InvalidRequest("FACTS_MALFORMED", "the facts are not a `ServerFacts` and a `ToolFacts` message") from None
-    check_labels(server.labels.values, "server")
-    check_labels(tool.labels.values, "tool")
-    return server, tool
+    check_labels(facts.labels.values, what)
+    return facts
 
 
 def _hints(tool: pb.ToolFacts) -> dict[str, str]:

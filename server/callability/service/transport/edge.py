@@ -6,15 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from callability.service.requests.errors import InternalError, InvalidRequest, ServiceError, ShuttingDown
+from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.requests.request_size import check_bytes
 
 DOMAIN = "callability.v1"
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
 Method = Callable[[bytes], Awaitable[bytes]]
-Request = TypeVar("Request", bound=Message)
 _log = logging.getLogger(__name__)
 
 
@@ -81,18 +79,6 @@ def refusing(error: ServiceError) -> Handler:
         await abort(context, refused)
 
     return grpc.stream_unary_rpc_method_handler(handle)
-
-
-def parsed(message: type[Request], data: bytes) -> Request:
-    """Return the message that bytes hold.
-
-    Raises:
-        InvalidRequest: they hold none.
-    """
-    try:
-        return message.FromString(data)
-    except DecodeError:
-        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None
 
 
 def refusal(error: Exception) -> Refusal:

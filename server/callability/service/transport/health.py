@@ -9,8 +9,9 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 from callability.service.requests.errors import InvalidRequest
+from callability.service.requests.parsing import parsed
 from callability.service.requests.request_size import check_bytes
-from callability.service.transport.edge import abort, parsed, refusal
+from callability.service.transport.edge import abort, refusal
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Handler

@@ -13,7 +13,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from callability.service.transport.edge import conversing, parsed
+from callability.service.requests.parsing import parsed
+from callability.service.transport.edge import conversing
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Handler

@@ -1,0 +1,159 @@
+"""Results that are kept: what they are is what would be decided, and there are never more of them than is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from callability.bounded_cache import BoundedCache
+from callability.policy.deciding.tabulation import Engine
+from callability.policy.loading import Policy, load
+from callability.service.calls.callability_calls import CallabilityCalls
+from callability.service.fast_path.policy_results import MAX_SERVERS, PolicyResults
+from callability.service.fast_path.tool_calls import MAX_REQUESTS, ToolCalls
+from callability.service.fast_path.tool_results import MAX_KEY, MAX_TOOLS
+from callability.service.observability.gaps import Gaps
+from callability.service.requests.errors import InvalidName, InvalidRequest
+from callability.service.requests.limits import LABELS, check_labels
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
+from support.checkout import POLICY
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    """The shipped policy."""
+    return load(POLICY, engine=Engine.REFERENCE)
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the labels of servers and tools were checked, which happens whenever facts are parsed."""
+    found: Counter[str] = Counter()
+
+    def counted(labels: Any, what: str) -> None:
+        found[what] += 1
+        check_labels(labels, what)
+
+    monkeypatch.setattr("callability.service.translation.tool_facts.check_labels", counted)
+    return found
+
+
+def _labels(count: int, prefix: str = "k") -> facts_pb2.Labels:
+    return facts_pb2.Labels(values={f"{prefix}{number}": "v" for number in range(count)})
+
+
+def _batch(server_facts: facts_pb2.ServerFacts, *tools: facts_pb2.ToolFacts) -> bytes:
+    named = [pb.Tool(name=f"t{number}", facts=facts) for number, facts in enumerate(tools)]
+    return pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", facts=server_facts, tools=named)]).SerializeToString()
+
+
+def _checked(policy: Policy, request: bytes) -> pb.CheckToolsResponse:
+    reply = asyncio.run(ToolCalls(policy, Gaps(policy.revision, None)).check_tools(request))
+    return pb.CheckToolsResponse.FromString(reply)
+
+
+def test_a_bounded_cache_never_holds_more_than_it_may() -> None:
+    """A full one forgets everything; a value that is too large is not kept."""
+    cache: BoundedCache[int, str] = BoundedCache(3, max_bytes=10)
+    for number in range(3):
+        cache.keep(number, "x", size=10)
+    cache.keep(3, "too large", size=11)
+    assert list(cache) == [0, 1, 2]
+    cache.keep(4, "x")
+    assert list(cache) == [4]
+
+
+def test_the_facts_of_a_server_are_parsed_once_for_all_its_tools(policy: Policy, checks: Counter[str]) -> None:
+    """They may have 64 labels, and a thousand tools."""
+    server = facts_pb2.ServerFacts(enabled=True, labels=_labels(LABELS))
+    tools = [facts_pb2.ToolFacts(labels=_labels(1, f"{number}-")) for number in range(300)]
+    reply = _checked(policy, _batch(server, *tools))
+    assert len(reply.servers[0].results) == 300
+    assert checks == {"server": 1, "tool": 300}
+
+
+def test_facts_of_a_server_that_are_refused_are_parsed_once_for_all_its_tools(
+    policy: Policy, checks: Counter[str]
+) -> None:
+    """And each of these has the error."""
+    server = facts_pb2.ServerFacts(labels=_labels(LABELS + 1))
+    tools = [facts_pb2.ToolFacts(labels=_labels(1, f"{number}-")) for number in range(300)]
+    reply = _checked(policy, _batch(server, *tools))
+    assert {result.error.reason for result in reply.servers[0].results} == {"TOO_MANY_LABELS"}
+    assert len(reply.servers[0].results) == 300
+    assert checks == {"server": 1}
+
+
+def test_a_refusal_of_the_facts_of_tools_is_kept_however_long_they_are(policy: Policy, checks: Counter[str]) -> None:
+    """So are verdicts on long facts."""
+    refused, long = facts_pb2.ToolFacts(labels=_labels(LABELS + 1)), facts_pb2.ToolFacts(labels=_labels(LABELS))
+    assert len(long.SerializeToString()) > MAX_KEY
+    reply = _checked(policy, _batch(facts_pb2.ServerFacts(), *[refused, long] * 150))
+    reasons = [result.error.reason for result in reply.servers[0].results]
+    assert reasons == ["TOO_MANY_LABELS", ""] * 150
+    assert checks == {"server": 1, "tool": 2}
+
+
+def test_a_hash_of_facts_cannot_stand_for_other_facts(policy: Policy) -> None:
+    """A caller may send as facts what another's facts are kept by."""
+    results = PolicyResults(policy).of_server(b"", b"s", None)
+    assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
+    [kept] = results
+    assert isinstance(kept, tuple)
+    assert isinstance(kept[0], str)
+    assert results.of_tool(kept[0].encode(), b"t").error is not None
+    assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
+
+
+def test_facts_that_are_refused_in_a_call_about_one_tool_are_refused_each_time(policy: Policy) -> None:
+    """By the reason that a batch gives."""
+    calls = CallabilityCalls(policy)
+    facts = facts_pb2.ToolFacts(labels=_labels(LABELS + 1))
+    request = pb.CheckToolRequest(server="s", tool="t", tool_facts=facts).SerializeToString()
+
+    async def story() -> None:
+        for _ in range(2):
+            with pytest.raises(InvalidRequest) as refused:
+                await calls.check_tool(request)
+            assert refused.value.reason == "TOO_MANY_LABELS"
+
+    asyncio.run(story())
+
+
+def test_what_is_kept_of_servers_and_tools_is_bounded(policy: Policy) -> None:
+    """However many different facts and servers are asked about."""
+    results = PolicyResults(policy)
+    for number in range(MAX_SERVERS + 2):
+        facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
+        for each in range(3):
+            tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
+            assert results.of_server(facts, b"x", None).of_tool(tool, b"y").verdict is not None
+        assert results.kept_servers <= MAX_SERVERS
+    of_server = results.of_server(b"", b"x", None)
+    for number in range(MAX_TOOLS + 2):
+        labels = facts_pb2.Labels(values={"n": f"{number:0{400 * (number % 2)}}"})
+        of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
+        assert len(of_server) <= MAX_TOOLS
+
+
+def test_requests_about_one_tool_that_are_kept_are_bounded_and_errors_are_not_among_them(policy: Policy) -> None:
+    """A name that is none is refused each time, and a kept reply is the one that was given first."""
+    calls = ToolCalls(policy, Gaps(policy.revision, None))
+
+    async def story() -> None:
+        first = await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString())
+        for number in range(MAX_REQUESTS + 2):
+            await calls.check_tool(pb.CheckToolRequest(server="s", tool=f"t{number}").SerializeToString())
+            assert calls.kept_requests <= MAX_REQUESTS
+        assert await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString()) == first
+        kept = calls.kept_requests
+        for _ in range(2):
+            with pytest.raises(InvalidName):
+                await calls.check_tool(pb.CheckToolRequest(server="s").SerializeToString())
+        assert calls.kept_requests == kept
+
+    asyncio.run(story())
