@@ -21,7 +21,7 @@ from callability.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
@@ -70,7 +70,7 @@ def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaita
     upstreams = {name: connected(name, map(upstream_tool, found)) for name, found in listed.items()}
     inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
     decisions = Decisions(InProcessStub(policy))
-    gateway = Gateway(inventory, decisions, phrases(Path("mcp_config.json"), None), Standing(), Metrics())
+    gateway = Gateway(inventory, decisions, phrases(Path("mcp_config.json"), None), FileStatus(), Metrics())
 
     async def search(query: str) -> object:
         return index.search(query, 15)

@@ -18,7 +18,7 @@ from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
 from callability.gateway.config import Config, Deadlines, ServerConfig
-from callability.gateway.runtime.pool import Fleet
+from callability.gateway.runtime.pool import UpstreamPool
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.service.in_process import InProcessStub
@@ -85,14 +85,14 @@ def _timed(runner: asyncio.Runner, stub: InProcessStub, servers: Servers) -> Fig
     config = Config(Path("mcp_config.json"), servers, None, {}, Deadlines(), (), cast(Node, None))
 
     async def started() -> float:
-        fleet = Fleet(stub)
+        pool = UpstreamPool(stub)
         started = perf_counter()
-        fleet.apply(config)
-        well = [keeper for name, keeper in fleet.keepers.items() if name.startswith("well")]
-        await asyncio.gather(*(keeper.loaded() for keeper in well))
+        pool.apply(config)
+        well = [supervisor for name, supervisor in pool.supervisors.items() if name.startswith("well")]
+        await asyncio.gather(*(supervisor.loaded() for supervisor in well))
         taken = perf_counter() - started
-        assert all(keeper.outcome and keeper.outcome.status is LoadStatus.AVAILABLE for keeper in well)
-        await fleet.close()
+        assert all(supervisor.outcome and supervisor.outcome.status is LoadStatus.AVAILABLE for supervisor in well)
+        await pool.close()
         return taken
 
     return {"ms": 1e3 * runner.run(started())}

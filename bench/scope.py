@@ -18,7 +18,7 @@ from bench.rounds import Figures, Rounds
 from callability.document import Node
 from callability.gateway.config import NO_APPROVALS, AgentConfig, Config, Deadlines, ServerConfig
 from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
@@ -69,7 +69,7 @@ def _gateway() -> Gateway:
     upstreams = {name: connected(name, _tools(name)) for name in servers}
     inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
     decisions = Decisions(InProcessStub(load(shipped_policy())), agent="agent")
-    return Gateway(inventory, decisions, phrases(config.path, None), Standing(), Metrics())
+    return Gateway(inventory, decisions, phrases(config.path, None), FileStatus(), Metrics())
 
 
 def _name(word: str, number: int) -> str:

@@ -15,7 +15,8 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestParams, Tool
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools.definitions import TOOLS
 from callability.policy.loading import load
@@ -54,8 +55,8 @@ def _listed(found: dict[str, Any]) -> Tool:
 
 async def main(config: Path) -> None:
     """Serve on a free port of loopback until SIGTERM comes, and write the URL to standard output."""
-    setup = Setup(load_config(config), None, InProcessStub(load(shipped_policy())))
-    async with opened(setup) as gateways:
+    options = GatewayOptions(load_config(config), None, InProcessStub(load(shipped_policy())))
+    async with opened(options) as gateways:
         server = mcp_server(gateways)
         put_before(server)
         listening = socket.create_server(("127.0.0.1", 0))

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
-from callability.gateway.catalog import Answer, Question
+from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Kind
 
@@ -24,20 +24,20 @@ LOOKS: Mapping[str, Callable[[str], dict[str, str]]] = {
 class Person:
     """The caller of an enable, and the user behind it."""
 
-    def __init__(self, kind: Kind, question_id: str = "", answer: Answer | None = None) -> None:
+    def __init__(self, kind: Kind, consent_id: str = "", answer: ConsentAnswer | None = None) -> None:
         self.can_ask = kind != "mute"
         self.asks_by_returning = kind == "returning"
-        self.question_id = question_id
+        self.consent_id = consent_id
         self.answer = answer
-        self.question: Question | None = None
-        self.dialog: asyncio.Future[Answer | None] | None = None
+        self.question: ConsentRequest | None = None
+        self.dialog: asyncio.Future[ConsentAnswer | None] | None = None
 
-    def returned(self, question: Question) -> InputRequiredResult:
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
         """Take the question along."""
         self.question = question
         return InputRequiredResult(input_requests={}, request_state=question.id)
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
         """Wait for what the test says that the user does."""
         self.question = question
         self.dialog = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class Callers:
     @property
     def returned(self) -> tuple[int, ...]:
         """Those who were answered with a question, and have not come again."""
-        came_again = {person.question_id for person in self._people.values()}
+        came_again = {person.consent_id for person in self._people.values()}
         asked = ((n, each.question) for n, each in self._people.items() if each.asks_by_returning)
         return tuple(number for number, question in asked if question and question.id not in came_again)
 
@@ -73,7 +73,7 @@ class Callers:
         return tuple(number for number, person in self._people.items() if person.dialog is not None)
 
     @property
-    def questions(self) -> tuple[Question, ...]:
+    def questions(self) -> tuple[ConsentRequest, ...]:
         """What was asked."""
         return tuple(person.question for person in self._people.values() if person.question)
 
@@ -90,7 +90,7 @@ class Callers:
         """Let a caller come again, with its user's answer."""
         question = self._people[earlier].question
         assert question is not None
-        self._call(number, question.server, Person("returning", question.id, Answer(answer) if answer else None))
+        self._call(number, question.server, Person("returning", question.id, ConsentAnswer(answer) if answer else None))
 
     def cancel(self, number: int) -> None:
         """Let a caller go, if it is there."""
@@ -101,7 +101,7 @@ class Callers:
         """Let a user do something with a dialog, if there is one, or let it be one that cannot be shown."""
         dialog = self._people[number].dialog if number in self._people else None
         if dialog is not None and not dialog.done():
-            dialog.set_result(Answer(answer) if answer else None)
+            dialog.set_result(ConsentAnswer(answer) if answer else None)
 
     def _call(self, number: int, name: str, person: Person) -> None:
         self._people[number] = person

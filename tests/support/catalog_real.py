@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Step
 from support.catalog_people import LOOKS, Callers, states_of
@@ -101,5 +102,5 @@ async def real_world(directory: Path) -> AsyncIterator[RealWorld]:
     async with plain.listening(), OAuthProvider() as provider:
         catalog = {"plain": {"url": plain.url}, "guarded": {"url": provider.url, "oauth": {}}}
         path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog}))
-        async with opened(Setup(load_config(path), None, stub_of())) as gateways:
-            yield RealWorld(gateways.asked(""), plain, provider)
+        async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:
+            yield RealWorld(gateways.gateway_for_request(""), plain, provider)

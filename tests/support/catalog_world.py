@@ -23,7 +23,7 @@ from callability.gateway.catalog import switch as switch_module
 from callability.gateway.catalog.redirect import ProviderRefused
 from callability.gateway.config import NO_APPROVALS, load_config
 from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
@@ -223,7 +223,7 @@ class World:
         inventory = Inventory(config, NO_APPROVALS, {}, joined=lambda: self.catalog.joined)
         decisions = Decisions(stub_of())
         words = phrases(path, None)
-        self._gateway = Gateway(inventory, decisions, words, Standing(), Metrics(), catalog=self.catalog)
+        self._gateway = Gateway(inventory, decisions, words, FileStatus(), Metrics(), catalog=self.catalog)
         self.callers = Callers(self._gateway)
 
     def stage(self, name: str) -> str:
@@ -286,8 +286,8 @@ class World:
         assert not self._side_by_side
         states = await states_of(self._gateway)
         for name, state in states.items():
-            standing = sum(wire.stands for wire in self._wires if wire.name == name)
-            assert standing == (state in ("connecting", "connected")), (name, state, standing)
+            file_status = sum(wire.stands for wire in self._wires if wire.name == name)
+            assert file_status == (state in ("connecting", "connected")), (name, state, file_status)
         return {"states": states, "joined": set(self.catalog.joined), "callers": self.callers.told}
 
     async def end(self) -> None:

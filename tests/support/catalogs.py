@@ -1,4 +1,4 @@
-"""Gateways with a catalog, agents in both revisions of MCP that switch its servers, and the people whom they ask."""
+"""AgentRouter with a catalog, agents in both revisions of MCP that switch its servers, and the people whom they ask."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from mcp.client import ClientRequestContext, Transport
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 
-from callability.gateway.agents.router import Gateways
+from callability.gateway.agents.router import AgentRouter
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import text_of, write_config
 from support.judging import stub_of
@@ -133,7 +134,7 @@ class Agent:
 
 @asynccontextmanager
 async def agent(
-    to: Gateways | Transport | str, mode: Mode, person: Person | None = None, name: str = ""
+    to: AgentRouter | Transport | str, mode: Mode, person: Person | None = None, name: str = ""
 ) -> AsyncIterator[Agent]:
     """Connect an agent to a gateway of this process or of another; without a person its session can show no dialog."""
 
@@ -141,7 +142,7 @@ async def agent(
         if mode == "legacy" and getattr(message, "method", "") == "notifications/tools/list_changed":
             await it.hear()
 
-    server = mcp_server(to, name) if isinstance(to, Gateways) else to
+    server = mcp_server(to, name) if isinstance(to, AgentRouter) else to
     client = Client(server, mode=mode, elicitation_callback=person, message_handler=handle, cache=None)
     it = Agent(client, person)
     async with client:
@@ -174,12 +175,12 @@ def plain(upstream: BadHttp, **keys: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[Gateways]:
+async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[AgentRouter]:
     """Run a gateway in this process, and hold that it leaves nothing behind: no task, no socket, and no process."""
     before, sockets, children = asyncio.all_tasks(), _sockets(), _children()
     stub = keys.pop("stub", stub_of())
     config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
-    async with opened(Setup(load_config(config), None, stub)) as gateways:
+    async with opened(GatewayOptions(load_config(config), None, stub)) as gateways:
         yield gateways
     await until(lambda: not _lasting(asyncio.all_tasks() - before))
     await until(lambda: len(_sockets()) <= len(sockets))

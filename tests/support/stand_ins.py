@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
@@ -102,9 +102,9 @@ class StandInLoad:
     """What came of the load of a server that did not load."""
 
     outcome: LoadOutcome
-    begins: bool = False
+    is_pending: bool = False
 
-    async def told(self) -> None:
+    async def known(self) -> None:
         """Wait for nothing."""
 
 
@@ -155,7 +155,7 @@ def scene(
         inventory = inventory.scoped(config.agents["agent"].servers)
     decisions = Decisions(stub_of(), agent="" if visible is None else "agent")
     words = phrases(config_path, None if approvals is None else approvals_path)
-    standing = Standing(approvals_readable=records.readable)
+    file_status = FileStatus(approvals_readable=records.readable)
     loads = Loads(
         {
             name: StandInLoad(LoadOutcome(name, shelf.load, (), _GONE.words, 1, _answer(shelf.load)))
@@ -163,7 +163,7 @@ def scene(
             if shelf.state == "failed" and config.servers[name].enabled
         }
     )
-    return Scene(Gateway(inventory, decisions, words, standing, Metrics(), loads=loads), upstreams)
+    return Scene(Gateway(inventory, decisions, words, file_status, Metrics(), loads=loads), upstreams)
 
 
 def _answer(status: LoadStatus) -> ClassifyLoadResponse:

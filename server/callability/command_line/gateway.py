@@ -36,7 +36,7 @@ from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.runtime.gateway_runtime import Setup
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.lifecycle import run
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
@@ -104,10 +104,10 @@ def gateway(
         about_policy = PolicyMetrics(metrics.registry) if of_policy else None
         async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
             await connection.labels.start(read)
-            setup = Setup(read, approvals, connection.stub, metrics, labels=connection.labels)
+            options = GatewayOptions(read, approvals, connection.stub, metrics, labels=connection.labels)
             with exposed(metrics.registry, metrics_address), status_line(metrics):
-                async with followed(_edits(setup, of_policy, policy, about_policy)):
-                    await run(setup, transport.value, address, agent, _started)
+                async with followed(_edits(options, of_policy, policy, about_policy)):
+                    await run(options, transport.value, address, agent, _started)
 
     _run_and_leave(serve())
 
@@ -177,16 +177,16 @@ def _checked(
 
 
 def _edits(
-    setup: Setup, of_policy: Loaded | None, directory: Path | None, metrics: PolicyMetrics | None
+    options: GatewayOptions, of_policy: Loaded | None, directory: Path | None, metrics: PolicyMetrics | None
 ) -> Edits | None:
     """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
-    if of_policy is None or metrics is None or not isinstance(setup.stub, InProcessStub):
+    if of_policy is None or metrics is None or not isinstance(options.stub, InProcessStub):
         return None
     metrics.decides(of_policy.policy)
     if directory is None:
         return None
-    served = setup.stub.served
-    setup.standing.policy_broken = lambda: served.rejected is not None
+    served = options.stub.served
+    options.file_status.policy_broken = lambda: served.rejected is not None
     return Edits(served, directory, of_policy.digest, metrics)
 
 

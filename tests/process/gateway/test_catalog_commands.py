@@ -11,7 +11,8 @@ from typing import Any
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.judging import stub_of
@@ -84,7 +85,7 @@ def test_a_lock_of_the_operator_on_a_catalog_server_names_where_its_entry_stands
     config = write_config(tmp_path, {"shed": other}, catalog={"disk": locked}, agents={"clerk": {"servers": ["shed"]}})
 
     async def story() -> None:
-        async with opened(Setup(load_config(config), None, stub_of())) as gateways:
+        async with opened(GatewayOptions(load_config(config), None, stub_of())) as gateways:
             async with Client(mcp_server(gateways)) as client:
                 enabled = text_of(await client.call_tool("enable_server", {"id": "disk"}))
                 assert enabled.startswith("Connected: enabled.")

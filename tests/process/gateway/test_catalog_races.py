@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitResult
 
-from callability.gateway.catalog import Answer, attempt
+from callability.gateway.catalog import ConsentAnswer, attempt
 from support.catalogs import (
     MODES,
     Agent,
@@ -246,7 +246,7 @@ async def test_an_attempt_whose_last_caller_has_gone_ends(
     person, back = Person("accepts"), asyncio.Event()
     answered = attempt.Attempt.answered
 
-    def noted(it: attempt.Attempt, answer: Answer) -> None:
+    def noted(it: attempt.Attempt, answer: ConsentAnswer) -> None:
         answered(it, answer)
         back.set()
 

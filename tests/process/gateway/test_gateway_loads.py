@@ -18,7 +18,7 @@ from mcp import Client
 from callability.gateway.config import load_config
 from callability.gateway.loading import Loader
 from callability.gateway.loading.supervisor import LONGEST_PAUSE, longer
-from callability.gateway.runtime.pool import Fleet
+from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import HttpTarget, Upstream
 from callability.vocabulary import LoadStatus
 from support.checkout import POLICY
@@ -235,31 +235,31 @@ def test_a_connection_that_is_lost_is_loaded_anew_where_it_had_stood(again: bool
     config = write_config(tmp_path, {"it": bad()}, deadlines=deadlines)
 
     async def story() -> None:
-        fleet = Fleet(stub_of())
-        fleet.apply(load_config(config))
-        upstream, keeper = fleet.upstreams["it"], fleet.keepers["it"]
-        await keeper.loaded()
-        assert (upstream.state, keeper.outcome and keeper.outcome.status) == ("connected", LoadStatus.AVAILABLE)
+        pool = UpstreamPool(stub_of())
+        pool.apply(load_config(config))
+        upstream, supervisor = pool.upstreams["it"], pool.supervisors["it"]
+        await supervisor.loaded()
+        assert (upstream.state, supervisor.outcome and supervisor.outcome.status) == ("connected", LoadStatus.AVAILABLE)
         [child] = _children()
         os.kill(child, signal.SIGKILL)
         await upstream.ended()
-        assert (upstream.state, keeper.outcome) == ("failed", None)
-        assert fleet.loads() == {}
+        assert (upstream.state, supervisor.outcome) == ("failed", None)
+        assert pool.loads() == {}
 
         async def standing() -> tuple[str, LoadStatus | None]:
-            return upstream.state, keeper.outcome.status if keeper.outcome else None
+            return upstream.state, supervisor.outcome.status if supervisor.outcome else None
 
         if again:
             await becomes(standing, ("connected", LoadStatus.AVAILABLE))
             assert child not in _children()
         else:
-            # As many turns as the keeper would need to open it.
+            # As many turns as the supervisor would need to open it.
             for _ in range(20):
                 await asyncio.sleep(0)
             assert await standing() == ("failed", None)
             await upstream.connected()
             assert await standing() == ("connected", LoadStatus.AVAILABLE)
-        await fleet.close()
+        await pool.close()
 
     asyncio.run(story())
 
@@ -291,18 +291,18 @@ def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> No
         async with BadHttp().listening() as server:
             server.opening = "hang"
             config = write_config(tmp_path, {"it": bad("hangs"), "web": http(server)}, deadlines={"open_seconds": 600})
-            fleet = Fleet(stub_of())
-            fleet.apply(load_config(config))
+            pool = UpstreamPool(stub_of())
+            pool.apply(load_config(config))
             await server.waiting.wait()
-            assert fleet.loads() == {"loading": 2}
-            keepers = []
+            assert pool.loads() == {"loading": 2}
+            supervisors = []
             # The second of these edits ends a load that has not had its turn; whoever waits for it does not for ever.
             for word in ("more", "and more"):
                 edit(config, servers={"it": {"args": [*bad("hangs")["args"], word]}})
-                fleet.apply(load_config(config))
-                keepers.append(fleet.keepers["it"])
-            await keepers[0].told()
-            await fleet.close()
+                pool.apply(load_config(config))
+                supervisors.append(pool.supervisors["it"])
+            await supervisors[0].known()
+            await pool.close()
             await server.given_up.wait()
         assert asyncio.all_tasks() == before
         assert not _children()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from callability.gateway.observability.unread_facts import Unread
+from callability.gateway.observability.unread_facts import UnreadFacts
 from support.gateways import (
     agents_of,
     call,
@@ -52,7 +52,7 @@ def _messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
     """With server, fact and tools; not again for each request, and again after it could be read in between."""
     caplog.set_level(logging.INFO, logger="callability")
-    unread = Unread()
+    unread = UnreadFacts()
     tools = [("files", name, ("approval.status",)) for name in ("read", "write\n")]
     begun = (
         "WARNING",
@@ -75,7 +75,7 @@ def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pyt
 def test_agents_for_whom_other_rules_are_reached_do_not_repeat_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """A fact is logged when it begins to hold back a tool for any of them, and when it does so for none any more."""
     caplog.set_level(logging.INFO, logger="callability")
-    unread = Unread()
+    unread = UnreadFacts()
     for _ in range(3):
         unread.judged("one", [LABEL])
         unread.judged("two", [("a", "read_file", ())])

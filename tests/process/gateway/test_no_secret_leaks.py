@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
-from callability.gateway.catalog import Answer, Question
+from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person
 from support.checkout import UPSTREAMS
@@ -145,10 +146,10 @@ def _stdio_entry(how: str, env: str, argument: str) -> dict[str, Any]:
 class Browsing(Person):
     """A caller whose user goes to the page at once."""
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
         """Go there, to the end of all redirects."""
         await browse(question.url)
-        return Answer.ACCEPTED
+        return ConsentAnswer.ACCEPTED
 
 
 async def _asked(gateway: Gateway, names: Iterable[str], meanwhile: Callable[[], object] = bool) -> list[str]:
@@ -230,8 +231,8 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
                 servers[f"vio-{how}"] = _stdio_entry(how, "x ${ENV:-none}", "") | plain
             catalog["invalid"] = {"url": "http://127.0.0.1/${HEADER}/${ENV}", "headers": {"X": "${ENV}"}}
             path.write_text(json.dumps({"mcpServers": servers, "catalog": catalog, "deadlines": {"open_seconds": 5}}))
-            gateways = await stack.enter_async_context(opened(Setup(load_config(path), None, stub_of())))
-            return await _asked(gateways.asked(""), (*servers, *catalog))
+            gateways = await stack.enter_async_context(opened(GatewayOptions(load_config(path), None, stub_of())))
+            return await _asked(gateways.gateway_for_request(""), (*servers, *catalog))
 
     with pytest.MonkeyPatch.context() as patch:
         names = ("HEADER", "ENV", "ARGUMENT", "USER_PART", "PATH_PART", "QUERY_PART")
@@ -302,8 +303,8 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
             # Whom a provider sends back with a state that is not theirs is waited for on.
             deadlines = {"dialog_seconds": 1} if way == "wrong state" else {}
             path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog, "deadlines": deadlines}))
-            async with opened(Setup(load_config(path), None, stub_of())) as gateways:
-                told = await _asked(gateways.asked(""), catalog, lambda: _later(provider, way))
+            async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:
+                told = await _asked(gateways.gateway_for_request(""), catalog, lambda: _later(provider, way))
             heard = [parse_qs(each) for each in provider.heard]
             secrets.extend(value for each in heard for key in SECRET_KEYS for value in each.get(key, []))
             secrets.extend(provider.given)

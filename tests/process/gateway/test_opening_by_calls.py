@@ -13,7 +13,8 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.edits import edit
 from support.gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
@@ -44,8 +45,8 @@ def starts(directory: Path, name: str) -> int:
 @asynccontextmanager
 async def asking(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
     """Yield a client of a gateway in this process whose servers were all tried once."""
-    setup = Setup(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
-    async with opened(setup) as gateways, Client(mcp_server(gateways, agent)) as client:
+    options = GatewayOptions(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
+    async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
         await retrieve(client, "anything")
         yield client
 

@@ -18,7 +18,7 @@ from mcp_types import Tool
 
 from callability.gateway.config import load_config
 from callability.gateway.config.fingerprint import fingerprint
-from callability.gateway.runtime.pool import Fleet
+from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import UpstreamError
 from support.edits import edit, replace
 from support.gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
@@ -89,15 +89,15 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
     config = write_config(tmp_path, {"it": bad()})
 
     async def story() -> None:
-        fleet = Fleet(stub_of())
-        fleet.apply(load_config(config))
-        held = fleet.upstreams["it"]
+        pool = UpstreamPool(stub_of())
+        pool.apply(load_config(config))
+        held = pool.upstreams["it"]
         await held.opened()
         edit(config, servers={"it": {"enabled": False}})
-        fleet.apply(load_config(config))
+        pool.apply(load_config(config))
         with pytest.raises(UpstreamError, match="was disconnected by the gateway"):
             await held.connected()
-        await fleet.close()
+        await pool.close()
         assert not _children_running("bad_stdio")
 
     asyncio.run(story())

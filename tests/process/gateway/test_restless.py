@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from callability.gateway.config import load_config
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools import dispatch as gateway_module
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
@@ -59,8 +60,8 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
     servers = {"files": shelf(tmp_path, "files", READ), "it": bad("announces a series")}
     config = load_config(write_config(tmp_path, servers, deadlines={"open_seconds": 10 * PATIENCE}))
     caplog.set_level(logging.INFO)
-    async with opened(Setup(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
-        gateway = gateways.asked("")
+    async with opened(GatewayOptions(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+        gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         for _ in range(20):
             assert await _found(gateway) == ["files:read"]
@@ -78,8 +79,8 @@ async def test_an_upstream_that_calms_down_is_treated_as_any_other(
     monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
     config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is told")}))
-    async with opened(Setup(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
-        gateway = gateways.asked("")
+    async with opened(GatewayOptions(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+        gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         called = await gateway.answer("call_tool", {"name": "it:calm"})
         assert "calm" in called.model_dump_json()

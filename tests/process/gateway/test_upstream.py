@@ -287,8 +287,8 @@ async def test_a_command_that_cannot_be_run_says_why(target: StdioTarget, words:
     """Each cause that an operator can mend has words of its own."""
     async with upstream(target) as it:
         assert await error_of(it) == f"`x` could not be started: {words}; the call was not sent"
-        assert it.facts is not None
-        assert not it.facts.executed
+        assert it.last_failure is not None
+        assert not it.last_failure.executed
 
 
 NOT_MCP = f"answered with something that is not MCP{MAY_HAVE_RUN}"
@@ -383,8 +383,8 @@ async def test_nothing_that_listens_is_said_to_refuse_the_connection() -> None:
     words = "refused the connection (nothing listens there)"
     async with upstream(HttpTarget(server.url)) as it:
         assert await error_of(it) == f"`x` {words}; the call was not sent"
-        assert it.facts is not None
-        assert (it.facts.exception, it.facts.cause) == ("ConnectError", "ConnectionRefusedError")
+        assert it.last_failure is not None
+        assert (it.last_failure.exception, it.last_failure.cause) == ("ConnectError", "ConnectionRefusedError")
         async with server.listening():
             assert not (await it.call("pid", {})).is_error
         assert await error_of(it) == f"`x` {words}; the call was not carried out"
@@ -412,10 +412,10 @@ async def test_an_endpoint_that_does_not_open_keeps_its_facts(answer: bytes | st
     async with server.listening(), upstream(HttpTarget(server.url), open_seconds=seconds) as it:
         async with asyncio.timeout(PATIENT):
             assert await error_of(it) == f"`x` {words}; the call was not sent"
-        assert it.facts is not None
-        assert it.facts.status == status
-        assert it.facts.body == {403: "upstream call timeout", 404: "gone"}.get(status, "")
-        assert it.facts.retry_after == (7 if status == 429 else None)
+        assert it.last_failure is not None
+        assert it.last_failure.status == status
+        assert it.last_failure.body == {403: "upstream call timeout", 404: "gone"}.get(status, "")
+        assert it.last_failure.retry_after == (7 if status == 429 else None)
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,13 @@ async def test_no_secret_is_in_an_error_or_a_log_record(caplog: pytest.LogCaptur
                 sentences.append(await error_of(it, "pid"))
             await it.close()
             server.opening = echo[0]
-            sentences += [await error_of(it), str(it.failure), repr(it.facts), repr(target), repr(bad(TOKEN=secret))]
+            sentences += [
+                await error_of(it),
+                str(it.failure),
+                repr(it.last_failure),
+                repr(target),
+                repr(bad(TOKEN=secret)),
+            ]
             await child.call("secrets", {"argument": secret})
             sentences.append(await error_of(child, "exit"))
     assert "`y` stderr: my token is ***" in caplog.text

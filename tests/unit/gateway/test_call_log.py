@@ -11,13 +11,15 @@ import pytest
 from mcp_types import CallToolResult
 
 from callability.adapter import error_result, tool_result
-from callability.gateway.observability.call_log import Answer, logged
+from callability.gateway.observability.call_log import CallResult, logged
 
 
-def _line(answer: Answer | Exception, caplog: pytest.LogCaptureFixture, agent: str = "clerk", tool: str = "t") -> str:
+def _line(
+    answer: CallResult | Exception, caplog: pytest.LogCaptureFixture, agent: str = "clerk", tool: str = "t"
+) -> str:
     """Return the line about a call that takes a second and ends with an answer or an error."""
 
-    async def answering() -> Answer:
+    async def answering() -> CallResult:
         if isinstance(answer, Exception):
             raise answer
         return answer

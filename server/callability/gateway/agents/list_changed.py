@@ -16,7 +16,7 @@ MAX_SESSIONS = 1_000
 """Sessions of MCP 2025-11-25 that are told; one more takes the place of the oldest."""
 
 
-class Announcements:
+class ListChangedNotifier:
     """The agents that listen; use it in one event loop."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Announcements:
         self._sessions: OrderedDict[int, tuple[str, ServerSession]] = OrderedDict()
         self._closed = False
 
-    async def announce(self, agents: Iterable[str]) -> None:
+    async def notify(self, agents: Iterable[str]) -> None:
         """Tell some agents that their tools have changed, each session once."""
         concerned = set(agents)
         for agent, session in tuple(self._sessions.values()):
@@ -35,7 +35,7 @@ class Announcements:
         for agent in concerned & self._buses.keys():
             await self._buses[agent].publish(ToolsListChanged())
 
-    def opened(self, agent: str, session: ServerSession) -> None:
+    def add_session(self, agent: str, session: ServerSession) -> None:
         """Tell a session of MCP 2025-11-25 from now on."""
         self._sessions[id(session)] = agent, session
         while len(self._sessions) > MAX_SESSIONS:

@@ -11,7 +11,7 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp_types import Tool
 
-from callability.gateway.agents.list_changed import Announcements
+from callability.gateway.agents.list_changed import ListChangedNotifier
 from callability.gateway.config import AgentConfig, HttpConfig
 from callability.gateway.tools.dispatch import Gateway
 
@@ -40,13 +40,13 @@ class Tokens:
         return None if found is None else AccessToken(token=token, client_id=found, scopes=[])
 
 
-class Gateways:
+class AgentRouter:
     """A gateway for each agent, and one for whoever is not told apart, which sees every server; edits replace them."""
 
     def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
         self.guarded = False
         """Whether tokens are asked for over HTTP."""
-        self.announcements = Announcements()
+        self.list_changed = ListChangedNotifier()
         self.replace(by_agent, nobody, tokens, http)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
@@ -66,16 +66,16 @@ class Gateways:
         """Return who the agent with a token is at the moment, or None."""
         return await self.tokens.verify_token(token)
 
-    def asking(self, agent: str) -> str:
+    def agent_of_request(self, agent: str) -> str:
         """Return the agent whose token came with the request at hand, else `agent`."""
         token = get_access_token()
         return token.client_id if token else agent
 
-    def asked(self, agent: str) -> Gateway:
+    def gateway_for_request(self, agent: str) -> Gateway:
         """Return the gateway of the agent whose token came with the request at hand, else of `agent`."""
-        return self._by_agent.get(self.asking(agent), self._nobody)
+        return self._by_agent.get(self.agent_of_request(agent), self._nobody)
 
-    def seeing(self, server: str) -> tuple[str, ...]:
+    def agents_seeing(self, server: str) -> tuple[str, ...]:
         """Return the agents that may see a server."""
         return tuple(agent for agent, gateway in self._by_agent.items() if gateway.sees(server))
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.shared.auth import AuthorizationCodeResult
 
-from callability.gateway.catalog.consent import Answer, Asker, Question
+from callability.gateway.catalog.consent import Asker, ConsentAnswer, ConsentRequest
 from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.catalog.redirect import ProviderRefused, Redirect
 from callability.gateway.upstream import AuthorizationFailed, Failure, Upstream, UpstreamError
@@ -38,7 +38,7 @@ class _Waiting:
 
     asker: Asker
     able: bool
-    turn: asyncio.Future[Question] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    turn: asyncio.Future[ConsentRequest] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Attempt:
@@ -50,10 +50,10 @@ class Attempt:
     def __init__(self, server: str, limits: Limits) -> None:
         self.server = server
         self.ended: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
-        self.question_id = ""
+        self.consent_id = ""
         """The id of the question that was asked last."""
         self._upstream: Upstream | None = None
-        self._question: Question | None = None
+        self._question: ConsentRequest | None = None
         self._limits = limits
         self._authorization = EnableAuthorization.NOT_NEEDED
         self._code: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -67,7 +67,7 @@ class Attempt:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
-    def is_asking(self) -> bool:
+    def awaits_consent(self) -> bool:
         """Whether a person is asked at the moment."""
         return self._question is not None
 
@@ -124,11 +124,11 @@ class Attempt:
         if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
         # Where the first one was of no use, another would be of none.
-        if self.question_id:
+        if self.consent_id:
             raise AuthorizationFailed("answered with HTTP status 401", status=401)
         self._authorization = EnableAuthorization.UNANSWERED
-        self.question_id = secrets.token_urlsafe(16)
-        self._question = Question(self.question_id, self.server, url)
+        self.consent_id = secrets.token_urlsafe(16)
+        self._question = ConsentRequest(self.consent_id, self.server, url)
         self._restart_clock(
             self._limits.dialog, f"was not authorized within {self._limits.dialog:g} s", dialog_expires=True
         )
@@ -150,7 +150,7 @@ class Attempt:
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
         return result
 
-    async def outcome(self, asker: Asker) -> EnableOutcome | Question:
+    async def outcome(self, asker: Asker) -> EnableOutcome | ConsentRequest:
         """Wait with a caller for the outcome; a question is for its user, where the caller asks by returning it."""
         waiting = _Waiting(asker, asker.can_ask)
         self._waiting.append(waiting)
@@ -165,33 +165,33 @@ class Attempt:
                     self._hold(question)
                     return question
                 waiting.turn = asyncio.get_running_loop().create_future()
-                await self._asked(waiting, question)
+                await self._ask(waiting, question)
         finally:
             self._leave(waiting)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ConsentAnswer) -> None:
         """Take the answer of a user who was asked by a question that was returned."""
         self._held = False
         if self._release is not None:
             self._release.cancel()
-        if answer is Answer.DECLINED:
+        if answer is ConsentAnswer.DECLINED:
             self._refuse(EnableAuthorization.DECLINED, _DECLINED)
         else:
             self._shown_by = self._question
 
-    async def _asked(self, waiting: _Waiting, question: Question) -> None:
-        """Ask by way of a caller; what comes of the attempt meanwhile ends the asking."""
-        asking = self._task(waiting.asker.ask(question), "asking about")
+    async def _ask(self, waiting: _Waiting, question: ConsentRequest) -> None:
+        """Ask by way of a caller; what comes of the attempt meanwhile ends the dialog."""
+        dialog = self._task(waiting.asker.ask(question), "asking about")
         try:
-            await _first(asking, self._closed)
+            await _first(dialog, self._closed)
         finally:
-            _cancel(asking)
-        if asking.cancelled() or not asking.done():
+            _cancel(dialog)
+        if dialog.cancelled() or not dialog.done():
             return
-        answer = asking.result()
-        if answer is Answer.DECLINED:
+        answer = dialog.result()
+        if answer is ConsentAnswer.DECLINED:
             self._refuse(EnableAuthorization.DECLINED, _DECLINED)
-        elif answer is Answer.ACCEPTED:
+        elif answer is ConsentAnswer.ACCEPTED:
             self._shown_by = question
         else:
             waiting.able, self._shown_by = False, None
@@ -224,7 +224,7 @@ class Attempt:
             self._authorization = authorization
             self._code.set_exception(AuthorizationFailed(words))
 
-    def _hold(self, question: Question) -> None:
+    def _hold(self, question: ConsentRequest) -> None:
         self._held, self._shown_by = True, question
         self._release = asyncio.get_running_loop().call_later(HELD_SECONDS, self._released)
 

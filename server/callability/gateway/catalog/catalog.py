@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from callability.gateway.catalog.enable_classifier import Ruling
+from callability.gateway.catalog.enable_classifier import EnableClassifier
 from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.switch import Switch
 from callability.gateway.config import CatalogEntry, Config
@@ -26,8 +26,8 @@ class Catalog:
     def __init__(
         self, stub: CallabilityStub, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
     ) -> None:
-        self._ruling = Ruling(stub)
-        self._told = changed
+        self._classifier = EnableClassifier(stub)
+        self._report_change = changed
         self._environment = environment
         self._switches: dict[str, Switch] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -67,9 +67,9 @@ class Catalog:
     def _switch(self, name: str, entry: CatalogEntry, config: Config) -> Switch:
         def changed() -> None:
             self._gather()
-            self._told(name)
+            self._report_change(name)
 
-        return Switch(name, entry, config.deadlines, self._ruling, changed, self._environment)
+        return Switch(name, entry, config.deadlines, self._classifier, changed, self._environment)
 
     def _gather(self) -> None:
         """Put another mapping in the place of the one before, where servers have joined or left."""

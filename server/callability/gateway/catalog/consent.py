@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConsentRequest:
     """What a person is asked: to authorize the connection to a server, at a URL of its provider.
 
     `id` cannot be guessed: who has it was asked.
@@ -19,7 +19,7 @@ class Question:
     url: str = field(repr=False)
 
 
-class Answer(StrEnum):
+class ConsentAnswer(StrEnum):
     """What a person did with the question: `accepted` means that they went to the URL, not that they authorized."""
 
     ACCEPTED = "accepted"
@@ -37,5 +37,5 @@ class Asker(Protocol):
     def asks_by_returning(self) -> bool:
         """Whether the question is the answer to its call, and the user's answer comes with another call."""
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
         """Show the dialog and return what the user did, or None where it could not be shown."""

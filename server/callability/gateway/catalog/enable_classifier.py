@@ -23,13 +23,13 @@ from callability.vocabulary import EnableEnd
 _UNRULED = Failure("was not kept, since the policy gave no answer about it")
 
 
-class Ruling:
+class EnableClassifier:
     """Asks the policy about attempts."""
 
     def __init__(self, stub: CallabilityStub) -> None:
         self._stub = stub
 
-    async def on(self, outcome: EnableOutcome) -> tuple[EnableOutcome, bool]:
+    async def classify(self, outcome: EnableOutcome) -> tuple[EnableOutcome, bool]:
         """Return an outcome with what the policy says of its failure, and whether the entry stays.
 
         Where the policy gives no answer, or no connection by its rules, there is none, and nothing stays.

@@ -46,7 +46,7 @@ class Redirect:
 
     @property
     def uri(self) -> str:
-        """The address that the provider is told."""
+        """The address that the provider sends the person back to."""
         return f"http://{HOST}:{self._socket.getsockname()[1]}{PATH}"
 
     async def awaited(self, state: str) -> AuthorizationCodeResult:
@@ -81,8 +81,8 @@ class Redirect:
                 self._came.set_result(AuthorizationCodeResult(code=code, state=self._state, iss=given.get("iss")))
             else:
                 self._came.set_exception(ProviderRefused(declined=error == "access_denied"))
-        told = "The server is not authorized." if error or not code else "The authorization has arrived."
-        return _page(f"{told} You can close this page and go back to your agent.", 200)
+        outcome = "The server is not authorized." if error or not code else "The authorization has arrived."
+        return _page(f"{outcome} You can close this page and go back to your agent.", 200)
 
 
 class _Server(uvicorn.Server):

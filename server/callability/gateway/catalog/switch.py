@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from callability.gateway.catalog.attempt import Attempt, Limits
-from callability.gateway.catalog.consent import Answer, Asker, Question
-from callability.gateway.catalog.enable_classifier import Ruling
+from callability.gateway.catalog.consent import Asker, ConsentAnswer, ConsentRequest
+from callability.gateway.catalog.enable_classifier import EnableClassifier
 from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.redirect import Redirect
@@ -49,7 +49,7 @@ class Switch:
         name: str,
         entry: CatalogEntry,
         deadlines: Deadlines,
-        ruling: Ruling,
+        classifier: EnableClassifier,
         changed: Callable[[], None],
         environment: Mapping[str, str] = os.environ,
     ) -> None:
@@ -58,7 +58,7 @@ class Switch:
         self.deadlines = deadlines
         self.joined: Joined | None = None
         self._environment = environment
-        self._ruling = ruling
+        self._classifier = classifier
         self._changed = changed
         self._kept = False
         self._closed = False
@@ -76,9 +76,9 @@ class Switch:
         return SwitchState.FAILED if self._kept else SwitchState.ABSENT
 
     @property
-    def is_asking(self) -> bool:
+    def awaits_consent(self) -> bool:
         """Whether a person is asked at the moment."""
-        return self._attempt is not None and self._attempt.is_asking
+        return self._attempt is not None and self._attempt.awaits_consent
 
     @property
     def unset(self) -> tuple[str, ...]:
@@ -86,8 +86,8 @@ class Switch:
         return unset(self.entry, self._environment)
 
     async def enable(
-        self, asker: Asker, question_id: str = "", answer: Answer | None = None
-    ) -> EnableOutcome | Question:
+        self, asker: Asker, consent_id: str = "", answer: ConsentAnswer | None = None
+    ) -> EnableOutcome | ConsentRequest:
         """Connect the server, or wait with those who do so already.
 
         The answer to a question that was returned comes with the question's id; what came of its attempt meanwhile is
@@ -97,14 +97,14 @@ class Switch:
             await asyncio.wait({self._attempt.ended})
         if self._closed:
             return EnableOutcome(end=EnableEnd.CANCELLED)
-        if question_id and self._last is not None and self._last[0] == question_id:
+        if consent_id and self._last is not None and self._last[0] == consent_id:
             return self._last[1]
         attempt = self._attempt
-        if attempt is not None and question_id == attempt.question_id and answer is not None:
+        if attempt is not None and consent_id == attempt.consent_id and answer is not None:
             attempt.answered(answer)
         if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
             return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
-        if answer is Answer.DECLINED and (attempt is None or question_id != attempt.question_id):
+        if answer is ConsentAnswer.DECLINED and (attempt is None or consent_id != attempt.consent_id):
             # The question was of an attempt long gone: another one would ask a user again who has declined.
             return EnableOutcome(authorization=EnableAuthorization.DECLINED)
         if attempt is None and (missing := self.unset):
@@ -131,7 +131,7 @@ class Switch:
         self.entry, self.deadlines = entry, deadlines
         if self.joined is not None:
             self.joined = Joined(entry.server, self.joined.upstream)
-            self.joined.upstream.wait_at_most(deadlines.of(entry))
+            self.joined.upstream.set_deadlines(deadlines.of(entry))
 
     async def close(self) -> None:
         """Switch it off for good, and return when nothing is left."""
@@ -148,12 +148,12 @@ class Switch:
         try:
             redirect = Redirect(self.entry.oauth.redirect_port) if self.entry.oauth else None
             upstream = self._upstream(attempt, redirect)
-            outcome, kept = await self._ruling.on(await attempt.connected(upstream))
+            outcome, kept = await self._classifier.classify(await attempt.connected(upstream))
         except Unfillable as error:
             unfillable = Failure(str(error), kind=LoadFailure.BAD_CONFIG, phase=LoadPhase.CONFIG)
-            outcome, kept = await self._ruling.on(attempt.failed(unfillable))
+            outcome, kept = await self._classifier.classify(attempt.failed(unfillable))
         except OSError:
-            outcome, kept = await self._ruling.on(attempt.failed(_PORT_TAKEN))
+            outcome, kept = await self._classifier.classify(attempt.failed(_PORT_TAKEN))
         except Exception:
             _logger.exception("the attempt to connect `%s` failed", self.name)
         finally:
@@ -175,8 +175,8 @@ class Switch:
             self.joined = Joined(self.entry.server, upstream)
         elif not kept:
             self.joined = None
-        if attempt.question_id:
-            self._last = (attempt.question_id, outcome)
+        if attempt.consent_id:
+            self._last = (attempt.consent_id, outcome)
         attempt.ended.set_result(outcome)
         if earlier is not self.joined:
             if earlier is not None:
@@ -208,7 +208,7 @@ class Switch:
         return Authorization(
             entry.url or "",
             redirect.uri,
-            lambda asked: attempt.authorized(asked, redirect),
+            lambda url: attempt.authorized(url, redirect),
             client_id=entry.oauth.client_id if entry.oauth else None,
             client_secret=entry.oauth.client_secret if entry.oauth else None,
         )

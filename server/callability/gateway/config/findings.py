@@ -55,8 +55,8 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
         return ConfigFile.model_validate(plain(root)), together
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        told = (fault for fault in faults if not _is_named_elsewhere(root, fault["loc"]))
-        return None, (*(_finding(root, fault["loc"], fault) for fault in told), *together)
+        named_here = (fault for fault in faults if not _is_named_elsewhere(root, fault["loc"]))
+        return None, (*(_finding(root, fault["loc"], fault) for fault in named_here), *together)
 
 
 def _is_named_elsewhere(root: Node, location: Location) -> bool:
@@ -78,8 +78,8 @@ def _finding(root: Node, location: Location, fault: Any) -> Finding:
             return Finding(named.place, "missing-key", f"{_subject(location[:-1])} has no `{key}`", hint)
         case _ if kind in _WANTED and isinstance(node, Scalar) and node.value is None:
             return Finding(named.place, "no-value", f"{subject} has no value", "give it one, or leave the key out")
-        case "literal_error" if told := hint_for_sse(key, node):
-            return Finding(node.place, "sse-transport", f"{subject} is `sse`, {told[0]}", told[1])
+        case "literal_error" if instead := hint_for_sse(key, node):
+            return Finding(node.place, "sse-transport", f"{subject} is `sse`, {instead[0]}", instead[1])
         case "literal_error" if isinstance(node, Scalar) and isinstance(node.value, str):
             hint = did_you_mean(node.value, _DOMAINS[str(key)])
             return Finding(node.place, "unknown-value", f"{subject} is {shown(node.value)}, which is not known", hint)

@@ -87,10 +87,10 @@ class ToolIndex:
         return tuple(Hit(self._documents[place], -score) for score, place in ranked[:limit])
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
-        asked = tuple(dict.fromkeys(words(query)))
-        wanted = without_stop_words(asked)
+        query_words = tuple(dict.fromkeys(words(query)))
+        wanted = without_stop_words(query_words)
         fields = _FIELDS if wanted else ("name", "server")
-        wanted = (wanted or asked)[:MAX_QUERY_WORDS]
+        wanted = (wanted or query_words)[:MAX_QUERY_WORDS]
         for meant in _names(query):
             yield tantivy.Query.const_score_query(self._term("whole_name", meant), _WHOLE_NAME)
             yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
@@ -98,12 +98,12 @@ class ToolIndex:
             name, *others = (self._term(field, stem) for field in fields)
             # The best field and not their sum: a tool with two words of the query comes before one that repeats one.
             yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
-        begun = [self._term("beginnings", word) for word in wanted]
-        for beginning in begun:
+        beginnings = [self._term("beginnings", word) for word in wanted]
+        for beginning in beginnings:
             yield tantivy.Query.const_score_query(beginning, _BEGINNING)
-        if begun:
-            all_begun = tantivy.Query.boolean_query([(tantivy.Occur.Must, beginning) for beginning in begun])
-            yield tantivy.Query.const_score_query(all_begun, _ALL_IN_NAME)
+        if beginnings:
+            every = [(tantivy.Occur.Must, beginning) for beginning in beginnings]
+            yield tantivy.Query.const_score_query(tantivy.Query.boolean_query(every), _ALL_IN_NAME)
 
     def _term(self, field: str, value: str) -> tantivy.Query:
         return tantivy.Query.term_query(self._schema, field, value, index_option="freq")

@@ -6,8 +6,11 @@ from callability.gateway.loading.loads import Load, Loads
 from callability.gateway.loading.resilience import get_tools_with_resilience
 from callability.gateway.loading.signals import signals_of
 from callability.gateway.loading.status_counts import LOADING, in_words, numbers_of
-from callability.gateway.loading.supervisor import Keeper
+from callability.gateway.loading.supervisor import Supervisor
 from callability.gateway.policy_client.stub import LoadStub
+
+Keeper = Supervisor
+"""The earlier name."""
 
 __all__ = [
     "LOADING",
@@ -18,6 +21,7 @@ __all__ = [
     "LoadStub",
     "Loader",
     "Loads",
+    "Supervisor",
     "get_tools_with_resilience",
     "in_words",
     "messages_of",

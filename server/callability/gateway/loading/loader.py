@@ -58,7 +58,7 @@ class Loader:
         self._sleep = sleep
 
     async def load(
-        self, upstream: Upstream, *, retry_scheduled: bool = False, tell: Callable[[LoadOutcome], None] = _nobody
+        self, upstream: Upstream, *, retry_scheduled: bool = False, report: Callable[[LoadOutcome], None] = _nobody
     ) -> LoadOutcome:
         """Open an upstream, again where that may help; one that loaded stays open.
 
@@ -68,9 +68,9 @@ class Loader:
         Args:
             upstream: what is opened; one that is open already is not opened anew, and an opening under way is awaited.
             retry_scheduled: whether the caller loads again later, if this load turns out to be transient (L-7).
-            tell: is told what the load has come to after each try, whether or not another one follows.
+            report: is told what the load has come to after each try, whether or not another one follows.
         """
-        load = _Load(self._stub, upstream, self._tries, self._seconds, tell, retry_scheduled=retry_scheduled)
+        load = _Load(self._stub, upstream, self._tries, self._seconds, report, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(
             sleep=self._sleep,
             stop=stop_after_attempt(self._tries) | stop_before_delay(self._seconds),
@@ -91,7 +91,7 @@ class _Load:
         upstream: Upstream,
         tries: int,
         seconds: float,
-        tell: Callable[[LoadOutcome], None],
+        report: Callable[[LoadOutcome], None],
         *,
         retry_scheduled: bool,
     ) -> None:
@@ -100,7 +100,7 @@ class _Load:
         self._upstream = upstream
         self._tries = tries
         self._seconds = seconds
-        self._tell = tell
+        self._report = report
         self._deadline = asyncio.get_running_loop().time() + seconds
         self._retry_scheduled = retry_scheduled
         self._sessions_lost = 0
@@ -120,7 +120,7 @@ class _Load:
         """Try once; of several failures the most careful counts (L-1)."""
         self._attempts += 1
         tried = await self._tried()
-        self._tell(self.outcome(tried))
+        self._report(self.outcome(tried))
         return tried
 
     async def _tried(self) -> _Tried:
@@ -175,8 +175,8 @@ def _last(state: RetryCallState) -> _Tried:
 def _pause(state: RetryCallState) -> float:
     """Return the pause before the next try: what the server asked for, where that is longer than ours."""
     failure = _last(state).failure
-    asked = failure.retry_after if failure is not None else None
-    return max(_BACKOFF(state), asked or 0)
+    wanted = failure.retry_after if failure is not None else None
+    return max(_BACKOFF(state), wanted or 0)
 
 
 def _error(tried: _Tried) -> str | None:

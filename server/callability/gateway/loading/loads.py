@@ -12,17 +12,17 @@ from callability.vocabulary import LoadStatus
 
 
 class Load(Protocol):
-    """What is known of the loads of one server; its `Keeper` knows it."""
+    """What is known of the loads of one server; its `Supervisor` knows it."""
 
     @property
     def outcome(self) -> LoadOutcome | None:
         """The latest outcome, where it is known."""
 
     @property
-    def begins(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether nothing is known yet of what the first load comes to."""
 
-    async def told(self) -> None:
+    async def known(self) -> None:
         """Wait until something is."""
 
 
@@ -41,11 +41,11 @@ class Loads:
         outcomes = {server: outcome for server in servers if (outcome := self.outcome(server))}
         return messages_of(outcomes, phrases=phrases)
 
-    def begins(self, server: str) -> bool:
+    def is_pending(self, server: str) -> bool:
         """Say whether nothing is known yet of what the first load of a server comes to, and will be."""
-        return server in self._loads and self._loads[server].begins
+        return server in self._loads and self._loads[server].is_pending
 
-    async def told(self, server: str) -> None:
+    async def known(self, server: str) -> None:
         """Wait until something is known of what the first load of a server comes to."""
         if server in self._loads:
-            await self._loads[server].told()
+            await self._loads[server].known()

@@ -10,11 +10,11 @@ from callability.vocabulary import LoadFailure
 
 def signals_of(failure: Failure, *, tries_left: int, retry_scheduled: bool) -> pb.LoadSignals:
     """Return what was seen of one failure; its words are no part of it, and its body only by the signature (L-3)."""
-    told = failure.kind is LoadFailure.HTTP_STATUS
+    has_status = failure.kind is LoadFailure.HTTP_STATUS
     return pb.LoadSignals(
         phase=None if failure.phase is None else pb.LoadPhase.Value(f"LOAD_PHASE_{failure.phase.name}"),
         failure=pb.LoadFailure.Value(f"LOAD_FAILURE_{failure.kind.name}"),
-        http_status=failure.status if told else None,
+        http_status=failure.status if has_status else None,
         timeout_signature=timed_out_on_the_way(failure.body),
         in_session=failure.in_session,
         tries_left=tries_left,

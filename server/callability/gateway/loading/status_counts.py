@@ -29,5 +29,5 @@ def in_words(numbers: Mapping[str, int]) -> str:
 def _status(load: Load) -> str | None:
     outcome = load.outcome
     if outcome is None:
-        return LOADING if load.begins else None
+        return LOADING if load.is_pending else None
     return str(outcome.status)

@@ -19,7 +19,7 @@ LONGEST_PAUSE = 600.0
 _logger = logging.getLogger(__name__)
 
 
-class Keeper:
+class Supervisor:
     """Loads an upstream from now on, in a task of its own; each load is a new outcome.
 
     After a transient one it loads again, after a pause that is doubled each time. After any other failure it waits
@@ -32,7 +32,7 @@ class Keeper:
         self._upstream = upstream
         self._stub = stub
         self._latest: LoadOutcome | None = None
-        self._told = asyncio.Event()
+        self._known = asyncio.Event()
         self._loaded = asyncio.Event()
         # Before the task has its turn: whoever looks sees an opening under way.
         upstream.start()
@@ -51,13 +51,13 @@ class Keeper:
         return self._latest if available else _opened_meanwhile(self._upstream)
 
     @property
-    def begins(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether nothing is known yet of what the first load comes to."""
-        return not self._told.is_set()
+        return not self._known.is_set()
 
-    async def told(self) -> None:
+    async def known(self) -> None:
         """Wait until something is known of what the first load comes to, whether or not it is over."""
-        await self._told.wait()
+        await self._known.wait()
 
     async def loaded(self) -> None:
         """Wait until the first load is over, or nobody waits for it any more."""
@@ -80,7 +80,7 @@ class Keeper:
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         """Let nobody wait any more, also where the task was ended before it had its turn."""
-        self._told.set()
+        self._known.set()
         self._loaded.set()
 
     async def _load_for_ever(self) -> None:
@@ -104,7 +104,7 @@ class Keeper:
     async def _load(self) -> LoadOutcome:
         seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
         loader = Loader(self._stub, seconds=seconds)
-        outcome = await loader.load(self._upstream, retry_scheduled=True, tell=self._take)
+        outcome = await loader.load(self._upstream, retry_scheduled=True, report=self._take)
         self._loaded.set()
         if outcome.status is not LoadStatus.AVAILABLE:
             _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)
@@ -112,7 +112,7 @@ class Keeper:
 
     def _take(self, outcome: LoadOutcome) -> None:
         self._latest = outcome
-        self._told.set()
+        self._known.set()
 
     async def _opening_until(self, time: float | None) -> bool:
         """Wait until somebody else opens the upstream, at the latest until a time of the loop; say whether one did."""
@@ -120,7 +120,7 @@ class Keeper:
             return True
         try:
             async with asyncio.timeout_at(time):
-                await self._upstream.begun()
+                await self._upstream.opening_started()
         except TimeoutError:
             return False
         return True

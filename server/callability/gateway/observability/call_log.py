@@ -11,14 +11,14 @@ from mcp_types import CallToolResult
 
 from callability.finding import shown
 
-Answer = dict[str, Any] | CallToolResult
+CallResult = dict[str, Any] | CallToolResult
 """The gateway's own answer as JSON, or the one of the upstream."""
 _logger = logging.getLogger(__name__)
 
 
 async def logged(
-    agent: str, server: str, tool: str, answering: Awaitable[Answer], clock: Callable[[], float] = perf_counter
-) -> Answer:
+    agent: str, server: str, tool: str, answering: Awaitable[CallResult], clock: Callable[[], float] = perf_counter
+) -> CallResult:
     """Return the answer of a call, and log a line about it that has none of the call's arguments and of the answer.
 
     Args:
@@ -28,18 +28,18 @@ async def logged(
         answering: what comes to the answer.
         clock: tells the time in seconds.
     """
-    outcome, begun = "not answered", clock()
+    outcome, started = "not answered", clock()
     try:
         answer = await answering
         outcome = _outcome(answer)
         return answer
     finally:
         who = f"agent {shown(agent)}" if agent else "an agent"
-        taken = 1000 * (clock() - begun)
+        taken = 1000 * (clock() - started)
         _logger.debug("%s called %s of `%s`: %s in %.1f ms", who, shown(tool), server, outcome, taken)
 
 
-def _outcome(answer: Answer) -> str:
+def _outcome(answer: CallResult) -> str:
     """Say how a call ended; a status is the gateway's own word only, whatever an upstream puts into its answers."""
     if isinstance(answer, CallToolResult):
         return "error" if answer.is_error else "answered"

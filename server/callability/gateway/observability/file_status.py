@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Standing:
+class FileStatus:
     """What `upstream_servers` says of the files; it names no server, since agents may see some only (A.7)."""
 
     approvals_readable: bool = True
@@ -19,15 +19,15 @@ class Standing:
     policy_broken: Callable[[], bool] = lambda: False
     """Says whether the policy in this process was edited since, and the edit is not sound."""
 
-    def told(self) -> dict[str, str]:
+    def messages(self) -> dict[str, str]:
         """Return a sentence for each that does not stand as it is written."""
-        told = {}
+        messages = {}
         if self.config_broken:
-            told["config"] = "the config was edited and is not sound: what it said before still holds"
+            messages["config"] = "the config was edited and is not sound: what it said before still holds"
         if not self.approvals_readable:
-            told["approvals"] = "the approvals file could not be read: every approval is unknown"
+            messages["approvals"] = "the approvals file could not be read: every approval is unknown"
         elif self.approvals_broken:
-            told["approvals"] = "the approvals file was edited and cannot be read: what it said before still holds"
+            messages["approvals"] = "the approvals file was edited and cannot be read: what it said before still holds"
         if self.policy_broken():
-            told["policy"] = "the policy was edited and is not sound: what it said before still holds"
-        return told
+            messages["policy"] = "the policy was edited and is not sound: what it said before still holds"
+        return messages

@@ -16,7 +16,7 @@ class _Kind:
     unsaid: int = 0
 
 
-class Seldom:
+class LogInterval:
     """Counts what happens, and says when a line about it is due."""
 
     def __init__(self, seconds: float = INTERVAL_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ class _Held(NamedTuple):
     fact: str
 
 
-class Unread:
+class UnreadFacts:
     """What is unread at the moment, for each agent: two agents may reach different rules for the same tool."""
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class Unread:
 
     def judged(self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
         """Log what changed about the tools of an agent: each is a server, a tool and the facts that are unread."""
-        begun: list[_Held] = []
+        started: list[_Held] = []
         ended: list[_Held] = []
         for server, tool, unread in tools:
             before = self._facts.get((agent, server, tool), ())
             if before != unread:
                 self._facts[agent, server, tool] = unread
                 ended += self._end(agent, [_Held(server, tool, fact) for fact in before if fact not in unread])
-                begun += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
-        for (server, fact), names in _together(begun).items():
+                started += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
+        for (server, fact), names in _together(started).items():
             _logger.warning("`%s`: %s %s, and the policy holds back %s", server, shown(fact), _why(fact), listed(names))
         for (server, fact), names in _together(ended).items():
             _logger.info("`%s`: %s no longer holds back %s", server, shown(fact), listed(names))

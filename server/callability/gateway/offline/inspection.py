@@ -19,7 +19,7 @@ class Inspected:
 
 
 async def inspected(
-    config: Config, servers: Collection[str], told: Callable[[str, Inspected], None]
+    config: Config, servers: Collection[str], report: Callable[[str, Inspected], None]
 ) -> dict[str, Inspected]:
     """Connect servers side by side, list their tools, disconnect them, and tell of each as soon as it is done.
 
@@ -28,7 +28,7 @@ async def inspected(
 
     async def inspect(server: str) -> tuple[str, Inspected]:
         found = await _inspected(config, server)
-        told(server, found)
+        report(server, found)
         return server, found
 
     done = dict(await asyncio.gather(*map(inspect, servers)))

@@ -14,7 +14,7 @@ from callability.v1.facts_pb2 import Agent
 
 
 async def snapshot(
-    config: Config, approvals: Approvals, agent: str, told: Callable[[str, str], None], *, connecting: bool
+    config: Config, approvals: Approvals, agent: str, report: Callable[[str, str], None], *, connecting: bool
 ) -> CheckToolsRequest:
     """Return the facts of every tool that an agent may see; empty, the agent is nobody in particular.
 
@@ -35,18 +35,18 @@ async def snapshot(
         inventory = inventory.scoped(config.agents[agent].servers)
     opened = [upstreams[name] for name, server in inventory.servers.items() if server.enabled and connecting]
     try:
-        await _opened(opened, told)
+        await _opened(opened, report)
         known = inventory.known_servers().values()
         return CheckToolsRequest(agent=Agent(name=agent), servers=[each.question for each in known])
     finally:
         await asyncio.gather(*(upstream.close() for upstream in opened))
 
 
-async def _opened(upstreams: Iterable[Upstream], told: Callable[[str, str], None]) -> None:
+async def _opened(upstreams: Iterable[Upstream], report: Callable[[str, str], None]) -> None:
     async def open_one(upstream: Upstream) -> None:
         upstream.start()
         with suppress(UpstreamError):
             await upstream.opened()
-        told(upstream.name, upstream.failure or "")
+        report(upstream.name, upstream.failure or "")
 
     await asyncio.gather(*map(open_one, upstreams))

@@ -1,4 +1,4 @@
-"""A gateway as its files say at the moment: every edit puts other gateways in the place of those before."""
+"""The running gateway: every edit of its files replaces the gateways of all agents."""
 
 from __future__ import annotations
 
@@ -6,86 +6,65 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from callability.finding import shown
-from callability.gateway.agents.router import Gateways, Tokens
+from callability.gateway.agents.router import AgentRouter, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import Approvals, Config, HttpConfig
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
-from callability.gateway.observability.file_status import Standing
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.observability.unread_facts import Unread
-from callability.gateway.policy_client.stub import CallabilityStub
-from callability.gateway.runtime.label_check import LabelCheck
-from callability.gateway.runtime.pool import Fleet
+from callability.gateway.observability.unread_facts import UnreadFacts
+from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.runtime.watched_files import Files
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
-from callability.gateway.upstream import REST_SECONDS, Upstream, UpstreamError
+from callability.gateway.upstream import Upstream, UpstreamError
 from callability.tool_name import MAX_BYTES, byte_length
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """What a gateway is made of: its config, the approvals file where another is given than the config's, the policy's
-    stub, its metrics, how what it follows stands, and what compares the labels of the config with the policy.
-    """
-
-    config: Config
-    approvals: Path | None
-    stub: CallabilityStub
-    metrics: Metrics = field(default_factory=Metrics)
-    standing: Standing = field(default_factory=Standing)
-    labels: LabelCheck | None = None
-    rest_seconds: float = REST_SECONDS
-    """For how long calls do not open a server again whose opening failed, from its beginning on."""
-
-
 @asynccontextmanager
-async def opened(setup: Setup) -> AsyncIterator[Gateways]:
+async def opened(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
     """Begin to connect every enabled server and to follow the files, and disconnect them all at the end."""
-    live = Live(setup)
-    following = asyncio.create_task(live.follow())
+    runtime = GatewayRuntime(options)
+    following = asyncio.create_task(runtime.follow())
     try:
-        yield live.gateways
+        yield runtime.router
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        await live.close()
+        await runtime.close()
 
 
-class Live:
-    """The gateways of every agent."""
+class GatewayRuntime:
+    """Connects the servers, follows the files, and keeps a gateway for each agent."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._files = Files(setup.config, setup.approvals, setup.metrics, setup.standing, setup.labels)
-        self._fleet = Fleet(setup.stub, setup.rest_seconds)
-        self._catalog = Catalog(setup.stub, self._announce)
-        setup.metrics.follow(self._fleet.states, self._fleet.loads)
+    def __init__(self, options: GatewayOptions) -> None:
+        self._options = options
+        self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
+        self._pool = UpstreamPool(options.stub, options.rest_seconds)
+        self._catalog = Catalog(options.stub, self._announce)
+        options.metrics.follow(self._pool.states, self._pool.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
-        self._told: set[str] = set()
-        self._unread = Unread()
+        self._logged: set[str] = set()
+        self._unread = UnreadFacts()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.gateways = Gateways(*self._made())
+        self.router = AgentRouter(*self._made())
         self._warn_of_leftovers()
 
     async def follow(self) -> None:
         """Take edits of the files over, for ever; calls under way end where they began."""
         async for _ in self._files.edits():
             try:
-                before = self.gateways.tools
-                self.gateways.replace(*self._made())
+                before = self.router.tools
+                self.router.replace(*self._made())
                 self._renew()
-                after = self.gateways.tools
+                after = self.router.tools
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
                 self._warn_of_leftovers()
             except Exception:
@@ -96,19 +75,19 @@ class Live:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._setup.labels is not None:
-            await self._setup.labels.close()
-        await asyncio.gather(self._fleet.close(), self._catalog.close())
+        if self._options.labels is not None:
+            await self._options.labels.close()
+        await asyncio.gather(self._pool.close(), self._catalog.close())
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
-        """Return gateways over the state at hand: for each agent, for whoever is not told apart, and for nobody."""
+        """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""
         config = self._files.config
-        if self._setup.labels is not None:
-            self._setup.labels.apply(config)
-        self._fleet.apply(config)
+        if self._options.labels is not None:
+            self._options.labels.apply(config)
+        self._pool.apply(config)
         self._catalog.apply(config)
         inventory = Inventory(
-            config, self._files.approvals, self._fleet.upstreams, self._inventory, lambda: self._catalog.joined
+            config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
         )
         self._inventory = inventory
         by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
@@ -119,7 +98,7 @@ class Live:
         """Connect servers anew of which a form was approved that they do not list: the person saw another process."""
         before, now = self._approvals, self._files.approvals
         self._approvals = now
-        for name, upstream in self._fleet.upstreams.items():
+        for name, upstream in self._pool.upstreams.items():
             listed = {tool.name: tool.sha256 for tool in upstream.tools}
             for tool, record in now.records.get(name, {}).items():
                 new = record != before.record(name, tool)
@@ -129,24 +108,24 @@ class Live:
     def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
         return Gateway(
             inventory,
-            Decisions(self._setup.stub, agent=agent, unread=self._unread),
+            Decisions(self._options.stub, agent=agent, unread=self._unread),
             phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
-            self._files.standing,
-            self._setup.metrics,
+            self._files.file_status,
+            self._options.metrics,
             agent,
             catalog=self._catalog,
-            loads=Loads(self._fleet.keepers),
+            loads=Loads(self._pool.supervisors),
         )
 
     def _announce(self, server: str) -> None:
         """Tell the agents that may see a server of the catalog that its tools have come or gone."""
-        self._begin(self._announced(self.gateways.seeing(server)))
+        self._begin(self._announced(self.router.agents_seeing(server)))
         joined = self._catalog.joined.get(server)
         if joined is not None:
             self._begin(self._warn_of_unmatched(self._files.config, self._files.approvals, joined.upstream))
 
     async def _announced(self, agents: Iterable[str]) -> None:
-        await self.gateways.announcements.announce(agents)
+        await self.router.list_changed.notify(agents)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -158,9 +137,9 @@ class Live:
         for server in approvals.records:
             if server not in config.servers and server not in config.catalog:
                 self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
-        for upstream in self._fleet.upstreams.values():
+        for upstream in self._pool.upstreams.values():
             if not config.servers[upstream.name].enabled:
-                self._tell(f"`{upstream.name}` is switched off in the config, and is not connected", logging.INFO)
+                self._log_once(f"`{upstream.name}` is switched off in the config, and is not connected", logging.INFO)
             else:
                 self._begin(self._warn_of_unmatched(config, approvals, upstream))
 
@@ -184,10 +163,10 @@ class Live:
             )
 
     def _warn(self, sentence: str) -> None:
-        self._tell(sentence, logging.WARNING)
+        self._log_once(sentence, logging.WARNING)
 
-    def _tell(self, sentence: str, level: int) -> None:
+    def _log_once(self, sentence: str, level: int) -> None:
         """Log a sentence, once for as long as the gateway runs."""
-        if sentence not in self._told:
-            self._told.add(sentence)
+        if sentence not in self._logged:
+            self._logged.add(sentence)
             _logger.log(level, "%s", sentence)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
-from callability.gateway.loading import Keeper, LoadStub, in_words, numbers_of
+from callability.gateway.loading import LoadStub, Supervisor, in_words, numbers_of
 from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, target_of
 
 _logger = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ class _Member:
     wanted: _Wanted
     upstream: Upstream
     entry: ServerConfig
-    keeper: Keeper | None = None
+    supervisor: Supervisor | None = None
 
 
-class Fleet:
+class UpstreamPool:
     """One upstream for each server of the config; use it in one event loop. The stub says what failed loads mean.
 
     After an opening that fails has begun, no call opens the server again for `rest_seconds`.
@@ -45,7 +45,7 @@ class Fleet:
         self._rest_seconds = rest_seconds
         self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._telling: asyncio.Task[None] | None = None
+        self._logging: asyncio.Task[None] | None = None
 
     @property
     def upstreams(self) -> Mapping[str, Upstream]:
@@ -53,9 +53,9 @@ class Fleet:
         return {name: member.upstream for name, member in self._members.items()}
 
     @property
-    def keepers(self) -> Mapping[str, Keeper]:
+    def supervisors(self) -> Mapping[str, Supervisor]:
         """Who keeps the enabled servers loaded, by name."""
-        return {name: member.keeper for name, member in self._members.items() if member.keeper}
+        return {name: member.supervisor for name, member in self._members.items() if member.supervisor}
 
     def states(self) -> Mapping[str, int]:
         """Return how many servers there are in each state; it may be asked from any thread."""
@@ -64,7 +64,7 @@ class Fleet:
 
     def loads(self) -> Mapping[str, int]:
         """Return how many enabled servers have each status of a load; it may be asked from any thread."""
-        return numbers_of(self.keepers.values())
+        return numbers_of(self.supervisors.values())
 
     def apply(self, config: Config) -> None:
         """Start what a config has anew, and begin to close what it no longer has; what stays is not touched.
@@ -77,23 +77,23 @@ class Fleet:
             if name not in self._members or self._members[name].upstream is not member.upstream:
                 self._close(member)
         for name, member in self._members.items():
-            if member.keeper and name in earlier and earlier[name].entry != member.entry:
+            if member.supervisor and name in earlier and earlier[name].entry != member.entry:
                 member.upstream.start()
-        if self._telling is None:
-            self._telling = asyncio.create_task(self._tell(), name="telling of the first loads")
+        if self._logging is None:
+            self._logging = asyncio.create_task(self._log_first_loads(), name="telling of the first loads")
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._logging is not None:
+            self._logging.cancel()
+            await asyncio.gather(self._logging, return_exceptions=True)
         for member in self._members.values():
             self._close(member)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _close(self, member: _Member) -> None:
-        if member.keeper is not None:
-            member.keeper.end()
+        if member.supervisor is not None:
+            member.supervisor.end()
         member.upstream.disconnect()
         task = asyncio.create_task(_closed(member), name=f"closing {member.upstream.name}")
         self._closing.add(task)
@@ -103,8 +103,8 @@ class Fleet:
         wanted = _Wanted(target_of(server), server.quarantined, server.enabled)
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
-            earlier.upstream.wait_at_most(config.deadlines.of(server))
-            return _Member(wanted, earlier.upstream, server, earlier.keeper)
+            earlier.upstream.set_deadlines(config.deadlines.of(server))
+            return _Member(wanted, earlier.upstream, server, earlier.supervisor)
         tools: tuple[UpstreamTool, ...] = ()
         # What the same server listed earlier stays known (A.4).
         if earlier is not None and earlier.wanted.target == wanted.target:
@@ -113,18 +113,18 @@ class Fleet:
         upstream = Upstream(
             name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
         )
-        upstream.wait_at_most(config.deadlines.of(server))
-        return _Member(wanted, upstream, server, Keeper(upstream, self._stub) if wanted.enabled else None)
+        upstream.set_deadlines(config.deadlines.of(server))
+        return _Member(wanted, upstream, server, Supervisor(upstream, self._stub) if wanted.enabled else None)
 
-    async def _tell(self) -> None:
+    async def _log_first_loads(self) -> None:
         """Log once what the first loads came to, when the last of them is over."""
-        keepers = tuple(self.keepers.values())
-        await asyncio.gather(*(keeper.loaded() for keeper in keepers))
-        if keepers:
-            _logger.info("%s", in_words(numbers_of(keepers)))
+        supervisors = tuple(self.supervisors.values())
+        await asyncio.gather(*(supervisor.loaded() for supervisor in supervisors))
+        if supervisors:
+            _logger.info("%s", in_words(numbers_of(supervisors)))
 
 
 async def _closed(member: _Member) -> None:
-    if member.keeper is not None:
-        await member.keeper.close()
+    if member.supervisor is not None:
+        await member.supervisor.close()
     await member.upstream.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 from callability import document
 from callability.finding import Finding, Severity, has_errors, in_order, line
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.label_check import LabelCheck
 from callability.watching import looks
@@ -31,13 +31,13 @@ class Files:
         config: Config,
         given: Path | None,
         metrics: Metrics,
-        standing: Standing,
+        file_status: FileStatus,
         labels: LabelCheck | None = None,
     ) -> None:
         # Absolute once and for all: the directory in which the gateway was started may go.
         self.config = replace(config, path=config.path.absolute(), approvals=_absolute(config.approvals))
         self.given = _absolute(given)
-        self.standing = standing
+        self.file_status = file_status
         self._metrics = metrics
         self._labels = labels
         self._refused_under: int | None = None
@@ -46,9 +46,9 @@ class Files:
         self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
         self._approvals_seen = self.approvals.digest
-        self.standing.approvals_readable = self.approvals.readable
+        self.file_status.approvals_readable = self.approvals.readable
         metrics.stands("approvals", broken=not self.approvals.readable)
-        _tell(self.approvals.warnings, refusing=not self.approvals.readable)
+        _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
     async def edits(self) -> AsyncIterator[None]:
         """Yield after every edit, taken over or not, for ever."""
@@ -71,13 +71,13 @@ class Files:
         try:
             self.config = self._loaded()
         except ConfigRefused as refused:
-            _tell(refused.findings, refusing=True)
-            self.standing.config_broken = True
+            _log(refused.findings, refusing=True)
+            self.file_status.config_broken = True
         else:
-            _tell(self.config.warnings, refusing=False)
+            _log(self.config.warnings, refusing=False)
             self._config_seen = self.config.digest
-            self.standing.config_broken = False
-        self._count("config", broken=self.standing.config_broken)
+            self.file_status.config_broken = False
+        self._count("config", broken=self.file_status.config_broken)
         return True
 
     def _loaded(self) -> Config:
@@ -103,10 +103,10 @@ class Files:
         # What was said before was said in the same file: of another there is no good state yet.
         if approvals.readable or path != self._path:
             self.approvals = approvals
-            self.standing.approvals_readable = approvals.readable
+            self.file_status.approvals_readable = approvals.readable
         self._path, self._approvals_seen = path, approvals.digest
-        _tell(approvals.warnings, refusing=not approvals.readable)
-        self.standing.approvals_broken = not approvals.readable
+        _log(approvals.warnings, refusing=not approvals.readable)
+        self.file_status.approvals_broken = not approvals.readable
         self._count("approvals", broken=not approvals.readable)
         return True
 
@@ -141,7 +141,7 @@ def _digest(path: Path | None) -> str:
         return ""
 
 
-def _tell(findings: Iterable[Finding], *, refusing: bool) -> None:
+def _log(findings: Iterable[Finding], *, refusing: bool) -> None:
     for finding in findings:
         if refusing:
             _logger.error("%s", line(replace(finding, severity=Severity.ERROR)))

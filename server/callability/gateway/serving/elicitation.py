@@ -20,7 +20,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from callability.gateway.catalog import Answer, Question
+from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 
 KEY = "authorization"
 """Under which the question and its answer stand in MCP 2026-07-28."""
@@ -48,31 +48,31 @@ class SessionDialogs:
         return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
-    def question_id(self) -> str:
+    def consent_id(self) -> str:
         """The id of the question that the call answers, or nothing."""
         return self._params.request_state or ""
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> ConsentAnswer | None:
         """What the user did with that question; None where the call answers none."""
         given = (self._params.input_responses or {}).get(KEY)
         return _answer(given) if isinstance(given, ElicitResult) else None
 
-    def returned(self, question: Question) -> InputRequiredResult:
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
         """Return the result that asks."""
         return InputRequiredResult(
             input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
         )
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
         """Show the dialog, and return what the user did, or None where it could not be shown."""
         session, call = self._context.session, self._context.request_id
-        asked = _params(self._elicitation, question)
+        params = _params(self._elicitation, question)
         try:
-            if isinstance(asked, ElicitRequestURLParams):
-                result = await session.elicit_url(asked.message, asked.url, question.id, related_request_id=call)
+            if isinstance(params, ElicitRequestURLParams):
+                result = await session.elicit_url(params.message, params.url, question.id, related_request_id=call)
             else:
-                result = await session.elicit_form(asked.message, asked.requested_schema, related_request_id=call)
+                result = await session.elicit_form(params.message, params.requested_schema, related_request_id=call)
         except (MCPError, NoBackChannelError, ValidationError) as error:
             _logger.warning("an agent that can show dialogs did not show one: %s", type(error).__name__)
             return None
@@ -80,7 +80,7 @@ class SessionDialogs:
 
 
 def _params(
-    capability: ElicitationCapability | None, question: Question
+    capability: ElicitationCapability | None, question: ConsentRequest
 ) -> ElicitRequestURLParams | ElicitRequestFormParams:
     """Return the dialog: one that opens the page by itself, where the client has such."""
     message = f"The MCP server `{question.server}` needs your authorization, on a page of its provider."
@@ -90,6 +90,6 @@ def _params(
     return ElicitRequestFormParams(message=message, requested_schema=_NOTHING)
 
 
-def _answer(result: ElicitResult) -> Answer:
+def _answer(result: ElicitResult) -> ConsentAnswer:
     """Take a dialog that was closed without an answer for a decline: nobody is asked twice (E-2)."""
-    return Answer.ACCEPTED if result.action == "accept" else Answer.DECLINED
+    return ConsentAnswer.ACCEPTED if result.action == "accept" else ConsentAnswer.DECLINED

@@ -17,7 +17,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from callability.gateway.agents.router import Gateways
+from callability.gateway.agents.router import AgentRouter
 from callability.gateway.config.model import MAX_REQUEST_BYTES
 from callability.gateway.serving.http_requests import HttpRequests
 from callability.gateway.serving.mcp_server import mcp_server
@@ -37,22 +37,22 @@ class HttpApplication:
     A session that was opened without a token is not known where one is asked for.
     """
 
-    def __init__(self, gateways: Gateways, host: str) -> None:
-        self._gateways = gateways
+    def __init__(self, router: AgentRouter, host: str) -> None:
+        self._router = router
         # How many sessions there are, how long they stay and how large a request is, `HttpRequests` limits.
         self._library = StreamableHTTPSessionManager(
-            mcp_server(gateways),
+            mcp_server(router),
             security_settings=_local_only(host),
             session_idle_timeout=None,
             max_sessions=None,
             max_request_body_size=MAX_REQUEST_BYTES,
         )
-        self._requests = HttpRequests(self._library.handle_request, lambda: gateways.http)
+        self._requests = HttpRequests(self._library.handle_request, lambda: router.http)
         self._open = Starlette(routes=[Route(PATH, self._requests)])
         self._guarded = Starlette(
             routes=[Route(PATH, RequireAuthMiddleware(self._requests, []))],
             middleware=[
-                Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(gateways)),
+                Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(router)),
                 Middleware(AuthContextMiddleware),
             ],
         )
@@ -63,13 +63,13 @@ class HttpApplication:
         if scope["type"] == "lifespan":
             application = self._life
         else:
-            application = self._guarded if self._gateways.guarded else self._open
+            application = self._guarded if self._router.guarded else self._open
         await application(scope, receive, send)
 
     def stop(self) -> None:
-        """Take no more requests and end the streams of announcements; calls in flight go on."""
+        """Take no more requests and end the streams of notifications; calls in flight go on."""
         self._requests.stop()
-        self._gateways.announcements.close()
+        self._router.list_changed.close()
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callability.gateway.observability.log_interval import Seldom
+from callability.gateway.observability.log_interval import LogInterval
 
 KEEP_ALIVE_SECONDS = 75
 """Seconds that a connection is kept between two requests: longer than clients keep theirs, many of them for five.
@@ -42,7 +42,7 @@ def most_connections() -> int:
 class HttpConnection(H11Protocol):
     """uvicorn's, which ends if its client stays silent. At the limit, an unused connection makes room for a new one."""
 
-    refusals = Seldom()
+    refusals = LogInterval()
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -141,7 +141,7 @@ class AcceptFailures:
     """For the event loop: logs once in an interval that no connection can be accepted, and the rest as always."""
 
     def __init__(self) -> None:
-        self._failures = Seldom()
+        self._failures = LogInterval()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handle what the loop reports."""

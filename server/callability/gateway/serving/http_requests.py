@@ -93,12 +93,12 @@ class HttpRequests:
     def _until_stopping(self, receive: Receive) -> Receive:
         async def heard() -> Message:
             """Return what the client sends, or that it has gone once the gateway ends."""
-            asked, stopped = asyncio.ensure_future(receive()), asyncio.ensure_future(self._stopping.wait())
+            received, stopped = asyncio.ensure_future(receive()), asyncio.ensure_future(self._stopping.wait())
             try:
-                await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                return asked.result() if asked.done() else {"type": "http.disconnect"}
+                await asyncio.wait({received, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                return received.result() if received.done() else {"type": "http.disconnect"}
             finally:
-                for each in (asked, stopped):
+                for each in (received, stopped):
                     each.cancel()
 
         return heard

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Scope
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.observability.log_interval import Seldom
+from callability.gateway.observability.log_interval import LogInterval
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class HttpSessions:
         self._limits = limits
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
-        self._refusals = Seldom()
+        self._refusals = LogInterval()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 

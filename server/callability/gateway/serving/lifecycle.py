@@ -14,8 +14,9 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from callability.address import check_loopback, listening
-from callability.gateway.agents.router import Gateways
-from callability.gateway.runtime.gateway_runtime import Setup, opened
+from callability.gateway.agents.router import AgentRouter
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_application import HttpApplication
 from callability.gateway.serving.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
 from callability.gateway.serving.line_limit import limited
@@ -35,7 +36,7 @@ class Stopping:
     """What signals ask for: the first one to end, and another one to end at once."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.at_once = asyncio.Event()
         self._first: float | None = None
 
@@ -44,12 +45,14 @@ class Stopping:
         now = asyncio.get_running_loop().time()
         if self._first is None:
             self._first = now
-            self.asked.set()
+            self.requested.set()
         elif now - self._first >= REPEAT_SECONDS:
             self.at_once.set()
 
 
-async def run(setup: Setup, transport: Transport, address: str, agent: str, started: Callable[[str], None]) -> None:
+async def run(
+    options: GatewayOptions, transport: Transport, address: str, agent: str, started: Callable[[str], None]
+) -> None:
     """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
 
     Over HTTP, calls in flight have `GRACE_SECONDS` to finish, unless another signal comes.
@@ -63,37 +66,37 @@ async def run(setup: Setup, transport: Transport, address: str, agent: str, star
         asyncio.get_running_loop().add_signal_handler(number, stopping.signal)
     # What cannot be listened on is refused before any server is run.
     with nullcontext() if transport == "stdio" else _listening_at(address) as listener:
-        async with opened(setup) as gateways:
+        async with opened(options) as router:
             if listener is None:
-                serve = _serve_stdio(gateways, agent)
+                serve = _serve_stdio(router, agent)
             else:
-                serve = _serve_http(gateways, address, listener, started, stopping)
+                serve = _serve_http(router, address, listener, started, stopping)
             serving = asyncio.create_task(serve)
-            stopped = asyncio.create_task(stopping.asked.wait())
+            stopped = asyncio.create_task(stopping.requested.wait())
             await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if transport == "http" or serving.done():
                 await serving
 
 
-async def _serve_stdio(gateways: Gateways, agent: str) -> None:
-    server = mcp_server(gateways, agent)
+async def _serve_stdio(router: AgentRouter, agent: str) -> None:
+    server = mcp_server(router, agent)
     async with stdio_server() as (read, write), limited(write) as outgoing:
         await server.run(read, outgoing, server.create_initialization_options())
 
 
 async def _serve_http(
-    gateways: Gateways, address: str, listener: socket.socket, started: Callable[[str], None], stopping: Stopping
+    router: AgentRouter, address: str, listener: socket.socket, started: Callable[[str], None], stopping: Stopping
 ) -> None:
-    if not gateways.tokens:
+    if not router.tokens:
         _logger.warning("no agent has a token: whoever reaches %s can call every tool that can be called", address)
     host, port = listener.getsockname()[:2]
-    application = HttpApplication(gateways, host)
+    application = HttpApplication(router, host)
     server = _Server(_settings(application, host, port))
     asyncio.get_running_loop().set_exception_handler(AcceptFailures())
     started(f"http://{address.rpartition(':')[0]}:{port}/mcp")
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    await _first_of(serving, stopping.asked.wait())
+    await _first_of(serving, stopping.requested.wait())
     application.stop()
     server.should_exit = True
     await _first_of(serving, stopping.at_once.wait(), asyncio.sleep(GRACE_SECONDS))

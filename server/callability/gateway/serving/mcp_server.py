@@ -18,7 +18,7 @@ from mcp_types import (
 )
 
 from callability import __version__
-from callability.gateway.agents.router import Gateways
+from callability.gateway.agents.router import AgentRouter
 from callability.gateway.serving.elicitation import SessionDialogs
 from callability.gateway.serving.null_metadata import note, nulls_kept
 from callability.gateway.serving.progress import progress_of
@@ -38,12 +38,12 @@ class _Server(Server[Any]):
         return super().create_initialization_options(NotificationOptions(tools_changed=True))
 
 
-def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
-    """Return the MCP server in front of gateways; where no token tells who asks, it is `agent`."""
-    announcements = gateways.announcements
+def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
+    """Return the MCP server in front of a router; a request without a token is of `agent`."""
+    list_changed = router.list_changed
 
     async def on_list_tools(_: object, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=list(gateways.asked(agent).tools))
+        return ListToolsResult(tools=list(router.gateway_for_request(agent).tools))
 
     async def on_call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams
@@ -51,7 +51,7 @@ def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
         meta = dict(params.meta or {})
         async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
             passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
-            answer = await gateways.asked(agent).answer(
+            answer = await router.gateway_for_request(agent).answer(
                 params.name,
                 params.arguments or {},
                 meta=passed_on,
@@ -65,11 +65,11 @@ def mcp_server(gateways: Gateways, agent: str = "") -> Server[Any]:
     async def on_subscriptions_listen(
         context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        return await announcements.listen(gateways.asking(agent), context, params)
+        return await list_changed.listen(router.agent_of_request(agent), context, params)
 
     async def remembered(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/initialized":
-            announcements.opened(gateways.asking(agent), ctx.session)
+            list_changed.add_session(router.agent_of_request(agent), ctx.session)
         return await call_next(ctx)
 
     server = _Server(

@@ -1,4 +1,4 @@
-"""The gateway's tools about the catalog: finding servers that can be switched on, and switching them (spec C)."""
+"""The gateway's tools about the catalog: `search_servers`, `enable_server` and `disable_server` (spec C)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_types import InputRequiredResult
 
 from callability.adapter import InvalidArgument, checked_limit, enable_result, error_result, tool_result
 from callability.finding import shown
-from callability.gateway.catalog import Catalog, EnableOutcome, Question, Switch, SwitchState
+from callability.gateway.catalog import Catalog, ConsentRequest, EnableOutcome, Switch, SwitchState
 from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument
@@ -27,12 +27,12 @@ from callability.vocabulary import EnableEnd
 
 PROGRESS_SECONDS = 5.0
 """How often an agent that waits for an enable is told that it goes on."""
-_ASKING, _CONNECTING = "waiting for the user's authorization", "connecting"
+_AWAITING_CONSENT, _CONNECTING = "waiting for the user's authorization", "connecting"
 
 Result = dict[str, Any]
 
 
-class Switching:
+class CatalogTools:
     """Answers for one agent: to it, the catalog has the servers that it may see, and no others (FR-007)."""
 
     def __init__(
@@ -63,14 +63,14 @@ class Switching:
         name = text_of(arguments, "id")
         switch = self.switches.get(name)
         if switch is None and name in self._inventory.servers:
-            return await self._of_the_owner(name)
+            return await self._owned_by_operator(name)
         if switch is None:
-            return await self._told(name, EnableOutcome(known=False))
-        async with _telling(switch, progress):
-            outcome = await switch.enable(dialogs, dialogs.question_id, dialogs.answer)
-        if isinstance(outcome, Question):
+            return await self._result(name, EnableOutcome(known=False))
+        async with _reporting(switch, progress):
+            outcome = await switch.enable(dialogs, dialogs.consent_id, dialogs.answer)
+        if isinstance(outcome, ConsentRequest):
             return dialogs.returned(outcome)
-        return await self._told(name, outcome)
+        return await self._result(name, outcome)
 
     async def disable_server(self, arguments: Mapping[str, Any]) -> Result:
         """Disconnect a server of the catalog, or end the attempt to connect it (E-6).
@@ -85,13 +85,13 @@ class Switching:
             return error_result(
                 f"Not done: there is no server {shown(name)} in the catalog. `search_servers` shows them all."
             )
-        told = {
+        outcome = {
             SwitchState.ABSENT: "was not switched on, and nothing had to be done",
             SwitchState.CONNECTING: "is not switched on: the attempt to connect it was ended",
             SwitchState.CONNECTED: "is switched off now, and its tools are gone",
             SwitchState.FAILED: "is switched off now; it was not connected",
         }[await switch.disable()]
-        return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {told}.")
+        return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {outcome}.")
 
     async def search_servers(self, arguments: Mapping[str, Any]) -> Result:
         """Find servers of the catalog by a query, or list them all; none is connected for it (E-4).
@@ -114,7 +114,7 @@ class Switching:
         index = await self._indexes.of(tuple(documents))
         return tuple(hit.document.name for hit in index.search(query))
 
-    async def _of_the_owner(self, name: str) -> Result:
+    async def _owned_by_operator(self, name: str) -> Result:
         """Return how a server of `mcpServers` stands: its owner switches it, and no agent connects it (E-10)."""
         upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
         if upstream is None:
@@ -130,27 +130,27 @@ class Switching:
             response = await self._decisions.enable(facts)
             if upstream.state == "connected":
                 return enable_result(response, name, phrases=phrases)
-        await self._loads.told(name)
+        await self._loads.known(name)
         messages = " ".join(self._loads.messages([name], phrases).values())
-        why = messages or f"It {upstream.facts.words if upstream.facts else 'is being connected again'}."
+        why = messages or f"It {upstream.last_failure.words if upstream.last_failure else 'is being connected again'}."
         return error_result(
             f"Not done: server {shown(name)} is not connected. The gateway connects it by itself, and `enable_server`"
             f" does not. {why} Do not call its tools."
         )
 
-    async def _told(self, name: str, outcome: EnableOutcome) -> Result:
+    async def _result(self, name: str, outcome: EnableOutcome) -> Result:
         """Return what the agent reads; what was connected and is no longer there is not called a connection (E-9)."""
         locks: dict[str, str] | None = None
         callable_tools = True
         phrases = self._phrases.about(name)
-        outcome = self._as_it_stands(name, outcome)
+        outcome = self._current(name, outcome)
         if outcome.end is EnableEnd.CONNECTED:
             judgement = await self._decisions.judge([self._inventory.known(name)])
             callable_tools = bool(judgement.callable)
             locks = judgement.remediation(judgement.locked, phrases)
         response = await self._decisions.enable(outcome.facts(callable_tools=callable_tools))
-        if self._as_it_stands(name, outcome) is not outcome:
-            return await self._told(name, outcome)
+        if self._current(name, outcome) is not outcome:
+            return await self._result(name, outcome)
         return enable_result(
             response,
             name,
@@ -161,14 +161,14 @@ class Switching:
             reason=outcome.failure.words if outcome.failure else "",
         )
 
-    def _as_it_stands(self, name: str, outcome: EnableOutcome) -> EnableOutcome:
+    def _current(self, name: str, outcome: EnableOutcome) -> EnableOutcome:
         """Return an outcome whose connection was switched off, or lost, since it was made, as that."""
         if not outcome.was_connected and outcome.end is not EnableEnd.CONNECTED:
             return outcome
         joined = self._catalog.joined.get(name)
         if joined is None or joined.upstream is not outcome.upstream:
             return replace(outcome, was_connected=False, end=EnableEnd.CANCELLED)
-        lost = joined.upstream.facts
+        lost = joined.upstream.last_failure
         return outcome if lost is None else replace(outcome, was_connected=False, end=EnableEnd.FAILED, failure=lost)
 
 
@@ -185,22 +185,22 @@ def _entry(switch: Switch) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _telling(switch: Switch, progress: ProgressFnT | None) -> AsyncIterator[None]:
+async def _reporting(switch: Switch, progress: ProgressFnT | None) -> AsyncIterator[None]:
     """Tell an agent that waits how it goes on, so that it does not give the call up."""
     if progress is None:
         yield
         return
-    telling = asyncio.create_task(_tell(switch, progress))
+    reporting = asyncio.create_task(_report(switch, progress))
     try:
         yield
     finally:
-        telling.cancel()
-        await asyncio.wait({telling})
+        reporting.cancel()
+        await asyncio.wait({reporting})
 
 
-async def _tell(switch: Switch, progress: ProgressFnT) -> None:
+async def _report(switch: Switch, progress: ProgressFnT) -> None:
     step = 0
     while True:
         step += 1
-        await progress(step, None, _ASKING if switch.is_asking else _CONNECTING)
+        await progress(step, None, _AWAITING_CONSENT if switch.awaits_consent else _CONNECTING)
         await asyncio.sleep(PROGRESS_SECONDS)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from callability.adapter import Judgement, judge, tool_counts
 from callability.gateway.inventory.inventory import KnownServer
-from callability.gateway.observability.unread_facts import Unread
+from callability.gateway.observability.unread_facts import UnreadFacts
 from callability.gateway.policy_client.batches import batches
 from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
 from callability.gateway.policy_client.stub import CallabilityStub
@@ -20,9 +20,9 @@ _logger = logging.getLogger(__name__)
 class Decisions:
     """The service's answers to an agent."""
 
-    def __init__(self, stub: CallabilityStub, *, agent: str = "", unread: Unread | None = None) -> None:
+    def __init__(self, stub: CallabilityStub, *, agent: str = "", unread: UnreadFacts | None = None) -> None:
         self._stub = stub
-        self._unread = unread or Unread()
+        self._unread = unread or UnreadFacts()
         self._agent = facts_pb2.Agent(name=agent)
 
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:

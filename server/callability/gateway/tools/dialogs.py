@@ -6,21 +6,21 @@ from typing import Protocol
 
 from mcp_types import InputRequiredResult
 
-from callability.gateway.catalog import Answer, Asker, Question
+from callability.gateway.catalog import Asker, ConsentAnswer, ConsentRequest
 
 
 class Dialogs(Asker, Protocol):
     """How the caller of a tool can ask its user, and what it was answered."""
 
     @property
-    def question_id(self) -> str:
+    def consent_id(self) -> str:
         """The id of the question that the call answers, or nothing."""
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> ConsentAnswer | None:
         """What the user did with that question."""
 
-    def returned(self, question: Question) -> InputRequiredResult:
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
         """Return the result that asks a question."""
 
 
@@ -29,13 +29,13 @@ class NoDialogs:
 
     can_ask = False
     asks_by_returning = False
-    question_id = ""
-    answer: Answer | None = None
+    consent_id = ""
+    answer: ConsentAnswer | None = None
 
-    def returned(self, question: Question) -> InputRequiredResult:
+    def returned(self, question: ConsentRequest) -> InputRequiredResult:
         """Never called: a caller that cannot ask is handed no question."""
         raise NotImplementedError(question.server)
 
-    async def ask(self, question: Question) -> Answer | None:
+    async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
         """Ask nobody."""
         return None

@@ -1,4 +1,4 @@
-"""The gateway's own tools: finding tools, calling one, and looking at the servers; switching them is elsewhere."""
+"""The gateway's own tools: the dispatch of a call, discovery, calls of upstream tools and the server list."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from callability.gateway.inventory.inventory import Inventory, KnownServer, Text
 from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.loading import Loads
 from callability.gateway.observability.call_log import logged
-from callability.gateway.observability.file_status import Standing
+from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.call import PolicyUnavailable
 from callability.gateway.tools.arguments import text_of, undeclared
-from callability.gateway.tools.catalog_tools import Switching
+from callability.gateway.tools.catalog_tools import CatalogTools
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.definitions import CATALOG_TOOLS, TOOLS
 from callability.gateway.tools.dialogs import Dialogs, NoDialogs
@@ -60,7 +60,7 @@ class Gateway:
         inventory: Inventory,
         decisions: Decisions,
         phrases: Commands,
-        standing: Standing,
+        file_status: FileStatus,
         metrics: Metrics,
         agent: str = "",
         catalog: Catalog | None = None,
@@ -68,20 +68,20 @@ class Gateway:
     ) -> None:
         self._agent = agent
         self._loads = loads or Loads()
-        self._switching = (
-            Switching(catalog, inventory, decisions, phrases, self._loads) if catalog is not None else None
+        self._catalog_tools = (
+            CatalogTools(catalog, inventory, decisions, phrases, self._loads) if catalog is not None else None
         )
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
-        self._standing = standing
+        self._file_status = file_status
         self._metrics = metrics
         self._indexes = Indexes()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The gateway's own tools; those about the catalog only where the agent may see a server of it (FR-007)."""
-        return (*TOOLS, *CATALOG_TOOLS) if self._switching is not None and self._switching.switches else TOOLS
+        return (*TOOLS, *CATALOG_TOOLS) if self._catalog_tools is not None and self._catalog_tools.switches else TOOLS
 
     def sees(self, server: str) -> bool:
         """Say whether the agent may see a server, if it is there."""
@@ -99,7 +99,7 @@ class Gateway:
         """Answer a call of one of the gateway's tools; whatever is wrong with it is told in the result.
 
         `meta` goes with the call of an upstream's tool, `progress` is told how a call goes on, and `dialogs` are what
-        the agent's user can be asked by; without them nobody can.
+        the agent's user can be query by; without them nobody can.
         """
         answer = await self._answered(tool, arguments, meta, progress, dialogs or NoDialogs())
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
@@ -113,7 +113,7 @@ class Gateway:
         dialogs: Dialogs,
     ) -> Result | CallToolResult | InputRequiredResult:
         tools = [each.name for each in self.tools]
-        switching = self._switching if tool in tools else None
+        catalog_tools = self._catalog_tools if tool in tools else None
         try:
             match tool:
                 case "retrieve_tools":
@@ -122,12 +122,12 @@ class Gateway:
                     return await self.call_tool(arguments, meta=meta, progress=progress)
                 case "upstream_servers":
                     return await self.upstream_servers(arguments)
-                case "enable_server" if switching is not None:
-                    return await switching.enable_server(arguments, dialogs, progress)
-                case "disable_server" if switching is not None:
-                    return await switching.disable_server(arguments)
-                case "search_servers" if switching is not None:
-                    return await switching.search_servers(arguments)
+                case "enable_server" if catalog_tools is not None:
+                    return await catalog_tools.enable_server(arguments, dialogs, progress)
+                case "disable_server" if catalog_tools is not None:
+                    return await catalog_tools.disable_server(arguments)
+                case "search_servers" if catalog_tools is not None:
+                    return await catalog_tools.search_servers(arguments)
             return error_result(f"Not done: this server has the tools {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
             return error_result(f"Not done: {error}.")
@@ -142,8 +142,8 @@ class Gateway:
             PolicyUnavailable: the service gave no answer.
         """
         undeclared(arguments, "query", "limit", "include_disabled")
-        asked = checked_arguments(arguments)
-        if asked.include_disabled:
+        query = checked_arguments(arguments)
+        if query.include_disabled:
             self._metrics.opted_in()
         await self._settled()
         # From here on nothing is read that an upstream could have said after it was judged.
@@ -151,20 +151,20 @@ class Gateway:
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
         not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
         judgement = await self._decisions.judge(known.values())
-        found = await self._found(known, judgement.callable, asked.query, asked.limit)
+        found = await self._found(known, judgement.callable, query.query, query.limit)
         found_locked: tuple[str, ...] = ()
-        if asked.include_disabled or not found:
+        if query.include_disabled or not found:
             searchable = [tool for tool in judgement.searchable if known[tool.server].by_name.get(tool.tool)]
-            found_locked = await self._found(known, searchable, asked.query)
+            found_locked = await self._found(known, searchable, query.query)
         answer = discovery(
             judgement,
-            asked.query,
+            query.query,
             found=found,
             found_locked=found_locked,
             texts=Texts(known),
             phrases=self._phrases.about_any(),
-            limit=asked.limit,
-            include_disabled=asked.include_disabled,
+            limit=query.limit,
+            include_disabled=query.include_disabled,
             not_loaded=not_loaded,
         )
         return tool_result(answer)
@@ -251,7 +251,7 @@ class Gateway:
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
         if messages := self._loads.messages(servers, self._phrases.about_any()):
             listed["loading"] = {str(status): said for status, said in messages.items()}
-        return tool_result(listed | answer | self._standing.told())
+        return tool_result(listed | answer | self._file_status.messages())
 
     async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
@@ -307,10 +307,10 @@ class Gateway:
         Raises:
             UpstreamError: it does not list its tools in time.
         """
-        if not upstream.settled:
+        if not upstream.is_settled:
             try:
                 async with asyncio.timeout(READ_SECONDS):
-                    await upstream.current()
+                    await upstream.tools_current()
             except TimeoutError:
                 raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
 
@@ -333,7 +333,8 @@ class Gateway:
         waiting = [
             _settling(upstream, self._loads)
             for upstream in upstreams
-            if upstream and ((not upstream.settled and not upstream.is_restless) or self._loads.begins(upstream.name))
+            if upstream
+            and ((not upstream.is_settled and not upstream.is_restless) or self._loads.is_pending(upstream.name))
         ]
         await asyncio.gather(*waiting)
 
@@ -354,5 +355,5 @@ async def _settling(upstream: Upstream, loads: Loads) -> None:
     # One that hangs whenever it is opened again, or announces without end, must not hold up everybody's discovery.
     with suppress(TimeoutError):
         async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
-            await upstream.current()
-            await loads.told(upstream.name)
+            await upstream.tools_current()
+            await loads.known(upstream.name)

@@ -55,7 +55,7 @@ class Authorization(OAuthClientProvider):
         self._kept = _Kept(_client(metadata, client_id, client_secret))
         super().__init__(url, metadata, self._kept, self._sent_to, self._called_back)
         self._ask = ask
-        self._asked = ""
+        self._url = ""
         self._failed: AuthorizationFailed | None = None
 
     @property
@@ -93,10 +93,10 @@ class Authorization(OAuthClientProvider):
             await flow.aclose()
 
     async def _sent_to(self, url: str) -> None:
-        self._asked = url
+        self._url = url
 
     async def _called_back(self) -> AuthorizationCodeResult:
-        return await self._ask(self._asked)
+        return await self._ask(self._url)
 
 
 class _Kept:

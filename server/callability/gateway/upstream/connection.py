@@ -43,7 +43,7 @@ from callability.gateway.upstream.failure import (
 )
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST
-from callability.gateway.upstream.incoming import Arriving
+from callability.gateway.upstream.incoming import IncomingMessages
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
@@ -62,7 +62,7 @@ _CLIENT = Implementation(name="callability", version=version("callability"))
 _ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _CLOSED = Failure("was disconnected by the gateway")
 _RENEWED = Failure("is connected anew")
-_ASKED_FOR_INPUT = Failure("asked for input, which this gateway does not pass on")
+_NEEDS_INPUT = Failure("asked for input, which this gateway does not pass on")
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
 _RESERVED = "io.modelcontextprotocol/"
 _SDK_SSE = "SSE stream "
@@ -105,11 +105,11 @@ class Connection:
             list_seconds=list_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
-            latest=lambda: self._arriving.latest,
+            latest=lambda: self._incoming.latest,
         )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
         self._opening = Exchange(open_seconds)
-        self._arriving = Arriving()
+        self._incoming = IncomingMessages()
         self._session: ClientSession | None = None
         self._calls = 0
         self._lists = False
@@ -211,7 +211,7 @@ class Connection:
             self._calls -= 1
             self._leave_if_idle()
         if isinstance(answer, InputRequiredResult):
-            raise UpstreamError(self._name, _ASKED_FOR_INPUT, MAY_HAVE_RUN)
+            raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
         return _of_the_tool(answer)
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
@@ -255,7 +255,7 @@ class Connection:
             yield await stack.enter_async_context(client)
 
     def _speaking(self, transport: Transport) -> Client:
-        checked = self._arriving.through(transport)
+        checked = self._incoming.through(transport)
         return Client(checked, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
 
     def _expire(self) -> None:

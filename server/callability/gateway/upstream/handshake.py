@@ -19,9 +19,9 @@ class Handshake:
     def __init__(self) -> None:
         self._socket: AsyncResource | None = None
 
-    async def heard(self, event: str, told: Mapping[str, Any]) -> None:
-        """Take what a connection is told to do, and what came of it."""
+    async def heard(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take what a connection is info to do, and what came of it."""
         if event.endswith(".connect_tcp.complete"):
-            self._socket = told["return_value"]
+            self._socket = info["return_value"]
         elif event.endswith(".start_tls.failed") and self._socket is not None:
             await anyio.aclose_forcefully(self._socket)

@@ -76,7 +76,7 @@ class HttpClient(httpx2.AsyncClient):
                 return httpx2.Response(http.HTTPStatus.UNAUTHORIZED, request=request)
         # A request that follows a redirect has a stream only.
         await request.aread()
-        awaits_answer, method = _asked(request)
+        awaits_answer, method = _awaits_answer(request)
         exchange = EXCHANGE.get()
         if exchange is None or not awaits_answer:
             exchange = Exchange(NOTIFICATION_SECONDS)
@@ -125,7 +125,7 @@ def _direct(url: str) -> dict[str, None]:
     return {f"all://{host}": None for host in sorted(hosts)}
 
 
-def _asked(request: httpx2.Request) -> tuple[bool, str | None]:
+def _awaits_answer(request: httpx2.Request) -> tuple[bool, str | None]:
     """Say whether a message awaits an answer, and return its method."""
     try:
         message = json.loads(request.content)

@@ -18,7 +18,7 @@ from mcp_types import JSONRPCNotification, JSONRPCResponse
 _Item = SessionMessage | Exception
 
 
-class Arriving:
+class IncomingMessages:
     """Hands messages on, all but those over which the SDK would end the connection; `latest` is the latest result."""
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class Arriving:
 class _Checked:
     """A stream of the SDK's own kind: it has the context of the latest message's sender."""
 
-    def __init__(self, stream: ReadStream[_Item], arriving: Arriving) -> None:
+    def __init__(self, stream: ReadStream[_Item], incoming: IncomingMessages) -> None:
         self._stream = stream
-        self._arriving = arriving
+        self._incoming = incoming
 
     @property
     def last_context(self) -> Context | None:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> _Item:
-        while not self._arriving.takes(item := await self._stream.receive()):
+        while not self._incoming.takes(item := await self._stream.receive()):
             pass
         return item
 

@@ -73,7 +73,7 @@ class Listing:
         self._ended = False
         self._series = 0
         self._quiet_at = 0.0
-        self._is_told = False
+        self._is_reported = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -141,8 +141,8 @@ class Listing:
         """Count a listing that an announcement asked for."""
         self._series = self._series + 1 if time.monotonic() < self._quiet_at else 1
         self._quiet_at = math.inf
-        if self._series >= RESTLESS and not self._is_told:
-            self._is_told = True
+        if self._series >= RESTLESS and not self._is_reported:
+            self._is_reported = True
             words = "`%s` announces changes of its tools again and again: they are read after pauses of up to %g s"
             _logger.warning(words, self._name, LONGEST_PAUSE)
 

@@ -17,7 +17,7 @@ from callability.vocabulary import LoadFailure, LoadPhase
 
 _SDK_TOO_LONG = f"exceeded the {MESSAGE_BYTES} byte limit"
 _FIRST_ERROR = 400
-_TELLING = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, ValidationError, EndlessListError)
+_SELF_EXPLANATORY = (httpx2.HTTPError, httpx2.InvalidURL, MCPError, ValidationError, EndlessListError)
 
 
 def opening_failure(error: BaseException, status: int | None = None) -> Failure:
@@ -37,7 +37,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)
-    elif error.__cause__ is not None and not isinstance(error, _TELLING):
+    elif error.__cause__ is not None and not isinstance(error, _SELF_EXPLANATORY):
         yield from _leaves(error.__cause__)
     else:
         yield error

@@ -48,7 +48,7 @@ class StandardError:
             if rest:
                 self.log(rest)
         finally:
-            self._tell_left_out()
+            self._report_left_out()
 
     def log(self, line: bytes) -> None:
         """Log a line, or count it among those that are left out."""
@@ -56,7 +56,7 @@ class StandardError:
         if self._is_enough(now):
             self._left_out += 1
             return
-        self._tell_left_out()
+        self._report_left_out()
         self._logged.append(now)
         read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
@@ -67,7 +67,7 @@ class StandardError:
             return now - self._logged[-1] < WINDOW_SECONDS
         return len(self._logged) == MOST_LINES and now - self._logged[0] < WINDOW_SECONDS
 
-    def _tell_left_out(self) -> None:
+    def _report_left_out(self) -> None:
         if self._left_out:
             _logger.warning("`%s` wrote too much on standard error: %d lines are left out", self._name, self._left_out)
             self._left_out = 0

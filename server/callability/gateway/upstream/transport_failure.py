@@ -19,12 +19,12 @@ _UNSENT = (
     httpx2.LocalProtocolError,
     httpx2.UnsupportedProtocol,
 )
-_Told = tuple[str, LoadFailure, LoadPhase]
+_Facts = tuple[str, LoadFailure, LoadPhase]
 """The words of a failure, what failed, and how far it had come."""
 
-_GONE: _Told = (CLOSED.words, LoadFailure.CLOSED, LoadPhase.REQUEST)
-_UNREACHED: _Told = ("could not be reached", LoadFailure.OTHER, LoadPhase.CONNECT)
-_BY_CAUSE: tuple[tuple[type[Exception], _Told], ...] = (
+_GONE: _Facts = (CLOSED.words, LoadFailure.CLOSED, LoadPhase.REQUEST)
+_UNREACHED: _Facts = ("could not be reached", LoadFailure.OTHER, LoadPhase.CONNECT)
+_BY_CAUSE: tuple[tuple[type[Exception], _Facts], ...] = (
     (
         ConnectionRefusedError,
         ("refused the connection (nothing listens there)", LoadFailure.REFUSED, LoadPhase.CONNECT),
@@ -42,7 +42,7 @@ _BY_CAUSE: tuple[tuple[type[Exception], _Told], ...] = (
     # Only a connection that was accepted is reset: without a listener it is refused, without an answer it times out.
     (ConnectionError, (CLOSED.words, LoadFailure.RESET, LoadPhase.REQUEST)),
 )
-_BY_ERROR: tuple[tuple[type[Exception], _Told], ...] = (
+_BY_ERROR: tuple[tuple[type[Exception], _Facts], ...] = (
     (httpx2.ConnectTimeout, ("could not be reached in time", LoadFailure.TIMEOUT, LoadPhase.CONNECT)),
     (httpx2.PoolTimeout, ("has too many calls under way", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
     (httpx2.WriteTimeout, ("did not answer in time", LoadFailure.TIMEOUT, LoadPhase.REQUEST)),
@@ -78,7 +78,7 @@ def ends_connection(error: Exception, failure: Failure) -> bool:
 
 
 def _transport_failure(error: Exception, cause: BaseException) -> Failure:
-    words, kind, phase = _told(error, cause)
+    words, kind, phase = _facts_of(error, cause)
     return Failure(
         words,
         exception=type(error).__name__,
@@ -90,12 +90,12 @@ def _transport_failure(error: Exception, cause: BaseException) -> Failure:
     )
 
 
-def _told(error: Exception, cause: BaseException) -> _Told:
-    for kind, told in _BY_ERROR:
+def _facts_of(error: Exception, cause: BaseException) -> _Facts:
+    for kind, facts in _BY_ERROR:
         if isinstance(error, kind):
-            return told
+            return facts
     if isinstance(error, httpx2.ConnectError):
-        return next((told for kind, told in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
+        return next((facts for kind, facts in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
     # The one case where only the library's text tells two things apart.
     if isinstance(error, httpx2.RemoteProtocolError) and not re.search("disconnected|closed connection", str(error)):
         return "answered with something that is not HTTP", LoadFailure.NOT_MCP, LoadPhase.RESPONSE

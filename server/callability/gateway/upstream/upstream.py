@@ -66,7 +66,7 @@ class Upstream:
         self._openings = 0
         self._rest_seconds = rest_seconds
         self._rests_until = 0.0
-        self._begun = asyncio.Event()
+        self._opening_started = asyncio.Event()
         self._callers = 0
 
     @property
@@ -77,10 +77,10 @@ class Upstream:
     @property
     def failure(self) -> str | None:
         """Why the last opening failed or the connection was lost, in a sentence that is safe for an agent."""
-        return None if self.facts is None else str(UpstreamError(self.name, self.facts))
+        return None if self.last_failure is None else str(UpstreamError(self.name, self.last_failure))
 
     @property
-    def facts(self) -> Failure | None:
+    def last_failure(self) -> Failure | None:
         """What is known of the same failure, for a classifier."""
         return self._connection.failure if self._connection is not None and self.state == "failed" else None
 
@@ -89,7 +89,7 @@ class Upstream:
         """The tools in the upstream's order, as it listed them last."""
         return self._earlier if self._connection is None else self._connection.tools
 
-    def wait_at_most(self, deadlines: Deadlines) -> None:
+    def set_deadlines(self, deadlines: Deadlines) -> None:
         """Take other deadlines for the openings and the calls that begin from now on."""
         self._open_seconds = deadlines.open_seconds
         self._call_seconds = deadlines.call_seconds
@@ -113,8 +113,8 @@ class Upstream:
         )
         self._openings += 1
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
-        self._begun.set()
-        self._begun = asyncio.Event()
+        self._opening_started.set()
+        self._opening_started = asyncio.Event()
         owner = asyncio.create_task(self._connection.own(), name=f"upstream {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
@@ -132,9 +132,9 @@ class Upstream:
         """Seconds that the openings take at most that begin from now on."""
         return self._open_seconds
 
-    async def begun(self) -> None:
+    async def opening_started(self) -> None:
         """Wait until the next opening begins, whoever asks for it."""
-        await self._begun.wait()
+        await self._opening_started.wait()
 
     async def ended(self) -> None:
         """Wait until the connection, or its opening, has ended; who sees none waits for nothing."""
@@ -147,7 +147,7 @@ class Upstream:
         return self.state == "connecting" and self._openings == 1
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether no opening is under way, and every change of the tools that was announced is read."""
         return self._connection is None or self._connection.is_current
 
@@ -184,7 +184,7 @@ class Upstream:
         failed = self._connection is not None and self.state == "failed" and not self._connection.stood
         return failed and asyncio.get_running_loop().time() < self._rests_until
 
-    async def current(self) -> None:
+    async def tools_current(self) -> None:
         """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""
         connection = self._connection
         if connection is not None:

@@ -1,0 +1,31 @@
+"""What a gateway is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from callability.gateway.config import Config
+from callability.gateway.observability.file_status import FileStatus
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.policy_client.stub import CallabilityStub
+from callability.gateway.runtime.label_check import LabelCheck
+from callability.gateway.upstream import REST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """The config, the approvals file if it is not the config's own, and the stub of the policy service.
+
+    `metrics` and `file_status` are written by the gateway, and `labels` compares the labels of the config with the
+    policy.
+    """
+
+    config: Config
+    approvals: Path | None
+    stub: CallabilityStub
+    metrics: Metrics = field(default_factory=Metrics)
+    file_status: FileStatus = field(default_factory=FileStatus)
+    labels: LabelCheck | None = None
+    rest_seconds: float = REST_SECONDS
+    """For how long calls do not open a server again whose opening failed, from its beginning on."""
