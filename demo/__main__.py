@@ -19,10 +19,11 @@ from demo.story import Story
 
 
 async def play(narration: Narration, directory: Path) -> None:
-    """Set the scene in an empty directory, and play the story."""
+    """Set the scene in an empty directory, which is the home of everybody in it, and play the story."""
     scene, log = set_up(directory), directory / "gateway.log"
-    environment = dict(os.environ)
-    arguments = ["-m", "callability", "gateway", "--config", str(scene.config), "--policy", str(scene.policy)]
+    unset = {"CALLABILITY_CONFIG", "XDG_CONFIG_HOME"}
+    environment = {key: value for key, value in os.environ.items() if key not in unset} | {"HOME": str(scene.home)}
+    arguments = ["-m", "callability", "gateway", "--policy", str(scene.policy)]
     narration.title(f"A gateway in front of the MCP servers {', '.join(COUNTS)}, and an agent that uses it")
     parameters = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
     with log.open("w", encoding="utf-8") as errlog:

@@ -56,14 +56,14 @@ FREEZE = """\
 class Scene:
     """The files of the demonstration."""
 
+    home: Path
     repository: Path
-    config: Path
     policy: Path
 
 
-def set_up(directory: Path) -> Scene:
-    """Make the repository, and write the config, the approvals and the policy."""
-    repository = _repository(directory / "repository")
+def set_up(home: Path) -> Scene:
+    """Fill an empty home directory: a repository, and the config and the approvals in their default place."""
+    repository = _repository(home / "repository")
     git_server = {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(repository)]}
     time_server = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
     servers = {
@@ -76,12 +76,13 @@ def set_up(directory: Path) -> Scene:
         "calendar": time_server | {"description": "Times and time zones, for meetings."},
         "weather": time_server | {"description": "Weather by place.", "env": {"WEATHER_KEY": "${WEATHER_KEY}"}},
     }
+    directory = home / ".config" / "callability"
+    directory.mkdir(parents=True)
     (directory / "approvals.yaml").write_text(APPROVALS)
-    config = directory / "gateway.json"
     deadlines = {"open_seconds": 60}
     content = {"mcpServers": servers, "catalog": catalog, "approvals": "approvals.yaml", "deadlines": deadlines}
-    config.write_text(json.dumps(content, indent=2))
-    return Scene(repository, config, _policy(directory / "policy"))
+    (directory / "gateway.json").write_text(json.dumps(content, indent=2))
+    return Scene(home, repository, _policy(directory / "policy"))
 
 
 def _repository(path: Path) -> Path:

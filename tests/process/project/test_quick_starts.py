@@ -28,10 +28,29 @@ def _quick_start(title: str) -> list[tuple[str, str]]:
     return BLOCK.findall(README.split(f"\n### {title}\n")[1].split("\n## ")[0].split("\n### ")[0])
 
 
+def _environment(home: Path) -> dict[str, str]:
+    """Return the environment of a user with a home directory, and nothing set that the quick starts do not set."""
+    unset = {"CALLABILITY_CONFIG", "XDG_CONFIG_HOME"}
+    return {key: value for key, value in os.environ.items() if key not in unset} | {"PATH": PATH, "HOME": str(home)}
+
+
+def _config(home: Path) -> Path:
+    """Return the path of the config that the README names, with its directory there."""
+    [shown] = re.findall(r"^Write `~/(\S+)`", README, re.MULTILINE)
+    path = home / str(shown)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def _run(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PATH": PATH}
     return subprocess.run(
-        ["sh", "-c", command], cwd=directory, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["sh", "-c", command],
+        cwd=directory,
+        env=_environment(directory),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -56,26 +75,24 @@ def test_each_quick_start_has_at_most_six_lines() -> None:
 def test_the_gateway_of_the_quick_start_is_checked_and_its_tools_are_approved(tmp_path: Path) -> None:
     """By its commands, with the config as it is shown."""
     (_, config), (_, client), (_, commands) = _quick_start("Run a gateway")
-    path = tmp_path / "gateway.json"
+    path = _config(tmp_path)
     check, approve = commands.splitlines()
     path.write_text(config)
     assert "0 errors, 0 warnings" in _run(check, tmp_path).stdout
     path.write_text(_without_uvx(config))
     approved = _run(f"{approve} --yes", tmp_path)
     assert approved.returncode == 0, approved.stderr
-    records = (tmp_path / "approvals.yaml").read_text()
+    records = (path.parent / "approvals.yaml").read_text()
     assert {name for name in ("git_status", "git_log", "git_add") if name in records} == {"git_status", "git_log"}
     entry = json.loads(client)["mcpServers"]["callability"]
-    arguments = [str(path) if argument.endswith("/gateway.json") else argument for argument in entry["args"]]
-    assert str(path) in arguments
-    assert _run(shlex.join([entry["command"], *arguments, "--check"]), tmp_path).returncode == 0
+    assert _run(shlex.join([entry["command"], *entry["args"], "--check"]), tmp_path).returncode == 0
 
 
 def test_each_command_for_a_policy_works_on_the_exported_policy(tmp_path: Path) -> None:
     """Those that end exit with 0; the page of the studio says where it listens; the gateway accepts the policy."""
     (_, config), *_ = _quick_start("Run a gateway")
     [(_, commands)] = _quick_start("Write a policy")
-    (tmp_path / "gateway.json").write_text(config)
+    _config(tmp_path).write_text(config)
     ran = set()
     for line in commands.splitlines():
         command = line.partition(" #")[0].strip()
@@ -90,9 +107,8 @@ def test_each_command_for_a_policy_works_on_the_exported_policy(tmp_path: Path) 
 
 
 def _listens(command: str, directory: Path) -> None:
-    environment = os.environ | {"PATH": PATH}
     with subprocess.Popen(
-        shlex.split(command), cwd=directory, env=environment, stdout=subprocess.PIPE, text=True
+        ["sh", "-c", f"exec {command}"], cwd=directory, env=_environment(directory), stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
