@@ -27,6 +27,7 @@ from callability.command_line.options import (
     log_to_standard_error,
 )
 from callability.exposition import exposed
+from callability.finding import shown
 from callability.service.edits import Edits, followed
 from callability.service.memory import return_large_blocks
 from callability.service.observability.metrics import PolicyMetrics
@@ -36,6 +37,14 @@ from callability.service.server import Server
 _log = logging.getLogger(__name__)
 
 
+def _calls(given: str | int) -> int:
+    """Return a number of calls, 1 or more; typer hands the default on as it is."""
+    number = str(given)
+    if not number.isdecimal() or int(number) < 1:
+        raise typer.BadParameter(f"must be a whole number of at least 1, and is {shown(number)}")
+    return int(number)
+
+
 def serve(
     policy: PolicyOption = None,
     address: Annotated[
@@ -43,7 +52,7 @@ def serve(
     ] = "127.0.0.1:7420",
     max_concurrent_calls: Annotated[
         int,
-        typer.Option(metavar="NUMBER", min=1, help="Calls in progress at a time. More are refused at once."),
+        typer.Option(metavar="NUMBER", parser=_calls, help="Calls in progress at a time. More are refused at once."),
     ] = CONCURRENT_CALLS,
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
