@@ -54,7 +54,7 @@ def explain(
     served = loaded(policy)
     proved = served.rule_sets[subject.name]
     subject = proved.rule_set.question
-    given = subject.completed(dict(_read(text, subject) for text in facts or []))
+    given = subject.completed(_given(facts or [], subject))
     contradicted = subject.contradicted(given)
     if contradicted:
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
@@ -87,13 +87,24 @@ class ExplainReport:
         return said.texts if said else None
 
 
+def _given(texts: Iterable[str], question: Question) -> dict[str, str]:
+    """Return the facts of the call, or exit with code 2 if one is given twice."""
+    given: dict[str, str] = {}
+    for text in texts:
+        name, value = _read(text, question)
+        if name in given:
+            leave(f"`{name}` is given twice: each fact has one value", 2)
+        given[name] = value
+    return given
+
+
 def _read(text: str, question: Question) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     fact = question.facts.get(name)
     if not equals:
         leave(f"`{text}` is not FACT=VALUE", 2)
     if fact is None:
-        leave(_unknown(f"unknown fact `{name}`", name, question.facts), 2)
+        leave(_unknown_fact(name, question), 2)
     if isinstance(fact, NameFact):
         if not 0 < len(value.encode(errors="surrogateescape")) <= NAME_BYTES and value != fact.open_value:
             leave(f"`{name}` has 1 to {NAME_BYTES} bytes", 2)
@@ -101,6 +112,17 @@ def _read(text: str, question: Question) -> tuple[str, str]:
     elif value not in fact.readings:
         leave(_unknown(f"unknown value `{value}` of `{name}`", value, fact.readings), 2)
     return name, value
+
+
+def _unknown_fact(name: str, question: Question) -> str:
+    """Return what is wrong with the name of a fact; of a label that is not declared, which labels are."""
+    kind, is_label, _ = name.partition(".label.")
+    if not is_label or kind not in {"server", "tool"}:
+        return _unknown(f"unknown fact `{name}`", name, question.facts)
+    labels = [each for each in question.facts if each.startswith(f"{kind}.label.")]
+    if not labels:
+        return f"unknown fact `{name}` (the policy declares no labels for a {kind})"
+    return _unknown(f"unknown fact `{name}`", name, labels)
 
 
 def _unknown(sentence: str, found: str, wanted: Iterable[str]) -> str:
