@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +15,7 @@ from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, finding_lines, in_order, witness_text
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
+from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.rules.semantics import SEMANTICS
 
@@ -42,7 +44,13 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     check = checked.check
     findings = in_order((*check.findings, *(checked.notes() if verbose else ())))
     lines = [*finding_lines(findings)]
-    for name, proved in check.proved.items():
+    refused = _refused(check)
+    for name in QUESTIONS:
+        if name in refused:
+            lines += [name, f"  refused       {number_of(refused[name], 'error')} (see above), nothing is proved"]
+        proved = check.proved.get(name)
+        if proved is None:
+            continue
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
             lines += _rules(proved)
@@ -54,8 +62,14 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
+def _refused(check: Check) -> dict[str, int]:
+    """Return the rule sets that could not be proved because of errors in their files, with the number of these."""
+    errors = Counter(Path(each.place.file).stem for each in check.findings if each.severity is Severity.ERROR)
+    return {name: errors[name] for name in QUESTIONS if name not in check.proved and errors[name]}
+
+
 def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
-    table = proved.table
+    table, laws = proved.table, len(proved.rule_set.laws)
     dead = "with dead rules (see above)" if "never-decides" in codes else "no dead rule"
     return [
         f"{name}",
@@ -63,7 +77,7 @@ def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
         f"  combinations  {table.space.size:,} decided by {table.engine}",
         f"  rules         {len(proved.rule_set.rules)}",
         f"  proved        it always answers, {dead}",
-        f"  laws          {len(proved.rule_set.laws) - codes.count('law-broken')} hold",
+        f"  laws          {laws - codes.count('law-broken')} of {laws} hold",
         f"  tests         {proved.tests} passed",
     ]
 
@@ -99,6 +113,7 @@ def as_json(checked: CheckReport) -> str:
         "revision": check.policy.revision if check.policy else None,
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
+        "refused_rule_sets": list(_refused(check)),
         "findings": [json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
         "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
         "notes": [json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],

@@ -55,6 +55,32 @@ def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
     assert served.stderr.splitlines() == [*found, "callability: the policy is refused"]
 
 
+def test_a_rule_set_with_errors_is_listed_as_refused(tmp_path: Path) -> None:
+    """It does not vanish between those that are proved; as JSON it has a list of its own."""
+    write_policy(tmp_path, FAULTY)
+    printed = callability("check", ".", cwd=tmp_path).stdout
+    assert "\ncallability\n  refused       5 errors (see above), nothing is proved\nload_outcome\n" in printed
+    report = json.loads(callability("check", "--json", ".", cwd=tmp_path).stdout)
+    assert report["refused_rule_sets"] == ["callability"]
+    assert [each["name"] for each in report["rule_sets"]] == ["load_outcome", "enable_outcome"]
+
+
+def test_laws_that_hold_are_counted_out_of_all(tmp_path: Path) -> None:
+    """A law that does not hold is one of the laws."""
+    text = (POLICY / "callability.yaml").read_text()
+    broken = "laws:\n  - {name: nothing is ever callable, never: callable}\n"
+    write_policy(tmp_path, text.replace("laws:\n", broken, 1))
+    assert "  laws          9 of 10 hold\n" in callability("check", ".", cwd=tmp_path).stdout
+
+
+def test_a_number_of_calls_below_one_is_refused_in_our_own_words() -> None:
+    """Zero is a number, but no call could ever be answered."""
+    for number in ("0", "-1", "many"):
+        done = callability("serve", "--max-concurrent-calls", number)
+        assert done.returncode == 2
+        assert f"must be a whole number of at least 1, and is `{number}`" in done.stderr
+
+
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
     """A warning is told and does not refuse, unless it is asked to."""
     text = (POLICY / "callability.yaml").read_text()
@@ -132,12 +158,33 @@ def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
         ("server.enabled=yes", "unknown value `yes` of `server.enabled` (one of `false`, `true`, `unknown`)"),
         ("caller.refuses=unknown", "unknown value `unknown` of `caller.refuses` (one of `false`, `true`)"),
         ("server.enabled", "`server.enabled` is not FACT=VALUE"),
+        (
+            "server.label.stage=trial",
+            "unknown fact `server.label.stage` (the policy declares no labels for a server)",
+        ),
     ],
 )
 def test_a_fact_that_is_not_one_is_a_wrong_call(argument: str, message: str) -> None:
     """What was found and what was wanted, and exit code 2."""
     done = callability("explain", argument)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"callability: {message}\n")
+
+
+def test_a_fact_that_is_given_twice_is_a_wrong_call() -> None:
+    """The last one does not win in silence."""
+    done = callability("explain", "server.enabled=true", "server.enabled=false")
+    message = "callability: `server.enabled` is given twice: each fact has one value\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_a_label_that_is_not_declared_gets_those_that_are(tmp_path: Path) -> None:
+    """Of the same kind, a server's or a tool's."""
+    assert callability("policy", "export", "--example", "trial-server", str(tmp_path)).returncode == 0
+    for label, hint in (("server.label.stge", "server.label.stage"), ("tool.label.stage", "tool.label.reviewed")):
+        done = callability("explain", "--policy", str(tmp_path), f"{label}=trial")
+        assert done.returncode == 2
+        assert f"unknown fact `{label}`" in done.stderr
+        assert f"`{hint}`" in done.stderr
 
 
 def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> None:
