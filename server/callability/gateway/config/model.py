@@ -208,7 +208,7 @@ class _Entry(_Model):
     env: Annotated[Mapping[Variable, Argument], _Sealed] = Field(
         default_factory=_Empty,
         repr=False,
-        description="Environment variables of the program, beside a few safe ones of the gateway's.",
+        description="Environment variables of the program, in addition to a few safe ones of the gateway's.",
     )
     cwd: Annotated[Text | None, _Given] = Field(
         default=None, description="Directory in which the program runs; by default the gateway's own."
@@ -242,7 +242,7 @@ class _Entry(_Model):
         description="Labels of single tools, by exact name, which rules of the policy may read as `tool.label.KEY`.",
     )
     deadlines: Annotated[ServerDeadlines | None, _Given] = Field(
-        default=None, description="How long to wait for this server, if not as long as for the others."
+        default=None, description="How long to wait for this server, if it differs from the other servers."
     )
 
 
@@ -277,31 +277,33 @@ class ServerConfig(_Entry):
 
 
 class OAuthConfig(_Model):
-    """How the gateway asks for an authorization; `{}` is enough where the provider registers clients by itself."""
+    """How the gateway asks for an authorization; `{}` is enough if the provider lets clients register themselves."""
 
     client_id: Annotated[HeaderText | None, _Given] = Field(
-        default=None, repr=False, description="The client that the provider knows. Left out: the gateway registers."
+        default=None,
+        repr=False,
+        description="The client that the provider knows. If left out, the gateway registers itself.",
     )
     client_secret: Annotated[HeaderText | None, _Given] = Field(
-        default=None, repr=False, description="The secret of that client, where it has one."
+        default=None, repr=False, description="The secret of that client, if it has one."
     )
     redirect_port: Annotated[Port | None, _Given] = Field(
         default=None,
-        description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. Left out:"
-        " a free one.",
+        description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. If left"
+        " out: a free one.",
     )
 
 
 class CatalogEntry(_Entry):
-    """A server that agents may switch on by `enable_server`, and off again. `${NAME}` stands for an environment
+    """A server that agents may enable by `enable_server`, and disable again. `${NAME}` stands for an environment
     variable of the gateway, in `args`, `env`, `url`, `headers` and `oauth`.
     """
 
     description: Annotated[Text | None, _Given] = Field(
-        default=None, description="What the server is for, in the operator's words: shown and searched."
+        default=None, description="What the server is for, in the operator's words. It is shown and searched."
     )
     oauth: Annotated[OAuthConfig | None, _Given] = Field(
-        default=None, description="The server needs an authorization by a person, through OAuth."
+        default=None, description="The server needs the authorization of a person, by OAuth."
     )
 
     @cached_property
@@ -317,7 +319,7 @@ class AgentConfig(_Model):
     token_sha256: Annotated[Digest | None, _Given] = Field(
         default=None, repr=False, description="SHA-256 of the agent's bearer token, in hexadecimal; never the token."
     )
-    servers: tuple[Text, ...] = Field(description="The servers that the agent may see; to it no others exist.")
+    servers: tuple[Text, ...] = Field(description="The servers that the agent may see. For the agent, no others exist.")
 
 
 class Deadlines(_Model):
@@ -325,39 +327,39 @@ class Deadlines(_Model):
 
     call_seconds: Seconds = Field(
         default=60.0,
-        description="For the answer to a call, in seconds: above 0, at most 86,400. Progress that the server reports"
-        " starts this time again, if the agent asked for progress.",
+        description="Time for the answer to a call, in seconds: above 0, at most 86,400. If the agent asked for"
+        " progress, each report of the server starts this time again.",
     )
     call_max_seconds: Seconds = Field(
         default=3600.0,
-        description="For the answer to a call in all, however much progress the server reports, in seconds: above 0, at"
-        " most 86,400. If this is less than `call_seconds`, `call_seconds` is the maximum.",
+        description="Time for the answer to a call in all, with any progress, in seconds: above 0, at most 86,400. If this"
+        " is less than `call_seconds`, `call_seconds` is the maximum.",
     )
     refresh_seconds: Seconds = Field(
         default=300.0,
         description=(
-            "Until the tools of a server on HTTP are listed again, in seconds: above 0, at most 86,400. Changes that"
-            " the server tells are read at once; this is for those whose telling gets lost."
+            "Time until the tools of a server on HTTP are listed again, in seconds: above 0, at most 86,400. Changes"
+            " that the server announces are read at once. This is for announcements that get lost."
         ),
     )
     reopen_seconds: Seconds = Field(
         default=30.0,
         description=(
-            "Until a server that is still starting up is loaded again by itself, in seconds: above 0, at most 86,400."
-            " Doubled each time, up to ten minutes or to the value itself. A connection that is lost is opened again at"
-            " once, or, where it stood for less than this, when this has passed since it was opened."
+            "Time until a server that is still starting up is loaded again, in seconds: above 0, at most 86,400. It"
+            " doubles each time, up to ten minutes, or to the value itself if that is longer. A lost connection is"
+            " opened again at once, or, if it lasted for less than this time, this long after it was opened."
         ),
     )
     open_seconds: Seconds = Field(
-        default=10.0, description="For a connection to stand, in seconds: above 0, at most 86,400."
+        default=10.0, description="Time for a connection to open, in seconds: above 0, at most 86,400."
     )
     enable_seconds: Seconds = Field(
         default=30.0,
-        description="For a server of the catalog to be connected when an agent enables it, in seconds: above 0, at most"
-        " 86,400. While a person is asked, this does not count.",
+        description="Time for a server of the catalog to be connected when an agent enables it, in seconds: above 0, at"
+        " most 86,400. The time in which a person authorizes it does not count.",
     )
     dialog_seconds: Seconds = Field(
-        default=600.0, description="For a person to authorize it, in seconds: above 0, at most 86,400."
+        default=600.0, description="Time for a person to authorize it, in seconds: above 0, at most 86,400."
     )
 
     def of(self, server: ServerConfig | CatalogEntry) -> Deadlines:
@@ -379,7 +381,8 @@ class HttpConfig(_Model):
     )
     session_idle_seconds: Seconds = Field(
         default=300.0,
-        description="Until a session without a request or an open stream ends, in seconds: above 0, at most 86,400.",
+        description="Time until a session without a request or an open stream ends, in seconds: above 0, at most"
+        " 86,400.",
     )
     request_bytes: RequestBytes = Field(
         default=4 * 1024 * 1024,
@@ -395,15 +398,16 @@ class ConfigFile(_Model):
     )
     approvals: Annotated[Text | None, _Given] = Field(
         default=None,
-        description="Path of the approvals file, from the directory of this file. Left out: there are no records.",
+        description="Path of the approvals file, relative to the directory of this file. If left out, there are no"
+        " records.",
     )
     catalog: Annotated[Mapping[ServerName, CatalogEntry], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, CatalogEntry]()),
-        description="Servers that agents may switch on, by name; none is connected before. Left out: there are none.",
+        description="Servers that agents may enable, by name. None is connected before that.",
     )
     agents: Annotated[Mapping[AgentName, AgentConfig], _Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, AgentConfig]()),
-        description="The agents, by name. Left out: whoever connects sees every server.",
+        description="The agents, by name. If left out, every client sees every server.",
     )
     deadlines: Deadlines = Field(
         default_factory=Deadlines,
@@ -420,5 +424,5 @@ class ConfigFile(_Model):
         description="`true`: a label that the policy does not declare refuses the config. `false`: it is a warning.",
     )
     editors_schema: Annotated[StrictStr | None, _Given] = Field(
-        default=None, alias="$schema", description="Where an editor finds the schema of this file; it is passed over."
+        default=None, alias="$schema", description="Where an editor finds the schema of this file; it is ignored."
     )
