@@ -332,8 +332,8 @@ class Deadlines(_Model):
     )
     call_max_seconds: Seconds = Field(
         default=3600.0,
-        description="Time for the answer to a call in all, with any progress, in seconds: above 0, at most 86,400. If this"
-        " is less than `call_seconds`, `call_seconds` is the maximum.",
+        description="Time for the answer to a call in all, with any progress, in seconds: above 0, at most 86,400. If"
+        " this is less than `call_seconds`, `call_seconds` is the maximum.",
     )
     refresh_seconds: Seconds = Field(
         default=300.0,
