@@ -151,6 +151,13 @@ FAULTY = {
             " in place of `/sse`)"
         ],
     ),
+    "a transport of another client that is not known": (
+        ONE + "url: http://h\n    transport: sse",
+        [
+            "4:5: unknown key `transport` in server `files` (write `type: http`, with the server's address for"
+            " streamable HTTP: often `/mcp` in place of `/sse`)"
+        ],
+    ),
     "another type that is not known": (
         ONE + "url: http://h\n    type: websocket",
         ["4:11: `type` of server `files` is `websocket`, which is not known (one of `http`, `stdio`)"],

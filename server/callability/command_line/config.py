@@ -13,9 +13,9 @@ import typer
 from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
-from callability.command_line.policy_stub import declared_at, declared_by
+from callability.command_line.policy_stub import NoAnswer, declared_at, declared_by
 from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
-from callability.finding import Finding, Severity, did_you_mean, shown
+from callability.finding import Finding, Place, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.config.place import key_place
@@ -84,7 +84,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
 def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Finding, ...]:
     """Return the findings of a policy, and, of a valid config, those about its labels."""
     if choice.address is not None:
-        return label_findings(config, declared_at(choice.address)) if config else ()
+        return _findings_of_service(config, choice.address) if config else ()
     if choice.directory is None:
         return tuple(_not_compared(config)) if config else ()
     check = check_source(source_in(choice.directory))
@@ -93,11 +93,25 @@ def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Findin
     return (*check.findings, *label_findings(config, declared_by(check.policy)))
 
 
+def _findings_of_service(config: Config, address: str) -> tuple[Finding, ...]:
+    try:
+        return label_findings(config, declared_at(address))
+    except NoAnswer as reason:
+        sentence = f"the policy service at {shown(address)} gave no answer ({reason}), so the policy is not checked"
+        hint = "start the service, or correct `--policy-address`"
+        unchecked = label_findings(config, None, answered=False)
+        return (*unchecked, Finding(Place(config.place().file), "no-policy-service", sentence, hint, Severity.WARNING))
+
+
 def _not_compared(config: Config) -> Iterator[Finding]:
     if has_labels(config):
         sentence = "the labels of the config are not compared with a policy"
         hint = "give `--policy` or `--policy-address`"
-        yield Finding(config.place("mcpServers"), "labels-not-checked", sentence, hint, Severity.NOTE)
+        if config.strict_labels:
+            sentence = f"{sentence}, although `strict_labels` is `true`"
+        severity = Severity.WARNING if config.strict_labels else Severity.NOTE
+        at = config.place("strict_labels" if config.strict_labels else "mcpServers")
+        yield Finding(at, "labels-not-checked", sentence, hint, severity)
 
 
 def _of_approvals(approvals: Approvals) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_loopback, check_service_address
-from callability.finding import MAX_FINDINGS, finding_lines
+from callability.finding import finding_lines
 from callability.policy.loading import Policy, check_source, source_in
+from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
 
 
@@ -63,21 +64,29 @@ class Loaded:
 
 
 def loaded(directory: Path | None) -> Policy:
-    """Return the policy in a directory, or leave with exit code 1 and its findings on standard error."""
-    return loaded_to_serve(directory).policy
+    """Return the policy in a directory, with its warnings on standard error; one that is refused exits with code 1."""
+    policy = _accepted(source_in(directory or shipped_policy()))
+    for each in finding_lines(policy.warnings):
+        typer.echo(each, err=True)
+    return policy
 
 
 def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the same with the digest of its files, so that edits are noticed."""
+    """Return the same with the digest of its files, so that edits are noticed; warnings go to the log."""
     written = source_in(directory or shipped_policy())
+    policy = _accepted(written)
+    for each in finding_lines(policy.warnings):
+        logging.getLogger(__name__).warning("%s", each)
+    return Loaded(policy, written.digest)
+
+
+def _accepted(written: PolicySource) -> Policy:
     check = check_source(written)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each, err=True)
         leave("the policy is refused", 1)
-    for finding in check.policy.warnings[:MAX_FINDINGS]:
-        logging.getLogger(__name__).warning("%s", finding)
-    return Loaded(check.policy, written.digest)
+    return check.policy
 
 
 def check_address(address: str, why: str) -> None:

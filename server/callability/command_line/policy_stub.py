@@ -56,8 +56,16 @@ def declared_by(policy: Policy) -> DeclaredLabels:
     return DeclaredLabels.of(policy_message(policy))
 
 
+class NoAnswer(Exception):
+    """No policy service answers at an address; the text says why."""
+
+
 def declared_at(address: str) -> DeclaredLabels | None:
-    """Return the labels that the policy of a service declares; None if the service does not say."""
+    """Return the labels that the policy of a service declares; None if the service does not say.
+
+    Raises:
+        NoAnswer: no service answers at the address.
+    """
 
     async def ask() -> DeclaredLabels:
         async with _channel(address) as channel:
@@ -66,7 +74,9 @@ def declared_at(address: str) -> DeclaredLabels | None:
 
     try:
         return asyncio.run(ask())
-    except (grpc.aio.AioRpcError, NotPublished):
+    except grpc.aio.AioRpcError as error:
+        raise NoAnswer(error.code().name) from error
+    except NotPublished:
         return None
 
 

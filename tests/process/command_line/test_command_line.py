@@ -123,6 +123,17 @@ def test_explain_tells_verdict_rules_and_path() -> None:
     ]
 
 
+def test_explain_marks_the_warnings_of_a_policy(tmp_path: Path) -> None:
+    """In the form of `check`, on standard error."""
+    text = (POLICY / "callability.yaml").read_text()
+    write_policy(tmp_path, text.replace("Tell the user so, and", "Toggle it in the UI, and"))
+    done = callability("explain", "--policy", str(tmp_path), "server.enabled=false")
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines
+    assert all(": warning: " in line and line.endswith(" [toggle-phrase]") for line in lines)
+
+
 def test_explain_writes_json() -> None:
     """For programs: the same, in full."""
     told = json.loads(callability("explain", "server.quarantined=unknown", "--json").stdout)

@@ -67,6 +67,14 @@ def test_what_a_variable_stands_for_is_a_secret_of_its_server() -> None:
         assert "hunter2secret" not in repr(server)
 
 
+def test_a_default_that_is_used_is_a_secret_of_its_server() -> None:
+    """One that the environment replaces is not: nothing is filled in with it."""
+    server = ServerConfig(command="x", args=("${KEY:-hunter2secret}", "${SET:-otherdefault}"))
+    target = target_of(server, {"SET": "environment"})
+    assert isinstance(target, StdioTarget)
+    assert Secrets.of(target).masked("hunter2secret, environment, otherdefault") == "***, ***, otherdefault"
+
+
 def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The config of an MCP client: with comments, trailing commas, defaults, and a URL that is a variable."""
     monkeypatch.setenv("TOOLS", str(tmp_path / "files-tools.json"))

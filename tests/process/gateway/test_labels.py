@@ -230,6 +230,32 @@ def test_a_service_that_answers_later_is_compared_then(policy: Path, tmp_path: P
 
     with http_gateway(_config(tmp_path), "--policy-address", socket, *METRICS):
         asyncio.run(story())
+    log = _log(tmp_path)
+    assert log.count("are not checked: the policy service gave no answer (start the service)") == 1
+    assert "does not say" not in log
+
+
+def test_a_check_says_that_no_policy_service_answers(tmp_path: Path) -> None:
+    """Also for a config without labels; under `strict_labels`, labels that cannot be checked refuse it."""
+    dead = ("--policy-address", f"unix:{tmp_path}/none")
+    unanswered = "gave no answer (UNAVAILABLE), so the policy is not checked"
+    plain = tmp_path / "plain.yaml"
+    plain.write_text("mcpServers: {}\n")
+    cases = ((plain, ("config", "check"), 0), (_config(tmp_path, strict_labels=True), ("gateway", "--check"), 1))
+    for config, command, code in cases:
+        done = callability(*command, "--config", str(config), *dead)
+        assert (done.returncode, f"{config}: warning: the policy service at" in done.stdout) == (code, True)
+        assert unanswered in done.stdout
+        assert "does not say" not in done.stdout
+
+
+def test_strict_labels_that_are_compared_with_no_policy_are_a_warning(tmp_path: Path) -> None:
+    """A note says too little to someone who asked for strictness; without it, a note is enough."""
+    strict = _config(tmp_path, strict_labels=True)
+    done = callability("config", "check", "--config", str(strict))
+    assert done.returncode == 0
+    assert f"{strict}:11:20: warning: the labels of the config are not compared with a policy, although" in done.stdout
+    assert callability("config", "check", "--config", str(strict), "--strict").returncode == 1
 
 
 def test_a_check_names_every_label_of_servers_and_tools_at_its_place(policy: Path, tmp_path: Path) -> None:

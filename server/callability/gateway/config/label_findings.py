@@ -14,21 +14,23 @@ def has_labels(config: Config) -> bool:
     return any(True for _ in _labels(config))
 
 
-def label_findings(config: Config, declared: DeclaredLabels | None) -> tuple[Finding, ...]:
+def label_findings(config: Config, declared: DeclaredLabels | None, *, answered: bool = True) -> tuple[Finding, ...]:
     """Return a finding for each label that the policy does not declare; None: what it declares is not known.
 
-    They are warnings, and errors under `strict_labels`.
+    They are warnings, and errors under `strict_labels`. `answered` is false if the policy service gave no answer.
     """
     if declared is None:
-        return tuple(_not_checked(config))
+        return tuple(_not_checked(config, answered=answered))
     return in_order(_undeclared(config, declared))
 
 
-def _not_checked(config: Config) -> Iterator[Finding]:
+def _not_checked(config: Config, *, answered: bool) -> Iterator[Finding]:
     if has_labels(config):
         at = config.place("strict_labels") if config.strict_labels else config.place("mcpServers")
-        sentence = "the labels of the config are not checked: the policy service does not say which labels it declares"
-        yield Finding(at, "labels-not-checked", sentence, "use a newer service, or start it first", _severity(config))
+        why = "does not say which labels it declares" if answered else "gave no answer"
+        sentence = f"the labels of the config are not checked: the policy service {why}"
+        hint = "use a newer service" if answered else "start the service"
+        yield Finding(at, "labels-not-checked", sentence, hint, _severity(config))
 
 
 def _undeclared(config: Config, declared: DeclaredLabels) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ URL_KEYS = frozenset({"httpUrl", "serverUrl"})
 SERVERS_KEYS = frozenset({"servers", "context_servers", "mcp_servers"})
 """What others call `mcpServers`."""
 
+_INSTEAD_OF_SSE = "write `type: http`, with the server's address for streamable HTTP: often `/mcp` in place of `/sse`"
 _ASKS_NOBODY = "leave it out: the gateway asks nobody before a call; `disabled_tools` says which tools it refuses"
 _OF_SERVERS: Mapping[str, str] = {
     **dict.fromkeys(URL_KEYS, "write `url`"),
@@ -36,6 +37,8 @@ def hint_for_key(key: str, node: Node, *, of_server: bool, in_catalog: bool = Fa
     """Return what to write in place of another client's key, of a server or of the file; empty if it is none."""
     if of_server and key == "disabled":
         return _enabled(node, in_catalog=in_catalog)
+    if of_server and key == "transport" and isinstance(node, Scalar) and node.value == "sse":
+        return _INSTEAD_OF_SSE
     return (_OF_SERVERS if of_server else _OF_FILE).get(key, "")
 
 
@@ -44,7 +47,7 @@ def hint_for_sse(key: Any, node: Node) -> tuple[str, str] | None:
     if key == "type" and isinstance(node, Scalar) and node.value == "sse":
         return (
             "a transport that MCP has replaced by streamable HTTP and that the gateway does not speak",
-            "write `type: http`, with the server's address for streamable HTTP: often `/mcp` in place of `/sse`",
+            _INSTEAD_OF_SSE,
         )
     return None
 

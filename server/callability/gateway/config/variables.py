@@ -50,9 +50,10 @@ def unset(entry: ServerConfig | CatalogEntry, environment: Mapping[str, str]) ->
 
 
 def values(entry: ServerConfig | CatalogEntry, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the variables of an entry stand for: secrets, which are masked wherever its server says them."""
-    names = dict.fromkeys(name for text in _texts(entry) for name in names_in(text))
-    return tuple(environment[name] for name in names if environment.get(name))
+    """Return what the variables of an entry stand for, defaults too: secrets, masked wherever its server says them."""
+    found = (match for text in _texts(entry) for match in _REFERENCE.finditer(text) if match["name"])
+    stand_for = (environment.get(match["name"]) or match["default"] for match in found)
+    return tuple(dict.fromkeys(value for value in stand_for if value))
 
 
 def filled(entry: Entry, environment: Mapping[str, str]) -> Entry:

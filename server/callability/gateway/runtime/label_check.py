@@ -54,7 +54,7 @@ class LabelCheck:
 
     def findings(self, config: Config) -> tuple[Finding, ...]:
         """Return what is wrong with the labels of a config by the policy as it was seen last; from any thread."""
-        return label_findings(config, self._declared)
+        return label_findings(config, self._declared, answered=not self._failed)
 
     def apply(self, config: Config) -> None:
         """Take a config that is in effect now: count its findings, and log them if they are others than before."""
@@ -63,7 +63,7 @@ class LabelCheck:
         checked = self._declared is not None
         self._metrics.labels_compared(len(found) if checked else 0, checked=checked or not has_labels(config))
         if self._failed:
-            self.look()
+            self._run()
         if found == self._logged:
             return
         self._logged = found
@@ -80,8 +80,10 @@ class LabelCheck:
 
     def look(self) -> None:
         """Ask for the policy and compare again, in a task of its own."""
-        self._failed = False
         self._wanted.set()
+        self._run()
+
+    def _run(self) -> None:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="comparing labels")
 
@@ -92,13 +94,12 @@ class LabelCheck:
             await asyncio.gather(self._looking, return_exceptions=True)
 
     async def _look(self) -> None:
-        while self._wanted.is_set():
-            self._wanted.clear()
-            await self._read()
+        while self._wanted.is_set() or self._failed:
             if self._failed:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wanted.wait(), RETRY_SECONDS)
-                self._wanted.set()
+            self._wanted.clear()
+            await self._read()
         if self._config is not None:
             self.apply(self._config)
 
