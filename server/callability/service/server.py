@@ -22,6 +22,7 @@ from callability.service.transport import health
 from callability.service.transport.admission import Admission
 from callability.service.transport.edge import Method, unary
 from callability.service.transport.health import Health
+from callability.service.transport.places import Places
 from callability.service.transport.reflection import Reflection
 from callability.v1 import callability_service_pb2, policy_service_pb2
 
@@ -58,17 +59,18 @@ class Server:
             CALLABILITY: self.served.answers,
             POLICY: {"GetPolicy": about_policy.get_policy, "ValidatePolicy": about_policy.validate_policy},
         }
+        places = Places(concurrent_calls)
         self._health = Health()
         handlers = {
             **{
-                f"/{service}/{name}": unary(method, REQUEST_BYTES[f"{service}/{name}"])
+                f"/{service}/{name}": unary(method, REQUEST_BYTES[f"{service}/{name}"], places)
                 for service, named in methods.items()
                 for name, method in named.items()
             },
             **self._health.handlers,
             **Reflection((CALLABILITY, POLICY, health.SERVICE)).handlers,
         }
-        self._admission = Admission(handlers, concurrent_calls, {health.CHECK})
+        self._admission = Admission(handlers, places, concurrent_calls, {health.CHECK})
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
         self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, streams))
         try:

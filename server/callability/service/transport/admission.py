@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from callability.address import DIRECT
-from callability.service.requests.errors import ShuttingDown, TooManyAtOnce
+from callability.service.requests.errors import ShuttingDown
 from callability.service.transport.edge import refusing
+from callability.service.transport.places import Places
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Handler
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
 class Admission(grpc.GenericRpcHandler):
     """Finds the handler of each call, in the order in which calls arrive, or refuses the call.
 
-    A method in `always` is answered whatever the load, and also while the server stops.
+    A method in `always` is answered whatever the load, and also while the server stops. `streams` is how many streams
+    without an end there may be.
     """
 
-    def __init__(self, handlers: Mapping[str, Handler], limit: int, always: Collection[str]) -> None:
+    def __init__(self, handlers: Mapping[str, Handler], places: Places, streams: int, always: Collection[str]) -> None:
         self._handlers = handlers
-        self._limit = limit
+        self._places = places
+        self._streams_at_most = streams
         self._always = frozenset(always)
-        self._to_end: set[asyncio.Task[Any]] = set()
-        self._endless: set[asyncio.Task[Any]] = set()
-        message = f"the service answers {limit:,} calls at a time, and has as many: try again"
-        self._crowded = refusing(TooManyAtOnce("TOO_MANY_CALLS", message))
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._crowded = refusing(places.error)
         self._stopping = refusing(ShuttingDown())
         self._closed = False
         self._barrier = f"/{secrets.token_hex(16)}/Barrier"
@@ -46,8 +48,12 @@ class Admission(grpc.GenericRpcHandler):
         if self._closed and method not in self._always:
             return self._stopping
         # Streams without an end, such as those that watch health, take no place of a call that is answered.
-        calls = self._endless if handler.response_streaming else self._to_end
-        if method not in self._always and len(calls) >= self._limit:
+        if handler.response_streaming:
+            calls, crowded = self._streams, len(self._streams) >= self._streams_at_most
+        else:
+            # It takes its place when its request has arrived, if there is still one.
+            calls, crowded = self._calls, self._places.taken
+        if crowded and method not in self._always:
             return self._crowded
         task = asyncio.current_task()
         assert task is not None
@@ -64,10 +70,10 @@ class Admission(grpc.GenericRpcHandler):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._pass_barrier(address)
-                if self._to_end:
-                    await asyncio.wait(self._to_end)
+                if self._calls:
+                    await asyncio.wait(self._calls)
         self._closed = True
-        left = [task for task in self._to_end if not task.done()]
+        left = [task for task in self._calls if not task.done()]
         for task in left:
             task.cancel()
         if left:

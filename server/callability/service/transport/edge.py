@@ -15,6 +15,7 @@ from grpc_status import rpc_status
 
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.requests.request_size import check_bytes
+from callability.service.transport.places import Places
 
 DOMAIN = "callability.v1"
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(method: Method, request_bytes: int) -> Handler:
+def unary(method: Method, request_bytes: int, places: Places) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and one reply."""
 
     async def handle(request: bytes, context: Context) -> bytes:
         try:
-            check_bytes(len(request), request_bytes)
-            return await method(request)
+            with places:
+                check_bytes(len(request), request_bytes)
+                return await method(request)
         except asyncio.CancelledError:
             # The server ends what is left when its grace time is over. A call that the client cancelled ignores this.
             refused = refusal(ShuttingDown())
