@@ -89,7 +89,7 @@ docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and
 	$(BIN)/callability schema policy policy/schema
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
 
-# `make bench BENCH="--json docs/bench.json"` measures the figures of the README again.
+# After `make bench BENCH="--json docs/bench.json"`.
 figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.
 	$(BIN)/python -m bench.figure docs/bench.json docs/bench.svg
 

@@ -39,11 +39,11 @@ class Bar:
 def bar(row: Mapping[str, Any]) -> Bar:
     """Return the bar of a row of a result that has an aim."""
     aim = Aim(row["aim"]["limit"], Aimed(row["aim"]["of"]), at_least=row["aim"]["at_least"])
-    median, quartiles = row["median"], row["quartiles"]
-    says = f"{number(median)} {row['unit']}"
-    if aim.of is Aimed.RATIO:
-        median, quartiles = row["ratio"]["median"], row["ratio"]["quartiles"]
-        says = f"{median:.2f}x"
+    aimed = row["ratio"] if aim.of is Aimed.RATIO else row
+    median = aimed["median"]
+    # A result that was published without its quartiles is drawn without them.
+    quartiles = aimed["quartiles"] or [median, median]
+    says = f"{median:.2f}x" if aim.of is Aimed.RATIO else f"{number(median)} {row['unit']}"
     shares = [_share(value, aim) for value in (median, *quartiles)]
     return Bar(row["what"].replace("`", ""), shares[0], (min(shares[1:]), max(shares[1:])), f"{says}  ({aim})")
 
@@ -57,8 +57,10 @@ def drawn(result: Mapping[str, Any]) -> str:
     bars = [bar(row) for row in result["rows"] if row["aim"]]
     height = _TOP + _ROW * len(bars) + 48
     machine = result["machine"]
+    lines = any(each.quartiles[0] < each.quartiles[1] for each in bars)
     how = (
-        f"Medians and quartiles of {machine['rounds']} interleaved rounds, {machine['cores']} cores, "
+        f"Medians{' (and quartiles, as lines)' if lines else ''} of {machine['rounds']} interleaved rounds, "
+        f"{machine['cores']} cores, "
         f"Python {machine['python']}, load by {machine['load_generator']}"
     )
     return "\n".join(

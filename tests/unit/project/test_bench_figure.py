@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,6 +10,7 @@ import pytest
 
 from bench.figure import bar, drawn
 from bench.report import Aim, Aimed, Row, as_json
+from support.checkout import DOCS, ROOT
 
 _NAMESPACE = "{http://www.w3.org/2000/svg}"
 ROWS = (
@@ -49,3 +51,11 @@ def test_a_bar_far_beyond_its_aim_stays_in_the_picture() -> None:
     width = float(picture.get("width", "0"))
     for each in picture.iter(f"{_NAMESPACE}rect"):
         assert float(each.get("x", "0")) + float(each.get("width", "0")) <= width
+
+
+def test_the_figure_in_the_readme_is_that_of_the_published_result() -> None:
+    """`make figure` draws it again."""
+    result = json.loads((DOCS / "bench.json").read_text(encoding="utf-8"))
+    assert (DOCS / "bench.svg").read_text(encoding="utf-8") == drawn(result), "run `make figure`"
+    assert result["machine"]["result"]
+    assert "(docs/bench.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
