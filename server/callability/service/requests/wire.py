@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP_START, _GROUP_END, _FIXED32 = range(6)
+_GROUP = (_GROUP_START, _GROUP_END)
+_MAX_DEPTH = 100
+"""Groups within groups, as protobuf has it."""
 _MAX_VARINT = 10
 
 
@@ -33,10 +36,13 @@ def at_most(data: bytes, field: int, limit: int) -> bool:
 def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
     """Count the fields of a message, and stop when there are more than `limit`; `apart` may be of any size.
 
+    The fields in a group count as well. The contract has no groups, and of a newer client's they are skipped.
+
     Raises:
         Malformed: it is no message.
     """
     place, end, count, largest = 0, len(data), 0, 0
+    groups: list[int] = []
     apart = apart << 3 | _BYTES
     try:
         while place < end and count <= limit:
@@ -51,19 +57,31 @@ def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
                 if size >= 0x80:
                     size, place = _varint(data, place - 1)
                 place += size
-                if size > largest and tag != apart:
+                if size > largest and (tag != apart or groups):
                     largest = size
+            elif tag & 7 in _GROUP:
+                _enter_or_leave(groups, tag)
             else:
                 place = _behind(data, place, tag & 7)
     except IndexError:
         raise Malformed from None
-    if place > end:
+    if place > end or (groups and count <= limit):
         raise Malformed
     return Fields(count, largest)
 
 
+def _enter_or_leave(groups: list[int], tag: int) -> None:
+    """Begin or end a group; it ends with the number with which it began, and before the one around it."""
+    if tag & 7 == _GROUP_START:
+        groups.append(tag >> 3)
+        if len(groups) > _MAX_DEPTH:
+            raise Malformed
+    elif not groups or groups.pop() != tag >> 3:
+        raise Malformed
+
+
 def _behind(data: bytes, place: int, kind: int) -> int:
-    """Return the place behind a number; groups are of an older syntax, and no message of the contract has any."""
+    """Return the place behind a number."""
     if kind == _VARINT:
         return _varint(data, place)[1]
     if kind == _FIXED32:

@@ -1,0 +1,120 @@
+"""Messages with groups, which the contract does not have and protobuf skips."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callability.policy.deciding.tabulation import Engine
+from callability.policy.loading import load
+from callability.service.fast_path import ToolCalls
+from callability.service.observability.gaps import Gaps
+from callability.service.requests import wire
+from callability.v1 import callability_service_pb2 as pb
+from support.checkout import POLICY
+from support.services import varint
+
+MANY = 1_000_000
+
+
+def _group(number: int, data: bytes = b"") -> bytes:
+    return varint(number << 3 | 3) + data + varint(number << 3 | 4)
+
+
+def _nested(depth: int) -> bytes:
+    return varint(50 << 3 | 3) * depth + varint(50 << 3 | 4) * depth
+
+
+def _bytes_field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def _is_message(data: bytes) -> bool:
+    try:
+        pb.CheckToolsRequest.FromString(data)
+    except DecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _group(50),
+        _group(50, _bytes_field(1, b"abc") + b"\x08\x07"),
+        _group(2_000, _group(1, b"\x0d1234") + _group(2)),
+        _group(2),
+        _nested(100),
+        _nested(101),
+        varint(50 << 3 | 3),
+        varint(50 << 3 | 4),
+        varint(50 << 3 | 3) + varint(51 << 3 | 4),
+        _group(50, b"\x08"),
+        _group(50) + varint(50 << 3 | 4),
+        b"\x16\x00",
+    ],
+    ids=[
+        "an empty group",
+        "a group with fields",
+        "groups in groups",
+        "a group of the number of a field",
+        "groups as deep as may be",
+        "groups too deep",
+        "a group without an end",
+        "an end without a group",
+        "a group with the end of another",
+        "a field that ends with its group",
+        "an end too many",
+        "a wire type that does not exist",
+    ],
+)
+def test_groups_are_accepted_and_refused_as_protobuf_does(data: bytes) -> None:
+    """A newer client may send a field that way."""
+    accepted = True
+    try:
+        wire.fields(data, MANY)
+    except wire.Malformed:
+        accepted = False
+    assert accepted == _is_message(data)
+
+
+_PARTS = st.sampled_from(
+    [varint(number << 3 | kind) for number in (2, 50, 51) for kind in (3, 4)]
+    + [b"\x08\x07", b"\x1a\x03abc", b"\x0d1234", b"\x09" + bytes(8)]
+)
+
+
+@given(parts=st.lists(_PARTS, max_size=12))
+def test_what_is_refused_as_no_message_is_none(parts: list[bytes]) -> None:
+    """And what is accepted is at least made of whole fields: what these mean, protobuf says."""
+    data = b"".join(parts)
+    try:
+        wire.fields(data, MANY)
+    except wire.Malformed:
+        assert not _is_message(data)
+    else:
+        # Field 1 is the agent's, and field 3 is unknown: neither can be malformed here.
+        assert _is_message(data)
+
+
+def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
+    """In the request, at a server and at a tool."""
+    policy = load(POLICY, engine=Engine.REFERENCE)
+    group = _group(50, b"\x08\x07")
+    tool = pb.Tool(name="t").SerializeToString() + group
+    server = pb.ServerTools(name="s").SerializeToString() + _bytes_field(3, tool) + group
+    reply = asyncio.run(ToolCalls(policy, Gaps(policy.revision, None)).check_tools(_bytes_field(2, server) + group))
+    [results] = pb.CheckToolsResponse.FromString(reply).servers
+    assert [result.WhichOneof("result") for result in results.results] == ["verdict"]
+
+
+def test_the_fields_in_a_group_count_and_the_largest_may_be_among_them() -> None:
+    """Else a group would be a way around a limit; a field that is counted apart is one of the message itself."""
+    group = _group(50, _bytes_field(2, b"x" * 300) + b"\x08\x07")
+    assert wire.fields(group, MANY, apart=2) == wire.Fields(4, 300)
+    assert wire.fields(_bytes_field(2, b"x" * 300), MANY, apart=2) == wire.Fields(1, 0)
+    assert wire.fields(_group(50, b"\x08\x07" * 1_000), 10).count == 11
