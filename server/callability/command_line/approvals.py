@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,14 +17,20 @@ from callability.command_line.gateway_files import (
     known_server,
     sound_files,
 )
-from callability.command_line.options import JsonOption, LogLevel, leave, log_to_standard_error
+from callability.command_line.listed_tools import (
+    commands_of,
+    inspect_servers,
+    known_tool,
+    known_tools,
+    tools_of,
+    verify_listed,
+)
+from callability.command_line.options import JsonOption, leave
 from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
 from callability.command_line.tool_name_quoting import cell_of, is_cut, name_of
-from callability.finding import MAX_LISTED, did_you_mean, listed, shown
+from callability.finding import MAX_LISTED, shown
 from callability.gateway.config.approved_definitions import Definitions
-from callability.gateway.offline.inspection import Inspected, inspected
-from callability.gateway.tools.remedies import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
 from callability.tool_name import is_plain, unrecordable
 
@@ -55,7 +60,7 @@ def list_approvals(
     # What the catalog has is connected for who asks for it by its name.
     recorded = (name for name in files.config.catalog if files.approvals.tools(name))
     servers = named or (*files.config.servers, *recorded)
-    found = {} if offline else _found(files, named or files.config.servers)
+    found = {} if offline else inspect_servers(files, named or files.config.servers)
     tools = [tool for tool in tool_approvals(files, servers, found) if tool.waits or not waiting]
     tools.sort(key=lambda tool: not tool.waits)
     failures = {name: each.failure for name, each in found.items() if each.failure}
@@ -93,8 +98,8 @@ def show(
     """
     named = None if tool is None else name_of(tool)
     files = sound_files(config, approvals)
-    tools = _listed(files, server)
-    for name in tools if named is None else (_known_tool(tools, server, named),):
+    tools = tools_of(files, server)
+    for name in tools if named is None else (known_tool(tools, server, named),):
         _show(files, server, tools[name])
 
 
@@ -125,8 +130,8 @@ def approve(
     if not yes and sha256 is None and not sys.stdin.isatty():
         leave("there is nobody to ask: give `--yes`, or `--sha256` with what was looked at", 2)
     files = sound_files(config, approvals)
-    there = _listed(files, server)
-    chosen = [there[name] for name in (filter(is_plain, there) if every else _known_tools(files, there, server, named))]
+    there = tools_of(files, server)
+    chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]
     if sha256 is not None and chosen[0].sha256 != sha256.lower():
         leave(f"tool {shown(named[0])} is another one now: {chosen[0].sha256}", 1)
     _approve(files, server, chosen, ask=not yes and sha256 is None)
@@ -151,7 +156,7 @@ def disable(
     files = sound_files(config, approvals)
     known_server(files.config.names, server)
     files.check_recordable(server, name)
-    _verify(files, server, name, offline=offline)
+    verify_listed(files, server, name, offline=offline)
     _switch(files, server, name, disabled=True)
 
 
@@ -188,7 +193,7 @@ def _approve(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *,
         typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in the form {tool.sha256}")
         record = files.approvals.record(server, tool.name)
         if record and record.disabled:
-            phrase = _commands(files).about(server, tool.name)["enable_tool"]
+            phrase = commands_of(files).about(server, tool.name)["enable_tool"]
             typer.echo(f"  it stays switched off; to switch it on, {phrase}")
 
 
@@ -237,66 +242,6 @@ def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> N
         return
     files.change({server: {tool: {"disabled": disabled}}})
     typer.echo(f"{subject} is switched {word} now: `disabled: {str(disabled).lower()}` in `{escaped(str(files.path))}`")
-
-
-def _verify(files: GatewayFiles, server: str, tool: str, *, offline: bool) -> None:
-    """Leave with exit code 2 where a server does not list a tool; say so where that cannot be known."""
-    config = files.config.server(server)
-    if tool in {*files.approvals.tools(server), *config.listed_tools}:
-        return
-    found = None if offline or not config.enabled else _found(files, (server,))[server]
-    if found is None or found.failure:
-        typer.echo(f"not verified: whether server {shown(server)} has a tool {shown(tool)}", err=True)
-    else:
-        _known_tool(found.tools, server, tool)
-
-
-def _known_tool(tools: Mapping[str, UpstreamTool], server: str, tool: str) -> str:
-    if tool not in tools:
-        hint = did_you_mean(tool, tools)
-        leave(f"server {shown(server)} lists no tool {shown(tool)}" + (f" ({hint})" if hint else ""), 2)
-    return tool
-
-
-def _known_tools(
-    files: GatewayFiles, tools: Mapping[str, UpstreamTool], server: str, named: Iterable[str]
-) -> Iterator[str]:
-    """Yield the names of tools that a server lists and that may be approved, or leave with exit code 1 or 2."""
-    for tool in named:
-        files.check_recordable(server, _known_tool(tools, server, tool))
-        yield tool
-
-
-def _listed(files: GatewayFiles, server: str) -> Mapping[str, UpstreamTool]:
-    """Connect a server and return its tools, or leave with exit code 1 and what to do first."""
-    config = files.config.server(known_server(files.config.names, server))
-    if not config.enabled:
-        phrase = _commands(files).about(server)["enable_server"]
-        leave(f"server {shown(server)} is switched off, and lists nothing: {phrase} first", 1)
-    found = _found(files, (server,))[server]
-    if found.failure:
-        leave(f"server {found.failure}, so that its tools cannot be seen", 1)
-    return found.tools
-
-
-def _found(files: GatewayFiles, servers: Iterable[str]) -> dict[str, Inspected]:
-    """Connect the servers that are enabled, and report each on standard error."""
-    log_to_standard_error(LogLevel.ERROR)
-    enabled = [server for server in servers if files.config.server(server).enabled]
-    for server in (server for server in servers if server not in enabled):
-        typer.echo(f"server {shown(server)} is switched off, and is not connected", err=True)
-    if enabled:
-        typer.echo(f"connecting {listed(enabled)}", err=True)
-    return asyncio.run(inspected(files.config, enabled, _report))
-
-
-def _report(server: str, found: Inspected) -> None:
-    result = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
-    typer.echo(f"server {result}", err=True)
-
-
-def _commands(files: GatewayFiles) -> Commands:
-    return phrases(files.config.path, files.given, files.config.catalog)
 
 
 def _tools(tools: Sequence[UpstreamTool]) -> str:

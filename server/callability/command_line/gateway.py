@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
@@ -53,26 +53,30 @@ class Transport(StrEnum):
     HTTP = "http"
 
 
+TransportOption = Annotated[Transport, typer.Option(help="How agents connect.")]
+AddressOption = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
+]
+AgentOption = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."),
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
+]
+
+
 def gateway(
     config: GivenConfigOption = None,
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
-    transport: Annotated[Transport, typer.Option(help="How agents connect.")] = Transport.STDIO,
-    address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
-    ] = "127.0.0.1:7421",
-    agent: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."
-        ),
-    ] = "",
+    transport: TransportOption = Transport.STDIO,
+    address: AddressOption = "127.0.0.1:7421",
+    agent: AgentOption = "",
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
-    ] = False,
+    check: CheckOption = False,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
 ) -> None:
@@ -99,20 +103,33 @@ def gateway(
         _log.warning("%s", finding)
     of_policy = loaded_to_serve(policy) if policy_address is None else None
 
-    async def serve() -> None:
-        metrics = Metrics()
-        about_policy = PolicyMetrics(metrics.registry) if of_policy else None
-        async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
-            await connection.labels.start(read)
-            options = GatewayOptions(read, approvals, connection.stub, metrics, labels=connection.labels)
-            with exposed(metrics.registry, metrics_address), status_line(metrics):
-                async with followed(_edits(options, of_policy, policy, about_policy)):
-                    await run(options, transport.value, address, agent, _started)
+    def listen(options: GatewayOptions) -> Coroutine[None, None, None]:
+        return run(options, transport.value, address, agent, _started)
 
-    _run_and_leave(serve())
+    _run_and_exit(_serve(read, approvals, of_policy, policy, policy_address, metrics_address, listen))
 
 
-def _run_and_leave(serving: Coroutine[None, None, None]) -> NoReturn:
+async def _serve(
+    config: Config,
+    approvals: Path | None,
+    of_policy: Loaded | None,
+    policy: Path | None,
+    policy_address: str | None,
+    metrics_address: str | None,
+    listen: Callable[[GatewayOptions], Coroutine[None, None, None]],
+) -> None:
+    """Connect to the policy, and listen until the gateway is stopped."""
+    metrics = Metrics()
+    about_policy = PolicyMetrics(metrics.registry) if of_policy else None
+    async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
+        await connection.labels.start(config)
+        options = GatewayOptions(config, approvals, connection.stub, metrics, labels=connection.labels)
+        with exposed(metrics.registry, metrics_address), status_line(metrics):
+            async with followed(_edits(options, of_policy, policy, about_policy)):
+                await listen(options)
+
+
+def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
     """Run, and end the process.
 
     A thread may still wait for a line of standard input, and would wait for ever; and to free the memory of thousands

@@ -23,25 +23,28 @@ from callability.policy.shipped import shipped_policy
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 """Codes of findings that are reported with their test."""
 
+FilterOption = Annotated[
+    str | None,
+    typer.Option("--filter", metavar="TEXT", help="Only tests with this in their name; with `*` or `?` a glob."),
+]
+CoverageOption = Annotated[
+    float | None,
+    typer.Option(
+        "--coverage",
+        metavar="PERCENT",
+        min=0,
+        max=100,
+        help="How much of the rules, and of the parts of their conditions, the tests of each file must reach.",
+    ),
+]
+
 
 def test(
     directory: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Left out: the shipped one.")
     ] = None,
-    wanted: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="TEXT", help="Only tests with this in their name; with `*` or `?` a glob."),
-    ] = None,
-    percent: Annotated[
-        float | None,
-        typer.Option(
-            "--coverage",
-            metavar="PERCENT",
-            min=0,
-            max=100,
-            help="How much of the rules, and of the parts of their conditions, the tests of each file must reach.",
-        ),
-    ] = None,
+    wanted: FilterOption = None,
+    percent: CoverageOption = None,
     to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each test, and what no test reaches.")] = False,
     json: JsonOption = False,
