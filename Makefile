@@ -83,11 +83,12 @@ stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) \
 	  --mypy_grpc_out=$(STUBS) proto/callability/v1/*_service.proto
 
-docs: $(VENV)/installed ## Generate the pages about the config, the schemas, and the answers in the page for agents, anew.
+docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
 	$(BIN)/callability schema config --markdown > docs/config.md
 	$(BIN)/callability schema config > docs/mcp_config.schema.json
 	$(BIN)/callability schema policy policy/schema
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
+	PYTHONPATH=tests $(BIN)/python -m support.api_page docs/api.md
 
 # After `make bench BENCH="--json docs/bench.json"`.
 figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.

@@ -9,14 +9,16 @@ from typing import Any
 from callability.adapter.search_words import words
 
 DEFAULT_LIMIT = 15
+"""Callable tools in an answer, if the call gives no limit."""
 MAX_LIMIT = 100
+"""The largest limit of a call, in tools."""
 _SHOWN = 10**9
 """Larger numbers are not repeated to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryArguments:
-    """The arguments of a call of `retrieve_tools`."""
+    """The arguments of a call of `retrieve_tools`, checked: `limit` is 1 to 100 (A.4)."""
 
     query: str
     limit: int

@@ -1,4 +1,4 @@
-"""Loading the tools of servers: what fails on the way is told apart by the policy, and what mends is tried again."""
+"""Loading the tools of servers: the policy classifies each failure, and a load that may recover is tried again."""
 
 from callability.gateway.loading.load_outcome import LoadOutcome, LoadResult, messages_of
 from callability.gateway.loading.loader import Loader
@@ -10,7 +10,7 @@ from callability.gateway.loading.supervisor import Supervisor
 from callability.gateway.policy_client.stub import LoadStub
 
 Keeper = Supervisor
-"""The earlier name."""
+"""The former name, kept for programs that import it."""
 
 __all__ = [
     "LOADING",

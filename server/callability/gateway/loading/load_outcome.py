@@ -16,10 +16,10 @@ Triple = tuple[list[UpstreamTool], list[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """What came of one load; `tools` are there when it is available, and `error`, safe to show (L-8), when it is not.
+    """The outcome of one load: `tools` if it is available, and otherwise `error`, which is safe to show (L-8).
 
-    `attempts` says how many tries it took. `answer` is what the policy service said of the failure; it is empty where
-    there was none to ask about, or no answer.
+    `attempts` is the number of tries. `answer` is the classification by the policy service; it is empty if there was
+    no failure, or no answer.
     """
 
     server_id: str
@@ -38,18 +38,18 @@ class LoadResult:
 
     @property
     def triple(self) -> Triple:
-        """The older shape, for callers that know it."""
+        """The outcomes as `(all_tools, failed_servers, failed_errors)`, for callers of the older shape (L-6)."""
         failed = {name: outcome.error for name, outcome in self.outcomes.items() if outcome.error is not None}
         tools = [tool for outcome in self.outcomes.values() for tool in outcome.tools]
         return tools, list(failed), list(failed.values())
 
     def messages(self, *, phrases: Phrases = NEUTRAL) -> dict[LoadStatus, str]:
-        """Return, for each status but `available` that occurs, what an agent tells its user (L-7)."""
+        """Return, for each status but `available` that occurs, what an agent says to its user (L-7)."""
         return messages_of(self.outcomes, phrases=phrases)
 
 
 def messages_of(outcomes: Mapping[str, LoadOutcome], *, phrases: Phrases) -> dict[LoadStatus, str]:
-    """Return what an agent tells its user of the outcomes of some servers, by name (L-7)."""
+    """Return what an agent says to its user about the outcomes of some servers, by status (L-7)."""
     failed = {name: outcome for name, outcome in outcomes.items() if outcome.error is not None}
     answers = {name: outcome.answer for name, outcome in failed.items()}
     reasons = {name: outcome.error or "" for name, outcome in failed.items()}

@@ -39,9 +39,9 @@ def _nobody(outcome: LoadOutcome) -> None:
 
 
 class Loader:
-    """Loads with at most `tries` tries and within `seconds`, the pauses between them included.
+    """Loads with at most `tries` tries within `seconds`, pauses included (L-4).
 
-    An answer of the policy service is waited for in addition, 5 s at the most. `sleep` is how a pause is made.
+    An answer of the policy service may take up to 5 s more. `sleep` waits for a number of seconds between two tries.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Loader:
     async def load(
         self, upstream: Upstream, *, retry_scheduled: bool = False, report: Callable[[LoadOutcome], None] = _nobody
     ) -> LoadOutcome:
-        """Open an upstream, again where that may help; one that loaded stays open.
+        """Open an upstream, with retries if they may help. One that loaded stays open.
 
-        What loaded is available, and nobody is asked. Cancelled, it gives the opening up at once; what that leaves to
-        be cleaned up, the upstream's own `close` waits for. An opening for which a call waits is left to the call.
+        The policy is asked only about a failure. If this is cancelled, the opening ends at once, and the upstream's own
+        `close` waits for the cleanup. An opening for which a call waits continues for that call.
 
         Args:
-            upstream: what is opened; one that is open already is not opened anew, and an opening under way is awaited.
-            retry_scheduled: whether the caller loads again later, if this load turns out to be transient (L-7).
-            report: is told what the load has come to after each try, whether or not another one follows.
+            upstream: what is opened. One that is open stays as it is, and an opening in progress is awaited.
+            retry_scheduled: whether the caller loads again later if this load ends as transient (L-7).
+            report: receives the outcome so far after each try.
         """
         load = _Load(self._stub, upstream, self._tries, self._seconds, report, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(

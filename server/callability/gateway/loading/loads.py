@@ -12,40 +12,40 @@ from callability.vocabulary import LoadStatus
 
 
 class Load(Protocol):
-    """What is known of the loads of one server; its `Supervisor` knows it."""
+    """The loads of one server, as its `Supervisor` reports them."""
 
     @property
     def outcome(self) -> LoadOutcome | None:
-        """The latest outcome, where it is known."""
+        """The latest outcome, or None if there is none yet."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether nothing is known yet of what the first load comes to."""
+        """Whether the first load is still without a result."""
 
     async def known(self) -> None:
-        """Wait until something is."""
+        """Wait until the first load has a first result."""
 
 
 class Loads:
-    """The loads of the servers that are enabled; of any other server nothing is known, and nobody waits for it."""
+    """The loads of the enabled servers. Any other server has no outcome and is never pending."""
 
     def __init__(self, loads: Mapping[str, Load] = MappingProxyType({})) -> None:
         self._loads = loads
 
     def outcome(self, server: str) -> LoadOutcome | None:
-        """Return the latest outcome of a server, where it is known."""
+        """Return the latest outcome of a server, or None if there is none yet."""
         return self._loads[server].outcome if server in self._loads else None
 
     def messages(self, servers: Iterable[str], phrases: Phrases) -> dict[LoadStatus, str]:
-        """Return what to say of those of some servers that did not load, by status (L-7)."""
+        """Return what an agent says to its user about those of some servers that did not load, by status (L-7)."""
         outcomes = {server: outcome for server in servers if (outcome := self.outcome(server))}
         return messages_of(outcomes, phrases=phrases)
 
     def is_pending(self, server: str) -> bool:
-        """Say whether nothing is known yet of what the first load of a server comes to, and will be."""
+        """Return whether the first load of a server is still without a result."""
         return server in self._loads and self._loads[server].is_pending
 
     async def known(self, server: str) -> None:
-        """Wait until something is known of what the first load of a server comes to."""
+        """Wait until the first load of a server has a first result."""
         if server in self._loads:
             await self._loads[server].known()

@@ -21,18 +21,18 @@ async def get_tools_with_resilience(
     open_seconds: float = 10.0,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> LoadResult:
-    """Return what came of each server; one that fails, hangs or crashes takes nothing from the others (L-5).
+    """Load servers concurrently, and return their outcomes. One that fails, hangs or crashes affects no other (L-5).
 
-    Every connection is closed again, also when this is cancelled. A server that its config disables is not connected
-    and has no outcome; of one in quarantine only the names of the tools are kept.
+    Every connection is closed again, also if this is cancelled. A server that its config disables is not connected
+    and has no outcome. Of a server in quarantine, only the names of the tools are kept.
 
     Args:
         servers: the servers by name, as a config has them, or as plain targets.
-        stub: says of each failure what it means; a stub of `CallabilityService` on an aio channel is one.
-        tries: how many tries a server has at the most.
-        seconds: how long its load may take, all tries and the pauses between them included.
-        open_seconds: how long one try may take.
-        sleep: how a pause is made.
+        stub: classifies each failure; a stub of `CallabilityService` on an aio channel is one.
+        tries: the maximum number of tries for a server.
+        seconds: the limit of a load in seconds, with all tries and the pauses between them.
+        open_seconds: the limit of one try in seconds.
+        sleep: what waits for a number of seconds between two tries.
     """
     loader = Loader(stub, tries=tries, seconds=seconds, sleep=sleep)
     async with asyncio.TaskGroup() as group:

@@ -9,7 +9,7 @@ from callability.vocabulary import LoadFailure
 
 
 def signals_of(failure: Failure, *, tries_left: int, retry_scheduled: bool) -> pb.LoadSignals:
-    """Return what was seen of one failure; its words are no part of it, and its body only by the signature (L-3)."""
+    """Return the structured signals of one failure: no text, and of its body only the timeout signature (L-2, L-3)."""
     has_status = failure.kind is LoadFailure.HTTP_STATUS
     return pb.LoadSignals(
         phase=None if failure.phase is None else pb.LoadPhase.Value(f"LOAD_PHASE_{failure.phase.name}"),

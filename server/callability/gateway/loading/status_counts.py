@@ -9,16 +9,16 @@ from callability.gateway.loading.loads import Load
 from callability.vocabulary import LoadStatus
 
 LOADING = "loading"
-"""What stands in place of a status for a server of whose first load nothing is known yet."""
+"""The word in place of a status for a server whose first load has no result yet."""
 
 
 def numbers_of(loads: Iterable[Load]) -> Mapping[str, int]:
-    """Return how many there are of each status; a server whose connection was lost has none until it loads again."""
+    """Return the number of loads by status. A server whose connection was lost has no status until it loads again."""
     return Counter(status for status in map(_status, loads) if status)
 
 
 def in_words(numbers: Mapping[str, int]) -> str:
-    """Say how many servers have which status, and how many are to go."""
+    """Return the numbers of servers by status as text, with the number of those still loading."""
     known = [f"{numbers[status]} {status}" for status in LoadStatus if numbers.get(status)]
     to_go = numbers.get(LOADING, 0)
     total = sum(numbers.values())

@@ -20,12 +20,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Loads an upstream from now on, in a task of its own; each load is a new outcome.
+    """Keeps an upstream loaded, in a task of its own; each load has a new outcome (L-4).
 
-    After a transient one it loads again, after a pause that is doubled each time. After any other failure it waits
-    until somebody else opens the upstream, and takes what comes of that for a load. A connection that is lost is loaded
-    again at once, or, where it stood for less than the first pause, when that is over: a server that ends as soon as it
-    is connected is not run again and again.
+    After a transient outcome it loads again, after a pause that doubles each time. After any other failure it waits
+    until a call opens the upstream, and counts that as a load. A lost connection is loaded again at once. If the
+    connection lasted for less than the first pause, the rest of the pause comes first, so a server that exits as soon
+    as it is connected is not started in a loop.
     """
 
     def __init__(self, upstream: Upstream, stub: LoadStub) -> None:
@@ -41,9 +41,9 @@ class Supervisor:
 
     @property
     def outcome(self) -> LoadOutcome | None:
-        """The latest outcome, as far as it is known; None before the first, and since a connection was lost.
+        """The latest outcome; None before the first, and after a connection was lost.
 
-        It agrees with the state of the upstream at every moment: what is connected is available, and nothing else is.
+        It always agrees with the state of the upstream: an upstream is available if and only if it is connected.
         """
         available = self._latest is not None and self._latest.status is LoadStatus.AVAILABLE
         if self._upstream.state != "connected":
@@ -52,23 +52,23 @@ class Supervisor:
 
     @property
     def is_pending(self) -> bool:
-        """Whether nothing is known yet of what the first load comes to."""
+        """Whether the first load is still without a result."""
         return not self._known.is_set()
 
     async def known(self) -> None:
-        """Wait until something is known of what the first load comes to, whether or not it is over."""
+        """Wait until the first load has a first result, even if it is not finished."""
         await self._known.wait()
 
     async def loaded(self) -> None:
-        """Wait until the first load is over, or nobody waits for it any more."""
+        """Wait until the first load is finished or given up."""
         await self._loaded.wait()
 
     def end(self) -> None:
-        """Begin no load any more."""
+        """Start no further load."""
         self._task.cancel()
 
     async def close(self) -> None:
-        """End, and return when nothing is left of the load that was under way."""
+        """End, and wait for the cleanup of a load in progress."""
         self.end()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -10,7 +10,7 @@ from callability.v1.policy_service_pb2 import GetPolicyResponse
 
 
 class LoadStub(Protocol):
-    """What loading needs without a gateway around it."""
+    """The calls of the policy service that loading needs."""
 
     @property
     def ClassifyLoad(self) -> Callable[..., Awaitable[pb.ClassifyLoadResponse]]:  # noqa: N802  # the contract's name
