@@ -97,7 +97,7 @@ figure: $(VENV)/installed ## Draw the measured figures as the picture in the REA
 recording: $(VENV)/installed ## Run the demonstration, and write its output as the picture in the README.
 	$(BIN)/python -m demo --svg docs/demo.svg
 
-screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` in its page anew.
+screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` for its page.
 	PYTHONPATH=tests $(BIN)/python -m support.studio_screenshot docs/studio.png
 
 $(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
