@@ -1,0 +1,53 @@
+"""The words of the documents: each term is defined once, and no page uses a word that the style sheet replaces."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.checkout import DOCS, ROOT
+
+REPLACED = {
+    "tell": r"\b(?:telling|told|tells)\b|\btell(?!(?: the| its| your| a)? users?\b)",
+    "mend": r"\bmend(?:s|ed|ing)?\b",
+    "anew": r"\banew\b",
+    "take over": r"\b(?:takes?|taken|took|taking) over\b",
+    "tell apart": r"\bapart\b",
+    "came of": r"\b(?:came|comes?) of\b",
+    "at the most": r"\bat the most\b",
+    "open value": r"\bopen values?\b",
+    "private names": r"\b(?:keeper|fleet|twin|aside|begun|untold)\b",
+}
+"""What the style sheet replaces by a word of the field, as patterns."""
+FROM_DOCSTRINGS = {"api.md", "findings.md"}
+"""Pages whose sentences are those of the code."""
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(page for page in DOCS.rglob("*.md") if page.name not in FROM_DOCSTRINGS))
+
+
+def _prose(page: Path) -> str:
+    """Return a page without its blocks of code and without what is quoted from a program."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"``.+?``|`[^`\n]+`", "`", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_uses_a_word_that_the_style_sheet_replaces(page: Path) -> None:
+    """Outside of code; "tell the user" is fine."""
+    prose = _prose(page)
+    found = {name: re.findall(rf".*(?:{words}).*", prose, re.IGNORECASE) for name, words in REPLACED.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_the_glossary_defines_each_term_once_and_briefly() -> None:
+    """In one or two sentences."""
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", text, re.MULTILINE)
+    defined = {term: meaning for term, meaning in rows if term not in {"term", "---"}}
+    assert len(defined) >= 50
+    terms = Counter(name.strip("` ") for term, _ in rows for name in term.split(", ") if term not in {"term", "---"})
+    assert [term for term, times in terms.items() if times > 1] == []
+    for term, meaning in defined.items():
+        assert 1 <= len(re.findall(r"[.!?](?= |$)", meaning)) <= 2, term
