@@ -31,6 +31,15 @@ Search = Callable[[str, Sequence[adapter.JudgedTool]], Sequence[str]]
 """The proxy's own search: a query, and the tools to search, and no others; the names of those found, best first."""
 
 
+def connected(address: str) -> grpc.Channel:
+    """Return a channel to the service at an address.
+
+    gRPC would send calls to the proxy that `http_proxy` names, even calls to loopback, and refuse answers of more than
+    4 MiB, as the one about 20,000 tools can be.
+    """
+    return grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)])
+
+
 @dataclass(frozen=True)
 class KnownTool:
     """What the proxy knows of a tool; None for what it could not read."""

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -25,7 +26,9 @@ func main() {
 		log.Fatal("usage: go run . ADDRESS [calls.json]")
 	}
 	connection, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithNoProxy()) // The service is on loopback or a Unix socket, where no proxy of the environment leads.
+		grpc.WithNoProxy(), // The service is on loopback or a Unix socket, where no proxy of the environment leads.
+		// The answer about 20,000 tools can have more than the 4 MiB that gRPC accepts by default.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
 	if err != nil {
 		log.Fatal(err)
 	}

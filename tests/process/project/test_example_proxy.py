@@ -15,7 +15,7 @@ import pytest
 
 from callability.adapter import JudgedTool, ToolText, unavailable
 from callability.v1 import facts_pb2
-from callability.v1.callability_service_pb2 import CheckToolsRequest
+from callability.v1.callability_service_pb2 import CheckToolsRequest, ServerTools, Tool
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.checkout import ROOT
 from support.policies import write_policy
@@ -203,3 +203,23 @@ def test_without_the_service_nothing_is_named_and_nothing_called(proxy: ModuleTy
         found = proxy.retrieve_tools(stub, INVENTORY, TEXTS, _search, {"query": "repository"})
         refused = proxy.refusal(stub, INVENTORY, "git", "git_status")
     assert found == refused == unavailable("the policy service gave no answer")
+
+
+def test_the_answer_about_a_large_catalog_is_accepted(tmp_path: Path) -> None:
+    """It names the unread facts of each tool, and has more than the 4 MiB that gRPC accepts by default."""
+    key = "k" * 128
+    rule = f"{{all: [{{server.label.{key}: a}}, {{tool.label.{key}: a}}]}}"
+    text = (
+        f"labels: {{server: {{{key}: [a]}}, tool: {{{key}: [a]}}}}\n"
+        f"rules:\n  - {{id: lock, when: {rule}, status: disabled_by_config}}\n"
+        "  - {id: held, when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]},"
+        " status: disabled_unknown}\n  - {id: open, status: callable}\n"
+        "words:\n  disabled_by_config: {remediation: Ask., rejection: 'Tool {tool}: ask.'}\n"
+        "  disabled_unknown: {remediation: '{check_logs}', rejection: 'Tool {tool}: {check_logs}.'}\n"
+    )
+    tools = [Tool(name=f"t{number}") for number in range(20_000)]
+    request = CheckToolsRequest(servers=[ServerTools(name="s", tools=tools)])
+    with serving("--policy", str(write_policy(tmp_path, text))) as address, PROXY.connected(address) as channel:
+        response = CallabilityServiceStub(channel).CheckTools(request)
+    assert response.ByteSize() > 4 * 1024**2
+    assert len(response.servers[0].results) == 20_000
