@@ -21,10 +21,10 @@ from callability.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
-from callability.gateway.observability.file_status import FileStatus
+from callability.gateway.loading import Loads
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
-from callability.gateway.tools.dispatch import Gateway
+from callability.gateway.tools.discovery import Discovery
 from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import Policy, load
@@ -70,15 +70,15 @@ def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaita
     upstreams = {name: connected(name, map(upstream_tool, found)) for name, found in listed.items()}
     inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
     decisions = Decisions(InProcessStub(policy))
-    gateway = Gateway(inventory, decisions, phrases(Path("mcp_config.json"), None), FileStatus(), Metrics())
+    discovery = Discovery(inventory, decisions, phrases(Path("mcp_config.json"), None), Loads(), Metrics())
 
     async def search(query: str) -> object:
         return index.search(query, 15)
 
     return {
         "search": search,
-        "open": lambda query: gateway.retrieve_tools({"query": query}),
-        "all": lambda query: gateway.retrieve_tools({"query": query, "include_disabled": True}),
+        "open": lambda query: discovery.retrieve_tools({"query": query}),
+        "all": lambda query: discovery.retrieve_tools({"query": query, "include_disabled": True}),
     }
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import CallToolResult
 
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
-from callability.gateway.tools import dispatch as gateway_module
+from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
 from support.gateways import bad, shelf, write_config
@@ -33,13 +34,21 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Discovery that waits for the upstream at all waits for longer than a test does; a series is short."""
-    monkeypatch.setattr(gateway_module, "SETTLE_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(discovery, "SETTLE_SECONDS", 10 * PATIENCE)
     monkeypatch.setattr(listing, "RESTLESS", 3)
 
 
+async def _structured(gateway: Gateway, tool: str, arguments: dict[str, str]) -> dict[str, Any]:
+    answer = await gateway.answer(tool, arguments)
+    assert isinstance(answer, CallToolResult)
+    structured: dict[str, Any] | None = answer.structured_content
+    assert structured is not None
+    return structured
+
+
 async def _note(gateway: Gateway) -> str | None:
-    answer = await gateway.upstream_servers({"operation": "get", "name": "it"})
-    note: str | None = answer["structuredContent"]["server"].get("note")
+    answer = await _structured(gateway, "upstream_servers", {"operation": "get", "name": "it"})
+    note: str | None = answer["server"].get("note")
     return note
 
 
@@ -49,8 +58,8 @@ async def _until_its_note(gateway: Gateway, *, is_there: bool) -> None:
 
 
 async def _found(gateway: Gateway) -> list[str]:
-    answer: dict[str, Any] = await gateway.retrieve_tools({"query": "read"})
-    return [tool["name"] for tool in answer["structuredContent"]["tools"]]
+    answer = await _structured(gateway, "retrieve_tools", {"query": "read"})
+    return [tool["name"] for tool in answer["tools"]]
 
 
 async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_again(
@@ -66,8 +75,8 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
         for _ in range(20):
             assert await _found(gateway) == ["files:read"]
         assert "announces changes of its tools again and again" in str(await _note(gateway))
-        listed = await gateway.upstream_servers({})
-        assert ["note" in entry for entry in listed["structuredContent"]["servers"]] == [False, True]
+        listed = await _structured(gateway, "upstream_servers", {})
+        assert ["note" in entry for entry in listed["servers"]] == [False, True]
     lines = [line for line in caplog.messages if "again and again" in line]
     assert len(lines) == 1
 

@@ -22,14 +22,13 @@ from callability.gateway.tools.arguments import text_of, undeclared
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dialogs import Dialogs
 from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.result import Result
 from callability.gateway.upstream import UpstreamError
 from callability.vocabulary import EnableEnd
 
 PROGRESS_SECONDS = 5.0
 """How often an agent that waits for an enable is told that it goes on."""
 _AWAITING_CONSENT, _CONNECTING = "waiting for the user's authorization", "connecting"
-
-Result = dict[str, Any]
 
 
 class CatalogTools:

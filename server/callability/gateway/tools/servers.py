@@ -1,4 +1,4 @@
-"""A server as `upstream_servers` shows it (A.6)."""
+"""`upstream_servers`: lists the servers, or shows one of them, with the counts of their tools (A.6)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,69 @@ from typing import Any
 
 from rapidfuzz import fuzz, process
 
-from callability.adapter import error_result
+from callability.adapter import InvalidArgument, error_result, tool_result
 from callability.finding import shown
 from callability.gateway.inventory.inventory import Inventory
-from callability.gateway.loading import LoadOutcome
+from callability.gateway.loading import LoadOutcome, Loads
+from callability.gateway.observability.file_status import FileStatus
+from callability.gateway.policy_client.call import PolicyUnavailable
+from callability.gateway.tools.arguments import text_of, undeclared
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.result import Result
 
 _RESTLESS = (
     "announces changes of its tools again and again; they are read after pauses, so `retrieve_tools` may show an"
     " earlier list"
 )
+
+
+class ServerList:
+    """Answers for one agent, to which no other servers exist than those that it may see (FR-007)."""
+
+    def __init__(
+        self, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads, file_status: FileStatus
+    ) -> None:
+        self._inventory = inventory
+        self._decisions = decisions
+        self._phrases = phrases
+        self._loads = loads
+        self._file_status = file_status
+
+    async def upstream_servers(self, arguments: Mapping[str, Any]) -> Result:
+        """List the servers, or look at one of them, with the counts of their tools (A.6).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+        """
+        undeclared(arguments, "operation", "name")
+        operation = text_of(arguments, "operation", default="list")
+        if operation not in {"list", "get"}:
+            raise InvalidArgument(f"`operation` must be `list` or `get`, and is `{operation[:128]}`")
+        servers = self._inventory.known_servers()
+        if operation == "get":
+            name = text_of(arguments, "name")
+            if name not in servers:
+                return unknown_server(name, servers)
+            servers = {name: servers[name]}
+        elif arguments.get("name") is not None:
+            raise InvalidArgument("`name` goes with the operation `get`")
+        answer: dict[str, Any] = {}
+        try:
+            counts = await self._decisions.counts(servers.values())
+        except PolicyUnavailable as error:
+            counts, answer["policy"] = {}, f"{error}: there are no counts"
+        # One of the catalog may have been switched off meanwhile.
+        there = [server for server in servers if server in self._inventory.servers]
+        if operation == "get" and not there:
+            return unknown_server(name, self._inventory.servers)
+        entries = [
+            server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server)) for server in there
+        ]
+        listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
+        if messages := self._loads.messages(servers, self._phrases.about_any()):
+            listed["loading"] = {str(status): said for status, said in messages.items()}
+        return tool_result(listed | answer | self._file_status.messages())
 
 
 def server_entry(

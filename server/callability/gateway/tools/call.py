@@ -1,0 +1,161 @@
+"""`call_tool`: calls a tool of an upstream that the policy lets through, or says why it cannot be called (A.5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import CallToolResult
+
+from callability.adapter import InvalidArgument, error_result, rejection, unknown_tool
+from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.loading import Loads
+from callability.gateway.observability.call_log import logged
+from callability.gateway.tools.arguments import text_of, undeclared
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.result import Result
+from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
+from callability.tool_name import MAX_BYTES, byte_length
+
+LOOKS = 3
+"""How often a tool is judged again because its server lists others meanwhile."""
+READ_SECONDS = 10.0
+"""How long a call waits until a change of the tools that its server announced is read."""
+_UNREAD = Failure("announced a change of its tools and does not list them")
+
+
+class ToolCalls:
+    """Calls tools of upstreams for one agent."""
+
+    def __init__(self, agent: str, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads) -> None:
+        self._agent = agent
+        self._inventory = inventory
+        self._decisions = decisions
+        self._phrases = phrases
+        self._loads = loads
+
+    async def call_tool(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        progress: ProgressFnT | None = None,
+    ) -> Result | CallToolResult:
+        """Call a tool of an upstream, or say why it cannot be called (A.5).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+            PolicyUnavailable: the service gave no answer; nothing was called.
+        """
+        undeclared(arguments, "name", "arguments")
+        name = text_of(arguments, "name")
+        given = arguments.get("arguments")
+        if given is not None and not isinstance(given, dict):
+            raise InvalidArgument("`arguments` must be an object")
+        server, colon, tool = name.partition(":")
+        if not colon or not tool or server not in self._inventory.servers:
+            return await self._unknown(name)
+        return await logged(self._agent, server, tool, self._called(server, tool, given, meta, progress))
+
+    async def _called(
+        self,
+        server: str,
+        tool: str,
+        given: Mapping[str, Any] | None,
+        meta: Mapping[str, Any] | None,
+        progress: ProgressFnT | None,
+    ) -> Result | CallToolResult:
+        try:
+            allowed = await self._allowed(server, tool)
+            if allowed is None:
+                return await self._unknown(f"{server}:{tool}")
+            if isinstance(allowed, dict):
+                return allowed
+            upstream, connection = allowed
+            return await upstream.call(tool, given, on=connection, meta=meta, progress=progress)
+        except UpstreamError as error:
+            said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
+            return error_result(f"Not done: server {error}.{said}{self._again(server)}")
+
+    def _again(self, server: str) -> str:
+        """Say how a server of the catalog that has lost its connection gets one: a call dials none (E-4)."""
+        upstream = self._inventory.upstream(server) if self._inventory.is_joined(server) else None
+        lost = upstream is not None and upstream.state == "failed"
+        return " It can be connected again by `enable_server`." if lost else ""
+
+    async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
+        """Return where a tool may be called, its rejection, or None for a tool that does not exist.
+
+        The tool that is called is the one that was judged: what a connection lists that was opened meanwhile, and what
+        the server announced, is read and judged before. Nothing is opened for a tool that is not known, nor before the
+        policy lets the call through.
+
+        Raises:
+            UpstreamError: the server is not connected and cannot be.
+            PolicyUnavailable: the service gave no answer.
+        """
+        upstream = self._inventory.upstream(server)
+        if upstream is not None and tool not in self._inventory.known(server).by_name:
+            try:
+                await upstream.opened()
+            except UpstreamError as error:
+                return self._not_connected(server, error)
+            await self._settle(upstream)
+        for _ in range(LOOKS):
+            if server not in self._inventory.servers:
+                return None
+            known = self._inventory.known(server)
+            exists = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
+            if not exists:
+                return None
+            response = await self._decisions.check(known, tool)
+            refusal = known.refusals.get(f"{server}:{tool}", "")
+            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool), refusal=refusal)
+            if refused:
+                return refused
+            if upstream is None:
+                return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
+            connection = await self._read(upstream)
+            still = server in self._inventory.servers and self._inventory.known(server) is known
+            if still and known.connected:
+                return upstream, connection
+        return error_result(f"Not done: server `{server}` changes its tools again and again; the call was not sent.")
+
+    async def _read(self, upstream: Upstream) -> Connection:
+        """Connect, and read what the server announced about its tools.
+
+        Raises:
+            UpstreamError: it cannot be connected, or does not list its tools in time.
+        """
+        connection = await upstream.connected()
+        await self._settle(upstream)
+        return connection
+
+    async def _settle(self, upstream: Upstream) -> None:
+        """Read what the server announced about its tools.
+
+        Raises:
+            UpstreamError: it does not list its tools in time.
+        """
+        if not upstream.is_settled:
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    await upstream.tools_current()
+            except TimeoutError:
+                raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
+
+    def _not_connected(self, server: str, error: UpstreamError) -> Result:
+        """Return the answer to a call of a tool that is not known, of a server that is not connected (A.4)."""
+        messages = self._loads.messages([server], self._phrases.about(server)).values()
+        why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
+        return error_result(
+            f"Not done: server `{server}` is not connected, so that it is not known whether it has this tool; the call"
+            f" was not sent. {why}"
+        )
+
+    async def _unknown(self, name: str) -> Result:
+        judgement = await self._decisions.judge(self._inventory.known_servers().values())
+        return unknown_tool(name, (tool.name for tool in judgement.callable))

@@ -1,0 +1,103 @@
+"""`retrieve_tools`: finds the tools that an agent may call, and on request those that are locked (A.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from callability.adapter import JudgedTool, checked_arguments, discovery, tool_result
+from callability.gateway.inventory.index_cache import Indexes
+from callability.gateway.inventory.inventory import Inventory, KnownServer, Texts
+from callability.gateway.inventory.tool_index import SearchDocument
+from callability.gateway.loading import Loads
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.tools.arguments import undeclared
+from callability.gateway.tools.decisions import Decisions
+from callability.gateway.tools.remedies import Commands
+from callability.gateway.tools.result import Result
+from callability.gateway.upstream import Upstream
+
+SETTLE_SECONDS = 2.0
+"""How long a search waits for a server to read a change of its tools."""
+
+
+class Discovery:
+    """Answers searches for one agent."""
+
+    def __init__(
+        self, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads, metrics: Metrics
+    ) -> None:
+        self._inventory = inventory
+        self._decisions = decisions
+        self._phrases = phrases
+        self._loads = loads
+        self._metrics = metrics
+        self._indexes = Indexes()
+
+    async def retrieve_tools(self, arguments: Mapping[str, Any]) -> Result:
+        """Find tools by a query (A.4).
+
+        Raises:
+            InvalidArgument: an argument is not as the schema says.
+            PolicyUnavailable: the service gave no answer.
+        """
+        undeclared(arguments, "query", "limit", "include_disabled")
+        query = checked_arguments(arguments)
+        if query.include_disabled:
+            self._metrics.opted_in()
+        await self._settled()
+        # From here on nothing is read that an upstream could have said after it was judged.
+        known = self._inventory.known_servers()
+        open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
+        not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
+        judgement = await self._decisions.judge(known.values())
+        found = await self._found(known, judgement.callable, query.query, query.limit)
+        found_locked: tuple[str, ...] = ()
+        if query.include_disabled or not found:
+            searchable = [tool for tool in judgement.searchable if known[tool.server].by_name.get(tool.tool)]
+            found_locked = await self._found(known, searchable, query.query)
+        answer = discovery(
+            judgement,
+            query.query,
+            found=found,
+            found_locked=found_locked,
+            texts=Texts(known),
+            phrases=self._phrases.about_any(),
+            limit=query.limit,
+            include_disabled=query.include_disabled,
+            not_loaded=not_loaded,
+        )
+        return tool_result(answer)
+
+    async def _settled(self) -> None:
+        """Wait for the servers that open for the first time, and a little for those that open or list again."""
+        upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
+        waiting = [
+            _settling(upstream, self._loads)
+            for upstream in upstreams
+            if upstream
+            and ((not upstream.is_settled and not upstream.is_restless) or self._loads.is_pending(upstream.name))
+        ]
+        await asyncio.gather(*waiting)
+
+    async def _found(
+        self, known: Mapping[str, KnownServer], tools: Iterable[JudgedTool], query: str, limit: int | None = None
+    ) -> tuple[str, ...]:
+        """Search some tools and nothing else; of a tool whose text is not known, its names."""
+        documents = []
+        for tool in tools:
+            listed = known[tool.server].by_name.get(tool.tool)
+            shown = listed if listed and not tool.withhold_text else None
+            documents.append(shown.document if shown else SearchDocument(tool.tool, tool.server))
+        index = await self._indexes.of(tuple(documents))
+        return tuple(hit.document.qualified_name for hit in index.search(query, limit))
+
+
+async def _settling(upstream: Upstream, loads: Loads) -> None:
+    # One that hangs whenever it is opened again, or announces without end, must not hold up everybody's discovery.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
+            await upstream.tools_current()
+            await loads.known(upstream.name)
