@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,40 +16,34 @@ from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
-    CONNECTION_CLOSED,
-    PARSE_ERROR,
-    CallToolRequest,
-    CallToolRequestParams,
     CallToolResult,
     Implementation,
     InputRequiredResult,
 )
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import (
-    CLOSED,
     MAY_HAVE_RUN,
     MESSAGE_BYTES,
-    NOT_CARRIED_OUT,
-    NOT_MCP,
     NOT_SENT,
     TOO_LONG,
     Failure,
     UpstreamError,
     UpstreamRefusal,
+    ending_of,
 )
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST
 from callability.gateway.upstream.incoming import IncomingMessages
-from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.tool_call import ANSWER, answer_failure, call_request, without_reserved_meta
 from callability.vocabulary import LoadFailure, LoadPhase
 
 State = Literal["closed", "connecting", "connected", "failed"]
@@ -59,14 +52,9 @@ State = Literal["closed", "connecting", "connected", "failed"]
 GOODBYE_SECONDS = 2
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
-_ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _CLOSED = Failure("was disconnected by the gateway")
 _RENEWED = Failure("is connected anew")
 _NEEDS_INPUT = Failure("asked for input, which this gateway does not pass on")
-_NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
-_RESERVED = "io.modelcontextprotocol/"
-_SDK_SSE = "SSE stream "
-_SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
 _WITHIN_THE_SESSION = (None, LoadPhase.REQUEST, LoadPhase.RESPONSE)
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -192,7 +180,7 @@ class Connection:
         """
         if self.failure is not None or self._session is None:
             raise UpstreamError(self._name, self.failure or _CLOSED, NOT_SENT)
-        request = self._request(tool, arguments, meta)
+        request = call_request(self._name, tool, arguments, meta)
         exchange = Exchange(deadline.seconds)
         outer = EXCHANGE.set(exchange)
         heard = self._child.heard if self._child else None
@@ -200,7 +188,7 @@ class Connection:
         try:
             async with deadline.kept():
                 answer = await self._session.send_request(
-                    request, _ANSWER, progress_callback=deadline.extended_by(progress)
+                    request, ANSWER, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
             raise self._unanswered(deadline, heard, exchange) from None
@@ -212,7 +200,7 @@ class Connection:
             self._leave_if_idle()
         if isinstance(answer, InputRequiredResult):
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
-        return _of_the_tool(answer)
+        return without_reserved_meta(answer)
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
@@ -287,26 +275,9 @@ class Connection:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
 
-    def _request(
-        self, tool: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
-    ) -> CallToolRequest:
-        """Refuse what JSON cannot hold (NaN, half a character), or the SDK cannot write: too many levels.
-
-        On the transport it would end the connection.
-        """
-        plain = None if arguments is None else dict(arguments)
-        params = {"name": tool, "arguments": plain} | ({"_meta": dict(meta)} if meta else {})
-        try:
-            json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
-            request = _Call(params=_CallParams.model_validate(params))
-            request.model_dump(mode="json")
-        except (TypeError, ValueError, RecursionError):
-            raise UpstreamError(self._name, _NOT_JSON, NOT_SENT) from None
-        return request
-
     def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:
-            return UpstreamError(self._name, exchange.known, _ending(exchange.known))
+            return UpstreamError(self._name, exchange.known, ending_of(exchange.known))
         failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
         # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
@@ -317,41 +288,11 @@ class Connection:
         failure = exchange.failure or (TOO_LONG if is_too_long(error) else None)
         if failure is None and self._ended is not None:
             failure = replace(self._ended, words=f"{self._ended.words} before it answered")
-        elif failure is None and (isinstance(error, ValidationError) or self._is_garbage(error)):
-            failure = Failure(NOT_MCP, exception=type(error).__name__)
-        elif failure is None and self._child is None and error.args[:2] == _SDK_CLOSED:
-            failure = CLOSED
+        elif failure is None:
+            failure = answer_failure(error, over_http=self._child is None)
         if exchange.lost:
             self._fail(failure or Failure(SESSION_LOST))
         if failure is None:
             assert isinstance(error, MCPError)
             return UpstreamRefusal(self._name, error.code, Secrets.of(self._target).masked(error.message))
-        return UpstreamError(self._name, failure, _ending(failure))
-
-    def _is_garbage(self, error: MCPError) -> bool:
-        """Say whether an answer could not be read: the SDK's words for an HTTP body are none that a server gives."""
-        if self._child is not None:
-            return isinstance(error.data, UnreadAnswer)
-        return error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE))
-
-
-def _ending(failure: Failure) -> str:
-    return MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT
-
-
-class _CallParams(CallToolRequestParams):
-    """With metadata as a plain map: of its own kind of map the library leaves out the keys whose value is null."""
-
-    meta: dict[str, Any] | None = Field(alias="_meta", default=None)  # type: ignore[assignment]
-
-
-class _Call(CallToolRequest):
-    params: _CallParams
-
-
-def _of_the_tool(answer: CallToolResult) -> CallToolResult:
-    """Return an answer without what MCP reserves for the connection, such as the upstream's own name."""
-    if not any(key.startswith(_RESERVED) for key in answer.meta or {}):
-        return answer
-    kept = {key: value for key, value in (answer.meta or {}).items() if not key.startswith(_RESERVED)}
-    return answer.model_copy(update={"meta": kept or None})
+        return UpstreamError(self._name, failure, ending_of(failure))

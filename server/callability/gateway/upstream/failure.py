@@ -56,6 +56,11 @@ CLOSED = Failure("closed the connection before it answered", kind=LoadFailure.CL
 TOO_LONG = Failure(f"sent a message of more than {MESSAGE_BYTES // 1024 // 1024} MiB", phase=LoadPhase.RESPONSE)
 
 
+def ending_of(failure: Failure) -> str:
+    """Return how the sentence about a call that was sent ends."""
+    return MAY_HAVE_RUN if failure.executed else NOT_CARRIED_OUT
+
+
 class UpstreamError(Exception):
     """An upstream could not be connected or did not carry out a call; `str()` is one sentence, safe for an agent."""
 

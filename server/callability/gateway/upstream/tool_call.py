@@ -1,0 +1,78 @@
+"""One `tools/call`: its request, and what of its answer is passed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    PARSE_ERROR,
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+)
+from pydantic import Field, TypeAdapter, ValidationError
+
+from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UpstreamError
+from callability.gateway.upstream.list_fault import UnreadAnswer
+
+ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
+_NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
+_RESERVED = "io.modelcontextprotocol/"
+_SDK_SSE = "SSE stream "
+_SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
+
+
+class _CallParams(CallToolRequestParams):
+    """With metadata as a plain map: from its own kind of map the library drops the keys whose value is null."""
+
+    meta: dict[str, Any] | None = Field(alias="_meta", default=None)  # type: ignore[assignment]
+
+
+class _Call(CallToolRequest):
+    params: _CallParams
+
+
+def call_request(
+    server: str, tool: str, arguments: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
+) -> CallToolRequest:
+    """Return the request, if JSON and the SDK can write it; on the transport it would end the connection.
+
+    Raises:
+        UpstreamError: JSON cannot hold a value (NaN, half a character), or there are too many levels.
+    """
+    plain = None if arguments is None else dict(arguments)
+    params = {"name": tool, "arguments": plain} | ({"_meta": dict(meta)} if meta else {})
+    try:
+        json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
+        request = _Call(params=_CallParams.model_validate(params))
+        request.model_dump(mode="json")
+    except (TypeError, ValueError, RecursionError):
+        raise UpstreamError(server, _NOT_JSON, NOT_SENT) from None
+    return request
+
+
+def answer_failure(error: MCPError | ValidationError, *, over_http: bool) -> Failure | None:
+    """Return why there is no answer that can be read; None for an error that the upstream answered with.
+
+    The SDK's words about an HTTP body are none that a server sends.
+    """
+    if isinstance(error, ValidationError):
+        return Failure(NOT_MCP, exception=type(error).__name__)
+    if not over_http:
+        return Failure(NOT_MCP, exception=type(error).__name__) if isinstance(error.data, UnreadAnswer) else None
+    if error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE)):
+        return Failure(NOT_MCP, exception=type(error).__name__)
+    return CLOSED if error.args[:2] == _SDK_CLOSED else None
+
+
+def without_reserved_meta(answer: CallToolResult) -> CallToolResult:
+    """Return an answer without what MCP reserves for the connection, such as the upstream's own name."""
+    if not any(key.startswith(_RESERVED) for key in answer.meta or {}):
+        return answer
+    kept = {key: value for key, value in (answer.meta or {}).items() if not key.startswith(_RESERVED)}
+    return answer.model_copy(update={"meta": kept or None})
