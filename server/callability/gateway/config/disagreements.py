@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
-from callability.gateway.config.model import HTTP_SPELLINGS
 from callability.gateway.config.other_clients import URL_KEYS
 from callability.gateway.config.secret_arguments import secret_arguments
+from callability.gateway.config.values import HTTP_SPELLINGS
 from callability.gateway.config.variables import FILLED, is_odd
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")

@@ -2,174 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    StrictBool,
-    StrictInt,
-    StrictStr,
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+
+from callability.gateway.config.values import (
+    HTTP_SPELLINGS,
+    AgentName,
+    Argument,
+    Digest,
+    Empty,
+    Given,
+    Header,
+    HeaderText,
+    Labels,
+    Port,
+    RequestBytes,
+    Sealed,
+    Seconds,
+    ServerName,
+    Sessions,
+    Text,
+    Url,
+    Variable,
+    transport,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
-
-MAX_LABELS = 64
-MAX_LABEL_KEY_BYTES = 128
-MAX_LABEL_VALUE_BYTES = 512
-MAX_SECONDS = 86_400
-MAX_PORT = 65_535
-MAX_SESSIONS = 10_000
-MAX_REQUEST_BYTES = 64 * 1024 * 1024
-
-_UNSENDABLE = re.compile(r"[\s\0-\x1f]")
-HTTP_SPELLINGS = ("http", "streamable-http", "streamableHttp")
-"""How clients write the transport of a server on HTTP."""
-_REFERENCE = re.compile(r"\$\{[A-Za-z_]")
-# What a pattern can say of an address; which hosts and ports there can be, it cannot. One that names a variable is
-# looked at when that is filled in.
-_ADDRESS = (
-    r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s\x00-\x1f/?#]+([/?#][^\s\x00-\x1f]*)?"
-    r"|[^\s\x00-\x1f]*\$\{[A-Za-z_][^\s\x00-\x1f]*)$"
-)
-
-
-# Compared by identity: what stands in an annotation must have a hash.
-@dataclass(frozen=True, slots=True, eq=False)
-class _Checked:
-    """A check of a value, and the keywords by which a JSON Schema says the same, as far as it can."""
-
-    check: Callable[[Any], object]
-    keywords: dict[str, Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), **self.keywords}
-
-
-def _given(value: object) -> object:
-    # A list whose entries are all commented out must not read as no list: that would open every tool.
-    if value is None:
-        raise PydanticCustomError("no-value", "has no value", {"hint": "give it one, or leave the key out"})
-    return value
-
-
-def _transport(value: object) -> object:
-    return "http" if value in HTTP_SPELLINGS else value
-
-
-def _address(value: str) -> str:
-    if _REFERENCE.search(value) and not _UNSENDABLE.search(value):
-        return value
-    try:
-        parts = urlsplit(value)
-        sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound or _UNSENDABLE.search(value):
-        hint = {"hint": "for example `https://example.com/mcp`"}
-        raise PydanticCustomError("bad-url", "is not an http or https address with a host", hint)
-    return value
-
-
-def _seconds(value: object) -> object:
-    if isinstance(value, int | float) and not 0 < value <= MAX_SECONDS:
-        raise PydanticCustomError("out-of-range", f"is not more than 0 and at most {MAX_SECONDS:,} seconds")
-    return value
-
-
-def _port(value: int) -> int:
-    if not 1 <= value <= MAX_PORT:
-        raise PydanticCustomError("out-of-range", f"is not a port from 1 to {MAX_PORT:,}")
-    return value
-
-
-def _from_one_to(most: int) -> _Checked:
-    def check(value: int) -> int:
-        if not 1 <= value <= most:
-            raise PydanticCustomError("out-of-range", f"is not a whole number from 1 to {most:,}")
-        return value
-
-    return _Checked(check, {"minimum": 1, "maximum": most})
-
-
-def _few(value: Mapping[str, str]) -> Mapping[str, str]:
-    if len(value) > MAX_LABELS:
-        raise PydanticCustomError("too-many-labels", f"has more than {MAX_LABELS} entries")
-    return value
-
-
-def _matching(pattern: str, code: str, sentence: str, **keywords: Any) -> _Checked:
-    """Return a check by a pattern in a form that JSON Schema has too, or else has these keywords for."""
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise PydanticCustomError(code, sentence)
-        return value
-
-    return _Checked(check, keywords or {"pattern": f"^{pattern}$"})
-
-
-def _bytes_long(low: int, high: int) -> _Checked:
-    def check(value: str) -> str:
-        if not low <= len(value.encode()) <= high:
-            raise PydanticCustomError("bad-length", f"is not {low} to {high} bytes long")
-        return value
-
-    return _Checked(check, {"minLength": low, "maxLength": high})
-
-
-_Sealed = AfterValidator(MappingProxyType)
-_Empty = partial(MappingProxyType, dict[str, str]())
-_Given = BeforeValidator(_given)
-
-_ZeroFree = _matching(r"[^\x00]*", "zero-character", "holds a zero character, which no program can be handed")
-Argument = Annotated[StrictStr, _ZeroFree]
-Text = Annotated[StrictStr, _matching(r"(?s).+", "empty-text", "is empty", minLength=1), _ZeroFree]
-Url = Annotated[StrictStr, _Checked(_address, {"pattern": _ADDRESS})]
-Seconds = Annotated[
-    float,
-    Field(strict=True, json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
-    BeforeValidator(_seconds),
-]
-Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
-Sessions = Annotated[StrictInt, _from_one_to(MAX_SESSIONS)]
-RequestBytes = Annotated[StrictInt, _from_one_to(MAX_REQUEST_BYTES)]
-ServerName = Annotated[
-    StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
-]
-Variable = Annotated[
-    StrictStr, _matching(r"[^=\x00]+", "bad-variable", "cannot be the name of an environment variable")
-]
-Header = Annotated[StrictStr, _matching(r"[A-Za-z0-9_!#$%&'*+.^`|~-]+", "bad-header", "cannot be the name of a header")]
-HeaderText = Annotated[
-    StrictStr, _matching(r"([!-~]([\t -~]*[!-~])?)?", "bad-header", "is not text that a header can carry")
-]
-Digest = Annotated[StrictStr, _matching(r"[0-9a-fA-F]{64}", "bad-digest", "is not a SHA-256 of 64 hexadecimal digits")]
-AgentName = Annotated[
-    StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-agent-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")
-]
-Labels = Annotated[
-    Mapping[
-        Annotated[StrictStr, _bytes_long(1, MAX_LABEL_KEY_BYTES)],
-        Annotated[StrictStr, _bytes_long(0, MAX_LABEL_VALUE_BYTES)],
-    ],
-    _Checked(_few, {"maxProperties": MAX_LABELS}),
-    _Sealed,
-]
 
 
 class _Model(BaseModel):
@@ -181,19 +41,19 @@ class _Model(BaseModel):
 class ServerDeadlines(_Model):
     """How long the gateway waits for this server. A key that is left out has its value in `deadlines`."""
 
-    call_seconds: Annotated[Seconds | None, _Given] = Field(
+    call_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.call_seconds`, for calls of this server."
     )
-    call_max_seconds: Annotated[Seconds | None, _Given] = Field(
+    call_max_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.call_max_seconds`, for calls of this server."
     )
-    refresh_seconds: Annotated[Seconds | None, _Given] = Field(
+    refresh_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.refresh_seconds`, for this server."
     )
-    reopen_seconds: Annotated[Seconds | None, _Given] = Field(
+    reopen_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.reopen_seconds`, for this server."
     )
-    open_seconds: Annotated[Seconds | None, _Given] = Field(
+    open_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.open_seconds`, for this server."
     )
 
@@ -201,25 +61,23 @@ class ServerDeadlines(_Model):
 class _Entry(_Model):
     """How a server is reached, and which of its tools the operator lets through."""
 
-    command: Annotated[Text | None, _Given] = Field(
+    command: Annotated[Text | None, Given] = Field(
         default=None, repr=False, description="Program that serves MCP on stdio."
     )
     args: tuple[Argument, ...] = Field(default=(), repr=False, description="Arguments of the program.")
-    env: Annotated[Mapping[Variable, Argument], _Sealed] = Field(
-        default_factory=_Empty,
+    env: Annotated[Mapping[Variable, Argument], Sealed] = Field(
+        default_factory=Empty,
         repr=False,
         description="Environment variables of the program, in addition to a few safe ones of the gateway's.",
     )
-    cwd: Annotated[Text | None, _Given] = Field(
+    cwd: Annotated[Text | None, Given] = Field(
         default=None, description="Directory in which the program runs; by default the gateway's own."
     )
-    url: Annotated[Url | None, _Given] = Field(
-        default=None, repr=False, description="Address of an MCP server on HTTP."
+    url: Annotated[Url | None, Given] = Field(default=None, repr=False, description="Address of an MCP server on HTTP.")
+    headers: Annotated[Mapping[Header, HeaderText], Sealed] = Field(
+        default_factory=Empty, repr=False, description="Headers that go with every request."
     )
-    headers: Annotated[Mapping[Header, HeaderText], _Sealed] = Field(
-        default_factory=_Empty, repr=False, description="Headers that go with every request."
-    )
-    type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_transport), _Given] = Field(
+    type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(transport), Given] = Field(
         default=None,
         description="How the server is reached; `streamable-http` and `streamableHttp` are `http`. It follows from"
         " `command` or `url`.",
@@ -229,19 +87,19 @@ class _Entry(_Model):
         default="auto",
         description="What a tool without an approval record counts as: approved (`auto`) or pending (`manual`).",
     )
-    enabled_tools: Annotated[tuple[Text, ...] | None, _Given] = Field(
+    enabled_tools: Annotated[tuple[Text, ...] | None, Given] = Field(
         default=None, description="The only tools that may be called, by exact name. It cannot be empty."
     )
     disabled_tools: tuple[Text, ...] = Field(default=(), description="Tools that may not be called, by exact name.")
     labels: Labels = Field(
-        default_factory=_Empty,
+        default_factory=Empty,
         description="Labels of the server, which rules of the policy may read as `server.label.KEY`.",
     )
-    tool_labels: Annotated[Mapping[Text, Labels], _Sealed] = Field(
+    tool_labels: Annotated[Mapping[Text, Labels], Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
         description="Labels of single tools, by exact name, which rules of the policy may read as `tool.label.KEY`.",
     )
-    deadlines: Annotated[ServerDeadlines | None, _Given] = Field(
+    deadlines: Annotated[ServerDeadlines | None, Given] = Field(
         default=None, description="How long to wait for this server, if it differs from the other servers."
     )
 
@@ -279,15 +137,15 @@ class ServerConfig(_Entry):
 class OAuthConfig(_Model):
     """How the gateway asks for an authorization; `{}` is enough if the provider lets clients register themselves."""
 
-    client_id: Annotated[HeaderText | None, _Given] = Field(
+    client_id: Annotated[HeaderText | None, Given] = Field(
         default=None,
         repr=False,
         description="The client that the provider knows. If left out, the gateway registers itself.",
     )
-    client_secret: Annotated[HeaderText | None, _Given] = Field(
+    client_secret: Annotated[HeaderText | None, Given] = Field(
         default=None, repr=False, description="The secret of that client, if it has one."
     )
-    redirect_port: Annotated[Port | None, _Given] = Field(
+    redirect_port: Annotated[Port | None, Given] = Field(
         default=None,
         description="Port of `http://127.0.0.1:PORT/callback`, to which the provider sends the person back. If left"
         " out: a free one.",
@@ -299,10 +157,10 @@ class CatalogEntry(_Entry):
     variable of the gateway, in `args`, `env`, `url`, `headers` and `oauth`.
     """
 
-    description: Annotated[Text | None, _Given] = Field(
+    description: Annotated[Text | None, Given] = Field(
         default=None, description="What the server is for, in the operator's words. It is shown and searched."
     )
-    oauth: Annotated[OAuthConfig | None, _Given] = Field(
+    oauth: Annotated[OAuthConfig | None, Given] = Field(
         default=None, description="The server needs the authorization of a person, by OAuth."
     )
 
@@ -316,7 +174,7 @@ class CatalogEntry(_Entry):
 class AgentConfig(_Model):
     """An agent that asks over HTTP with a token, or over stdio by its name, and the servers that exist for it."""
 
-    token_sha256: Annotated[Digest | None, _Given] = Field(
+    token_sha256: Annotated[Digest | None, Given] = Field(
         default=None, repr=False, description="SHA-256 of the agent's bearer token, in hexadecimal; never the token."
     )
     servers: tuple[Text, ...] = Field(description="The servers that the agent may see. For the agent, no others exist.")
@@ -393,19 +251,19 @@ class HttpConfig(_Model):
 class ConfigFile(_Model):
     """The whole file."""
 
-    servers: Annotated[Mapping[ServerName, ServerConfig], _Sealed] = Field(
+    servers: Annotated[Mapping[ServerName, ServerConfig], Sealed] = Field(
         alias="mcpServers", description="The upstream servers, by name."
     )
-    approvals: Annotated[Text | None, _Given] = Field(
+    approvals: Annotated[Text | None, Given] = Field(
         default=None,
         description="Path of the approvals file, relative to the directory of this file. If left out, there are no"
         " records.",
     )
-    catalog: Annotated[Mapping[ServerName, CatalogEntry], _Sealed] = Field(
+    catalog: Annotated[Mapping[ServerName, CatalogEntry], Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, CatalogEntry]()),
         description="Servers that agents may enable, by name. None is connected before that.",
     )
-    agents: Annotated[Mapping[AgentName, AgentConfig], _Sealed] = Field(
+    agents: Annotated[Mapping[AgentName, AgentConfig], Sealed] = Field(
         default_factory=partial(MappingProxyType, dict[str, AgentConfig]()),
         description="The agents, by name. If left out, every client sees every server.",
     )
@@ -423,6 +281,6 @@ class ConfigFile(_Model):
         default=False,
         description="`true`: a label that the policy does not declare refuses the config. `false`: it is a warning.",
     )
-    editors_schema: Annotated[StrictStr | None, _Given] = Field(
+    editors_schema: Annotated[StrictStr | None, Given] = Field(
         default=None, alias="$schema", description="Where an editor finds the schema of this file; it is ignored."
     )

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from callability.gateway.config.model import HTTP_SPELLINGS, CatalogEntry, ConfigFile, OAuthConfig, ServerConfig
+from callability.gateway.config.model import CatalogEntry, ConfigFile, OAuthConfig, ServerConfig
+from callability.gateway.config.values import HTTP_SPELLINGS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from callability.gateway.agents.router import AgentRouter
-from callability.gateway.config.model import MAX_REQUEST_BYTES
+from callability.gateway.config.values import MAX_REQUEST_BYTES
 from callability.gateway.serving.http_requests import HttpRequests
 from callability.gateway.serving.mcp_server import mcp_server
 
