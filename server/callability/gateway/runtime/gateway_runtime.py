@@ -8,21 +8,19 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from callability.finding import shown
 from callability.gateway.agents.router import AgentRouter, Tokens
 from callability.gateway.catalog import Catalog
-from callability.gateway.config import Approvals, Config, HttpConfig
+from callability.gateway.config import HttpConfig
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability.unread_facts import UnreadFacts
+from callability.gateway.runtime.name_warnings import NameWarnings
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.runtime.watched_files import Files
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
-from callability.gateway.upstream import Upstream, UpstreamError
-from callability.tool_name import MAX_BYTES, byte_length
 
 _logger = logging.getLogger(__name__)
 
@@ -51,11 +49,11 @@ class GatewayRuntime:
         options.metrics.follow(self._pool.states, self._pool.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
-        self._logged: set[str] = set()
+        self._warnings = NameWarnings()
         self._unread = UnreadFacts()
         self._tasks: set[asyncio.Task[None]] = set()
         self.router = AgentRouter(*self._made())
-        self._warn_of_leftovers()
+        self._warn_of_names()
 
     async def follow(self) -> None:
         """Take edits of the files over, for ever; calls under way end where they began."""
@@ -66,7 +64,7 @@ class GatewayRuntime:
                 self._renew()
                 after = self.router.tools
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
-                self._warn_of_leftovers()
+                self._warn_of_names()
             except Exception:
                 _logger.exception("an edit could not be put into force")
 
@@ -122,7 +120,7 @@ class GatewayRuntime:
         self._begin(self._announced(self.router.agents_seeing(server)))
         joined = self._catalog.joined.get(server)
         if joined is not None:
-            self._begin(self._warn_of_unmatched(self._files.config, self._files.approvals, joined.upstream))
+            self._begin(self._warnings.about(joined.upstream, self._files.config, self._files.approvals))
 
     async def _announced(self, agents: Iterable[str]) -> None:
         await self.router.list_changed.notify(agents)
@@ -132,41 +130,10 @@ class GatewayRuntime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _warn_of_leftovers(self) -> None:
+    def _warn_of_names(self) -> None:
+        """Warn of servers and tools that a file names and that are not there, each as soon as that is known."""
         config, approvals = self._files.config, self._files.approvals
-        for server in approvals.records:
-            if server not in config.servers and server not in config.catalog:
-                self._warn(f"the approvals have records of server {shown(server)}, which is not in the config")
+        self._warnings.about_servers(config, approvals)
         for upstream in self._pool.upstreams.values():
-            if not config.servers[upstream.name].enabled:
-                self._log_once(f"`{upstream.name}` is switched off in the config, and is not connected", logging.INFO)
-            else:
-                self._begin(self._warn_of_unmatched(config, approvals, upstream))
-
-    async def _warn_of_unmatched(self, config: Config, approvals: Approvals, upstream: Upstream) -> None:
-        """Log entries of a server's two lists and records that none of its tools has (A.2), and names that are none."""
-        try:
-            await upstream.opened()
-        except UpstreamError:
-            return
-        names = {tool.name for tool in upstream.tools}
-        for finding in config.unmatched(upstream.name, names):
-            self._warn(str(finding))
-        for tool in approvals.tools(upstream.name):
-            if tool not in names:
-                self._warn(f"the approval record of {shown(tool)} matches no tool of server `{upstream.name}`")
-        unaskable = sum(not 0 < byte_length(name) <= MAX_BYTES for name in names)
-        if unaskable:
-            self._warn(
-                f"`{upstream.name}` lists {unaskable} tools whose names are empty or have more than"
-                f" {MAX_BYTES} bytes: they cannot be called"
-            )
-
-    def _warn(self, sentence: str) -> None:
-        self._log_once(sentence, logging.WARNING)
-
-    def _log_once(self, sentence: str, level: int) -> None:
-        """Log a sentence, once for as long as the gateway runs."""
-        if sentence not in self._logged:
-            self._logged.add(sentence)
-            _logger.log(level, "%s", sentence)
+            if config.servers[upstream.name].enabled:
+                self._begin(self._warnings.about(upstream, config, approvals))
