@@ -1,1 +1,14 @@
-"""From rule files to a proved policy. Nothing here knows gRPC or MCP."""
+"""From rule files to a proved policy. Nothing here knows gRPC or MCP.
+
+Its rooms stand in the order of the work, and each knows only those before it:
+
+- `names`: names as rules see them, through patterns
+- `questions`: the three questions, with their facts, statuses and texts
+- `rules`: rules, laws and words, and their semantics
+- `reading`: from the files of a policy to rules and tests, or to findings
+- `deciding`: from rules to a decision table
+- `proving`: what is proved about the whole table, and what the tests cover
+- `reporting`: explanations, tables and differences for people
+
+The modules beside them join these: `loading` for a whole policy, `check_worker` and `packing` for a child process.
+"""
