@@ -1,4 +1,4 @@
-"""Telling agents that their tools have changed, in both revisions of MCP, and only those whose tools they are."""
+"""Notifies agents that their tools have changed, in both revisions of MCP, and only those whose tools they are."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 MAX_SESSIONS = 1_000
-"""Sessions of MCP 2025-11-25 that are told; one more takes the place of the oldest."""
+"""Sessions of MCP 2025-11-25 that are notified; one more replaces the oldest."""
 
 
 class ListChangedNotifier:
-    """The agents that listen; use it in one event loop."""
+    """The agents to notify; use it in one event loop."""
 
     def __init__(self) -> None:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
         self._handlers: dict[str, ListenHandler] = {}
-        # The library tells nobody that a session has ended; a message to one that has is dropped.
+        # The library does not report that a session has ended; it drops a message to one that has.
         self._sessions: OrderedDict[int, tuple[str, ServerSession]] = OrderedDict()
         self._closed = False
 
     async def notify(self, agents: Iterable[str]) -> None:
-        """Tell some agents that their tools have changed, each session once."""
+        """Notify some agents that their tools have changed, each session once."""
         concerned = set(agents)
         for agent, session in tuple(self._sessions.values()):
             if agent in concerned:
@@ -36,7 +36,7 @@ class ListChangedNotifier:
             await self._buses[agent].publish(ToolsListChanged())
 
     def add_session(self, agent: str, session: ServerSession) -> None:
-        """Tell a session of MCP 2025-11-25 from now on."""
+        """Notify a session of MCP 2025-11-25 from now on."""
         self._sessions[id(session)] = agent, session
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
@@ -44,7 +44,7 @@ class ListChangedNotifier:
     async def listen(
         self, agent: str, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        """Tell a stream of MCP 2026-07-28 until its client leaves, or the gateway ends.
+        """Notify a stream of MCP 2026-07-28 until its client disconnects, or the gateway ends.
 
         Raises:
             MCPError: the gateway is ending.
@@ -55,7 +55,7 @@ class ListChangedNotifier:
         return await self._handlers.setdefault(agent, ListenHandler(bus))(context, params)
 
     def close(self) -> None:
-        """End every stream of MCP 2026-07-28 as the protocol says, and open none any more."""
+        """End every stream of MCP 2026-07-28 as the protocol says, and accept no new one."""
         self._closed = True
         for handler in self._handlers.values():
             handler.close()

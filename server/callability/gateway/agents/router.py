@@ -1,4 +1,4 @@
-"""Agents: who asks, by what token, and the gateway that exists for them (FR-007)."""
+"""Which agent sends a request, by its token, and which gateway answers it (FR-007)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Tokens:
-    """Tells agents by the SHA-256 of their bearer tokens."""
+    """Identifies agents by the SHA-256 of their bearer tokens."""
 
     def __init__(self, agents: Mapping[str, AgentConfig]) -> None:
         self._digests = {
@@ -31,7 +31,7 @@ class Tokens:
         return bool(self._digests)
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return who the agent is, or None; the time that it takes tells nothing about the tokens."""
+        """Return the agent of a token, or None; the time that this takes reveals nothing about the tokens."""
         digest = hashlib.sha256(token.encode()).hexdigest().encode()
         found: str | None = None
         for name, expected in self._digests.items():
@@ -41,38 +41,38 @@ class Tokens:
 
 
 class AgentRouter:
-    """A gateway for each agent, and one for whoever is not told apart, which sees every server; edits replace them."""
+    """Holds a gateway for each agent, and one for callers without a name, which sees every server."""
 
     def __init__(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
         self.guarded = False
-        """Whether tokens are asked for over HTTP."""
+        """Whether HTTP requests need a token."""
         self.list_changed = ListChangedNotifier()
         self.replace(by_agent, nobody, tokens, http)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
-        """Put others in the place of what is there, for the requests from now on.
+        """Replace the gateways for the requests from now on.
 
-        `nobody` is for an agent that the config no longer has, and sees no server. Where tokens are asked for they are
-        until the end: whoever takes the last one away wants nobody to come in.
+        `nobody` sees no server: it is for an agent that the config no longer has. Once tokens are required they stay so
+        until the gateway ends, because whoever removes the last token wants nobody to come in.
         """
         if self.guarded and not tokens:
             _logger.warning("no agent has a token any more: every request is refused until the gateway starts again")
         self.guarded = self.guarded or bool(tokens)
         self._by_agent, self._nobody, self.tokens = by_agent, nobody, tokens
         self.http = http
-        """What agents may use over HTTP, for the requests from now on."""
+        """The limits for agents over HTTP, for the requests from now on."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Return who the agent with a token is at the moment, or None."""
+        """Return the agent that currently has a token, or None."""
         return await self.tokens.verify_token(token)
 
     def agent_of_request(self, agent: str) -> str:
-        """Return the agent whose token came with the request at hand, else `agent`."""
+        """Return the agent whose token came with the current request; without a token, `agent`."""
         token = get_access_token()
         return token.client_id if token else agent
 
     def gateway_for_request(self, agent: str) -> Gateway:
-        """Return the gateway of the agent whose token came with the request at hand, else of `agent`."""
+        """Return the gateway of the agent that sent the current request; without a token, of `agent`."""
         return self._by_agent.get(self.agent_of_request(agent), self._nobody)
 
     def agents_seeing(self, server: str) -> tuple[str, ...]:
@@ -81,5 +81,5 @@ class AgentRouter:
 
     @property
     def tools(self) -> Mapping[str, tuple[Tool, ...]]:
-        """The gateway's own tools, as each agent sees them at the moment."""
+        """The gateway's own tools, as each agent sees them now."""
         return {agent: gateway.tools for agent, gateway in self._by_agent.items()}

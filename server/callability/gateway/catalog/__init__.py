@@ -1,4 +1,4 @@
-"""Servers that agents switch on and off: each has one state machine, and only an enable dials (spec C)."""
+"""Servers that agents enable and disable: each has one state machine, and only an enable connects it (spec C)."""
 
 from callability.gateway.catalog.catalog import Catalog
 from callability.gateway.catalog.consent import Asker, ConsentAnswer, ConsentRequest

@@ -1,4 +1,4 @@
-"""One attempt to connect a server of the catalog: callers share it, and it asks a person by way of one of them."""
+"""One attempt to connect a server of the catalog, shared by its callers; one of them asks its user for consent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
 
 _T = TypeVar("_T")
 HELD_SECONDS = 60.0
-"""How long a question that was handed out as the answer to a call is shown to nobody else."""
+"""How long a request that was returned as the answer to a call is shown to nobody else."""
 
 _DECLINED = "was not authorized: the user declined"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds for a connection, those in which a person is asked left out, and seconds for the person."""
+    """Seconds for the connection, without the time in which a person is asked, and seconds for the person."""
 
     connect: float
     dialog: float
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A caller that waits for the outcome; `turn` is the question, once it is this caller's to ask."""
+    """A caller that waits for the outcome; `turn` gets the request when this caller is to ask its user."""
 
     asker: Asker
     able: bool
@@ -42,16 +42,16 @@ class _Waiting:
 
 
 class Attempt:
-    """It comes to its end by the connection, the person's answer, `stop`, its deadline, or its last caller's going.
+    """Ends with the connection, with the person's answer, by `stop`, at its deadline, or when its last caller goes.
 
-    Whoever made it sets `ended` when it is decided what becomes of what it opened.
+    Its owner sets `ended` once it has decided what to keep of what was opened.
     """
 
     def __init__(self, server: str, limits: Limits) -> None:
         self.server = server
         self.ended: asyncio.Future[EnableOutcome] = asyncio.get_running_loop().create_future()
         self.consent_id = ""
-        """The id of the question that was asked last."""
+        """The id of the latest consent request."""
         self._upstream: Upstream | None = None
         self._question: ConsentRequest | None = None
         self._limits = limits
@@ -68,21 +68,21 @@ class Attempt:
 
     @property
     def awaits_consent(self) -> bool:
-        """Whether a person is asked at the moment."""
+        """Whether a person is being asked now."""
         return self._question is not None
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped: then nothing that came of it may be called a connection."""
+        """Whether it was stopped: then its outcome must not be a connection."""
         return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
 
     def is_open_to(self, asker: Asker) -> bool:
-        """Say whether a caller that comes now shares it: not one that others stopped, or that had nobody to ask."""
+        """Say whether a new caller shares it: not if it was stopped or had nobody to ask."""
         unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
         return not self.stopped and not unasked
 
     async def connected(self, upstream: Upstream) -> EnableOutcome:
-        """Open an upstream and return what came of it; to be called once, by the attempt's own task."""
+        """Open an upstream and return the outcome; call it once, from the attempt's own task."""
         self._upstream = upstream
         self._restart_clock(self._limits.connect, f"was not connected within {self._limits.connect:g} s")
         upstream.start()
@@ -101,7 +101,7 @@ class Attempt:
             self._closed.set_result(None)
 
     def failed(self, failure: Failure, *, dialog_expired: bool = False) -> EnableOutcome:
-        """Return the outcome of an attempt that failed now."""
+        """Return the outcome of an attempt that fails now."""
         return EnableOutcome(
             authorization=self._authorization, end=EnableEnd.FAILED, failure=failure, dialog_expired=dialog_expired
         )
@@ -111,11 +111,11 @@ class Attempt:
         return EnableOutcome(authorization=self._authorization, end=EnableEnd.CANCELLED)
 
     def stop(self) -> None:
-        """End it, whatever it is at; whoever waits learns that it was cancelled."""
+        """End it in any state; everyone who waits gets the outcome that it was cancelled."""
         self._end(self.cancelled())
 
     async def authorized(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
-        """Have a person sent to a URL of the provider, and return what the provider sends back with them.
+        """Send a person to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
             AuthorizationFailed: nobody can be asked, or was asked before; the person declines, here or there; or the
@@ -123,7 +123,7 @@ class Attempt:
         """
         if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
-        # Where the first one was of no use, another would be of none.
+        # If the first authorization did not help, a second one will not.
         if self.consent_id:
             raise AuthorizationFailed("answered with HTTP status 401", status=401)
         self._authorization = EnableAuthorization.UNANSWERED
@@ -151,7 +151,7 @@ class Attempt:
         return result
 
     async def outcome(self, asker: Asker) -> EnableOutcome | ConsentRequest:
-        """Wait with a caller for the outcome; a question is for its user, where the caller asks by returning it."""
+        """Wait with a caller for the outcome; a caller that asks by returning gets the request to return."""
         waiting = _Waiting(asker, asker.can_ask)
         self._waiting.append(waiting)
         try:
@@ -170,7 +170,7 @@ class Attempt:
             self._leave(waiting)
 
     def answered(self, answer: ConsentAnswer) -> None:
-        """Take the answer of a user who was asked by a question that was returned."""
+        """Take a user's answer to a request that was returned."""
         self._held = False
         if self._release is not None:
             self._release.cancel()
@@ -180,8 +180,8 @@ class Attempt:
             self._shown_by = self._question
 
     async def _ask(self, waiting: _Waiting, question: ConsentRequest) -> None:
-        """Ask by way of a caller; what comes of the attempt meanwhile ends the dialog."""
-        dialog = self._task(waiting.asker.ask(question), "asking about")
+        """Ask through a caller; the end of the attempt ends the dialog."""
+        dialog = self._task(waiting.asker.ask(question), "dialog about")
         try:
             await _first(dialog, self._closed)
         finally:
@@ -198,17 +198,17 @@ class Attempt:
             self._offer()
 
     async def close(self) -> None:
-        """End what is under way, a dialog that nobody answers too, and wait until nothing of it is left."""
+        """End what is under way, including a dialog that nobody answers, and wait until nothing of it is left."""
         self._stop_clocks()
         for task in self._tasks:
             _cancel(task)
-        # A refusal that came too late for anybody to hear is no fault to be logged.
+        # A refusal that comes too late for anybody to hear is not worth a log line.
         _ = self._code.done() and self._code.exception()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def _offer(self) -> None:
-        """Hand the question to the first caller that can ask; where none can, the attempt needs another session."""
+        """Hand the request to the first caller that can ask; if none can, the attempt fails."""
         if self._question is None or self._code.done() or self._over.done() or self._shown_by is not None:
             return
         for waiting in self._waiting:
@@ -233,7 +233,7 @@ class Attempt:
         self._offer()
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Forget a caller; the question that was its to ask is another's, and without callers there is no attempt."""
+        """Remove a caller; another takes over its request, and without callers the attempt ends."""
         self._waiting.remove(waiting)
         if self._shown_by is waiting:
             self._shown_by = None
@@ -265,7 +265,7 @@ class Attempt:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        # What the error of one that nobody waits for any more says has been said by what came before it.
+        # Nobody waits for this task any more; what its error says was reported before.
         _ = task.cancelled() or task.exception()
 
     def _end(self, outcome: EnableOutcome) -> None:
@@ -274,7 +274,7 @@ class Attempt:
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
-    """Cancel a task once: by a second time it would not come to tell its client that the dialog is to go."""
+    """Cancel a task once: a second cancellation would keep it from withdrawing the client's dialog."""
     if not task.cancelling():
         task.cancel()
 

@@ -1,4 +1,4 @@
-"""The catalog of a config as it is at the moment: its switches, and the servers that are switched on."""
+"""The current catalog: its switches, and the servers that are enabled."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from callability.gateway.config import CatalogEntry, Config
 from callability.gateway.policy_client.stub import CallabilityStub
 
 _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
-"""The keys of an entry with other values of which it is another server."""
+"""The keys of an entry that say how its server is reached; with other values it is another server."""
 
 
 class Catalog:
     """One switch for each entry; use it in one event loop.
 
-    `changed` is told the name of a server when it has joined, and when it is no longer there.
+    `changed` is called with the name of a server when it has joined, and when it has gone.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Catalog:
 
     @property
     def joined(self) -> Mapping[str, Joined]:
-        """The servers that are switched on, by name; another mapping whenever they are others."""
+        """The enabled servers by name; a new mapping whenever they change."""
         return self._joined
 
     def apply(self, config: Config) -> None:
-        """Take the catalog of a config over; what is switched on stays so, unless it is another server now."""
+        """Apply the catalog of a config; enabled servers stay enabled, unless they are reached differently now."""
         earlier, self._switches = self._switches, {}
         for name, entry in config.catalog.items():
             switch = earlier.get(name)
@@ -60,7 +60,7 @@ class Catalog:
         self._gather()
 
     async def close(self) -> None:
-        """Switch every server off, and return when nothing is left of any."""
+        """Disable every server, and return when nothing is left of any."""
         switches, self._switches = self._switches, {}
         await asyncio.gather(*(switch.close() for switch in switches.values()), *self._closing, return_exceptions=True)
 
@@ -72,7 +72,7 @@ class Catalog:
         return Switch(name, entry, config.deadlines, self._classifier, changed, self._environment)
 
     def _gather(self) -> None:
-        """Put another mapping in the place of the one before, where servers have joined or left."""
+        """Replace the mapping of enabled servers if it has changed."""
         joined = {name: switch.joined for name, switch in self._switches.items() if switch.joined is not None}
         if joined != self._joined:
             self._joined = MappingProxyType(joined)

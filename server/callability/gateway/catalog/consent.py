@@ -1,4 +1,4 @@
-"""Asking a person for an authorization, by way of the agent that enables a server."""
+"""A person's consent to a connection, requested through the agent that enables the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ConsentRequest:
-    """What a person is asked: to authorize the connection to a server, at a URL of its provider.
+    """Asks a person to authorize the connection to a server, at a URL of its provider.
 
-    `id` cannot be guessed: who has it was asked.
+    `id` cannot be guessed: whoever presents it was asked.
     """
 
     id: str = field(repr=False)
@@ -20,7 +20,7 @@ class ConsentRequest:
 
 
 class ConsentAnswer(StrEnum):
-    """What a person did with the question: `accepted` means that they went to the URL, not that they authorized."""
+    """What a person did with the request: `accepted` means that they went to the URL, not that they authorized."""
 
     ACCEPTED = "accepted"
     DECLINED = "declined"
@@ -35,7 +35,7 @@ class Asker(Protocol):
 
     @property
     def asks_by_returning(self) -> bool:
-        """Whether the question is the answer to its call, and the user's answer comes with another call."""
+        """Whether the request is returned as the result of the call, and the user's answer comes with another call."""
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
-        """Show the dialog and return what the user did, or None where it could not be shown."""
+        """Show the dialog and return what the user did, or None if it could not be shown."""

@@ -1,4 +1,4 @@
-"""What the policy says of an attempt when it has come to its end: why it failed, and what becomes of the entry."""
+"""The policy's classification of a finished attempt: why it failed, and whether its entry is kept."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _UNRULED = Failure("was not kept, since the policy gave no answer about it")
 
 
 class EnableClassifier:
-    """Asks the policy about attempts."""
+    """Has the policy classify attempts."""
 
     def __init__(self, stub: CallabilityStub) -> None:
         self._stub = stub
 
     async def classify(self, outcome: EnableOutcome) -> tuple[EnableOutcome, bool]:
-        """Return an outcome with what the policy says of its failure, and whether the entry stays.
+        """Return an outcome with the policy's classification of its failure, and whether the entry stays.
 
-        Where the policy gives no answer, or no connection by its rules, there is none, and nothing stays.
+        If the policy gives no answer, or does not call it a connection, there is no connection and the entry does not
+        stay.
         """
         if outcome.failure is not None:
             outcome = replace(outcome, load=await self._load(outcome.failure))
         connected = outcome.end is EnableEnd.CONNECTED
         try:
-            # What becomes of the entry does not depend on which tools a single agent may call.
+            # Whether the entry stays does not depend on which tools a single agent may call.
             request = ClassifyEnableRequest(facts=outcome.facts(callable_tools=True))
             response = await call_policy(self._stub.ClassifyEnable, request, about="an enable")
         except PolicyUnavailable:
@@ -49,7 +50,7 @@ class EnableClassifier:
         return outcome, kept
 
     async def _load(self, failure: Failure) -> ClassifyLoadResponse | None:
-        """Return the most careful of what the policy says of a failure and of those that came with it (L-1)."""
+        """Return the most careful classification of a failure and of those that came with it (L-1)."""
         requests = [
             ClassifyLoadRequest(signals=signals_of(each, tries_left=0, retry_scheduled=False)) for each in failure.each
         ]

@@ -1,4 +1,4 @@
-"""What came of an enable, as far as it is the same for all who shared it."""
+"""The outcome of an enable, as far as it is the same for all who shared it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from callability.vocabulary import EnableAuthorization, EnableEnd
 
 @dataclass(frozen=True, slots=True)
 class EnableOutcome:
-    """The facts of an enable, all but whether a tool can be called, and what its answer is made of.
+    """The facts of an enable, except whether a tool can be called, and what its answer is made of.
 
-    `variables` are those that are not set; `failure` says why the connection failed, and `load` what the policy says
-    of that; `dialog_expired` says that it failed since nobody answered the dialog in time; `upstream` is what is
-    connected.
+    `variables` are not set; `failure` says why the connection failed, and `load` is the policy's classification of it;
+    `dialog_expired` says that nobody answered the dialog in time; `upstream` is what is connected.
     """
 
     known: bool = True
@@ -33,7 +32,7 @@ class EnableOutcome:
     upstream: Upstream | None = None
 
     def facts(self, *, callable_tools: bool) -> EnableFacts:
-        """Return the facts as the policy is asked about them."""
+        """Return the facts to send to the policy."""
         credentials = "MISSING" if self.variables else "COMPLETE"
         return EnableFacts(
             known=self.known,

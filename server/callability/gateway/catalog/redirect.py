@@ -1,4 +1,4 @@
-"""Where a provider sends the person back to: one page on loopback, for one authorization."""
+"""The page on loopback to which a provider sends the person back, for one authorization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.routing import Route
 HOST = "127.0.0.1"
 PATH = "/callback"
 GRACE = 1
-"""Seconds that the page has to be sent to its end."""
+"""Seconds for sending the page completely."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -27,7 +27,7 @@ _PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>callability</ti
 
 
 class ProviderRefused(Exception):
-    """The provider sent the person back without a code; `declined` says that the person did not want it."""
+    """The provider sent the person back without a code; `declined` says that the person refused."""
 
     def __init__(self, *, declined: bool) -> None:
         super().__init__("the provider gave no code")
@@ -35,7 +35,7 @@ class ProviderRefused(Exception):
 
 
 class Redirect:
-    """Listens from the beginning, so that its address is known, and serves while it is waited for."""
+    """Listens from the start, so that its address is known, and serves while somebody waits for the person."""
 
     def __init__(self, port: int | None) -> None:
         self._socket = socket.create_server((HOST, port or 0))
@@ -63,12 +63,12 @@ class Redirect:
         return result
 
     async def close(self) -> None:
-        """Listen no more, and return when nothing is left; a page that is being sent is sent to its end."""
+        """Stop listening, and return when nothing is left; a page that is being sent is sent completely."""
         if self._serving is not None:
             self._server.should_exit = True
             await asyncio.wait({self._serving})
         self._socket.close()
-        # A refusal that came too late for anybody to hear is no fault to be logged.
+        # A refusal that comes too late for anybody to hear is not worth a log line.
         _ = self._came.done() and self._came.exception()
 
     async def _page(self, request: Request) -> HTMLResponse:

@@ -1,4 +1,4 @@
-"""The switch of one server of the catalog: its state machine, in one event loop and without a lock."""
+"""The state machine of one server of the catalog, in one event loop and without a lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FAULT = "the gateway failed"
 
 
 class SwitchState(StrEnum):
-    """Where a server of the catalog is; `failed` is kept and not connected."""
+    """The state of a server of the catalog; a `failed` one is kept and not connected."""
 
     ABSENT = "absent"
     CONNECTING = "connecting"
@@ -39,9 +39,9 @@ class SwitchState(StrEnum):
 
 
 class Switch:
-    """Switches one server on and off; callers at the same time share one attempt (E-2).
+    """Enables and disables one server; callers at the same time share one attempt (E-2).
 
-    `changed` is told when the server has joined, and when it is no longer there.
+    `changed` is called when the server has joined, and when it has gone.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Switch:
 
     @property
     def state(self) -> SwitchState:
-        """Where the server is."""
+        """The state of the server."""
         if self._attempt is not None:
             return SwitchState.CONNECTING
         if self.joined is not None and self.joined.upstream.state == "connected":
@@ -77,7 +77,7 @@ class Switch:
 
     @property
     def awaits_consent(self) -> bool:
-        """Whether a person is asked at the moment."""
+        """Whether a person is being asked now."""
         return self._attempt is not None and self._attempt.awaits_consent
 
     @property
@@ -88,10 +88,10 @@ class Switch:
     async def enable(
         self, asker: Asker, consent_id: str = "", answer: ConsentAnswer | None = None
     ) -> EnableOutcome | ConsentRequest:
-        """Connect the server, or wait with those who do so already.
+        """Connect the server, or join an attempt that is under way.
 
-        The answer to a question that was returned comes with the question's id; what came of its attempt meanwhile is
-        what it gets. To whom an attempt at its end is not open has another after it.
+        An answer to a request that was returned comes with the request's id; it gets the outcome of that attempt, even
+        if it has ended since. A caller that an ending attempt does not admit gets the next one.
         """
         while self._attempt is not None and not self._attempt.is_open_to(asker):
             await asyncio.wait({self._attempt.ended})
@@ -105,7 +105,7 @@ class Switch:
         if attempt is None and self.joined is not None and self.state is SwitchState.CONNECTED:
             return EnableOutcome(was_connected=True, upstream=self.joined.upstream)
         if answer is ConsentAnswer.DECLINED and (attempt is None or consent_id != attempt.consent_id):
-            # The question was of an attempt long gone: another one would ask a user again who has declined.
+            # The request belongs to an attempt that ended long ago: a new one would ask a user again who has declined.
             return EnableOutcome(authorization=EnableAuthorization.DECLINED)
         if attempt is None and (missing := self.unset):
             return EnableOutcome(variables=missing)
@@ -117,7 +117,7 @@ class Switch:
         return await attempt.outcome(asker)
 
     async def disable(self) -> SwitchState:
-        """Switch the server off, end an attempt that is under way, and return where the server was."""
+        """Disable the server, end an attempt that is under way, and return the state before."""
         before = self.state
         if self._attempt is not None:
             self._attempt.stop()
@@ -127,21 +127,21 @@ class Switch:
         return before
 
     def take(self, entry: CatalogEntry, deadlines: Deadlines) -> None:
-        """Take over what an edit says of the server, which is reached as before."""
+        """Apply an edit of the entry that leaves how the server is reached."""
         self.entry, self.deadlines = entry, deadlines
         if self.joined is not None:
             self.joined = Joined(entry.server, self.joined.upstream)
             self.joined.upstream.set_deadlines(deadlines.of(entry))
 
     async def close(self) -> None:
-        """Switch it off for good, and return when nothing is left."""
+        """Disable it for good, and return when nothing is left."""
         self._closed = True
         await self.disable()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def _attempted(self, attempt: Attempt) -> None:
-        """Try, decide what becomes of the entry, and tell those who wait; whatever happens, they are told (E-7)."""
+        """Connect, decide whether the entry stays, and release all who wait, whatever happens (E-7)."""
         redirect: Redirect | None = None
         upstream: Upstream | None = None
         outcome, kept = attempt.failed(Failure(_FAULT)), False
@@ -157,7 +157,7 @@ class Switch:
         except Exception:
             _logger.exception("the attempt to connect `%s` failed", self.name)
         finally:
-            # The port may be needed by the next attempt, which begins as soon as this one is settled.
+            # The next attempt, which may start as soon as this one is settled, may need the port.
             await attempt.close()
             if redirect is not None:
                 await redirect.close()
@@ -168,7 +168,7 @@ class Switch:
                 await upstream.close()
 
     def _settle(self, attempt: Attempt, outcome: EnableOutcome, upstream: Upstream | None, *, kept: bool) -> None:
-        """Move to the state after an attempt, at once and whole: nobody sees anything in between."""
+        """Move to the state after an attempt in one step, so that nobody sees anything in between."""
         earlier = self.joined
         self._attempt, self._kept = None, kept
         if upstream is not None:

@@ -8,11 +8,11 @@ from collections import OrderedDict
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 
 MAX_INDEXES = 16
-"""Indexes that are kept; the one that was not asked for the longest goes first."""
+"""How many indexes are kept; the least recently used one goes first."""
 
 
 class Indexes:
-    """Builds indexes in a thread, once for callers at the same time, and keeps the latest."""
+    """Builds indexes in a thread, once for concurrent callers, and keeps the latest."""
 
     def __init__(self) -> None:
         self._building: OrderedDict[tuple[SearchDocument, ...], asyncio.Task[ToolIndex]] = OrderedDict()
@@ -27,7 +27,7 @@ class Indexes:
                 self._building.popitem(last=False)
         self._building.move_to_end(documents)
         try:
-            # One caller's going must not take the index from the others.
+            # A caller that goes must not take the index from the others.
             return await asyncio.shield(task)
         except BaseException:
             if task.done() and (task.cancelled() or task.exception()):

@@ -1,4 +1,4 @@
-"""What the gateway knows: its servers, their tools, and the facts that it sends about them."""
+"""What the gateway knows: its servers, their tools, and the facts to send about them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its upstream listed it: what is shown of it, what is searched, and what rules may read.
+    """A tool as its upstream listed it: what is shown, what is searched, and what rules may read.
 
-    `refusal` is why the gateway itself refuses it, or nothing.
+    `refusal` says why the gateway itself refuses the tool; empty if it does not.
     """
 
     text: ToolText
@@ -41,20 +41,20 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class KnownServer:
-    """What is known of a server and its tools at one moment; a judgement and what is shown by it rest on the same one.
+    """What is known of a server and its tools at one moment; a judgement and what is shown by it share one.
 
-    `by_name` has None for a tool of which no text is known, and `fingerprints` the tools that the upstream lists.
+    `by_name` has None for a tool without a known text, and `fingerprints` has the tools that the upstream lists.
     """
 
     config: ServerConfig
     records: Mapping[str, ApprovalRecord] | None
-    """The approval records of the server's tools; None where the approvals cannot be read."""
+    """The approval records of the server's tools; None if the approvals cannot be read."""
     tools: tuple[UpstreamTool, ...]
     connected: bool
     by_name: Mapping[str, ListedTool | None]
     fingerprints: Mapping[str, str]
     question: ServerTools
-    """The part of a request that asks about all the tools; it is not to be changed."""
+    """The part of a request about all the tools; it must not be changed."""
     refusals: Mapping[str, str]
     """Why the gateway itself refuses tools, by `server:tool`."""
 
@@ -67,10 +67,10 @@ _NONE: Mapping[str, Joined] = {}
 
 
 class Inventory:
-    """The servers of a config, with their approvals and upstreams; those of disabled servers are never started.
+    """The servers of a config, with their approvals and upstreams; disabled servers are never started.
 
-    Beside them are those of the catalog that have `joined`. What an `earlier` inventory knows of a server for which
-    everything is as it was is taken over.
+    The servers of the catalog that have `joined` come on top. For a server that has not changed, what an `earlier`
+    inventory knows is kept.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Inventory:
 
     @property
     def servers(self) -> Mapping[str, ServerConfig]:
-        """The servers, in the order of the config; behind them those of the catalog, in its order."""
+        """The servers in the order of the config, then those of the catalog in its order."""
         joined = self._joined()
         if self._servers is None or self._servers[0] is not joined:
             every = {**self._configured, **{name: each.config for name, each in joined.items()}}
@@ -123,10 +123,10 @@ class Inventory:
         return self._upstreams[server] if joined is None else joined.upstream
 
     def known(self, server: str) -> KnownServer:
-        """Return what is known of a server at this moment.
+        """Return what is currently known of a server.
 
-        Of a connected one these are the tools that it lists; of any other those that it listed earlier, those with an
-        approval record, and those in its two lists (A.4).
+        For a connected server these are the tools that it lists; for any other, those that it listed earlier, those
+        with an approval record, and those in its two lists (A.4).
         """
         upstream, config = self._upstream(server), self.servers[server]
         tools, connected = upstream.tools, upstream.state == "connected"
@@ -142,7 +142,7 @@ class Inventory:
         return known
 
     def known_servers(self) -> dict[str, KnownServer]:
-        """Return what is known of every server at this moment."""
+        """Return what is currently known of every server."""
         return {server: self.known(server) for server in self.servers}
 
     def _made(
@@ -155,7 +155,7 @@ class Inventory:
         connected: bool,
     ) -> KnownServer:
         by_name = self._by_name(server, tools, connected=connected)
-        # Of a name that is repeated the first is the tool.
+        # If a name is listed twice, the first one counts.
         fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
         tools_asked = [
             WireTool(name=name, facts=_tool_facts(config, records, name, listed, fingerprints.get(name)))
@@ -178,7 +178,7 @@ class Inventory:
 
 
 class Texts(Mapping[str, ToolText]):
-    """What upstreams say of their tools, by `server:tool`, at the moment of a judgement."""
+    """The texts of the tools by `server:tool`, as upstreams gave them, at the moment of a judgement."""
 
     def __init__(self, servers: Mapping[str, KnownServer]) -> None:
         self._servers = servers

@@ -1,4 +1,4 @@
-"""Tools that the gateway itself refuses, since it could not call them, whatever the policy says."""
+"""Tools that the gateway itself refuses because it could not call them, whatever the policy decides."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ NO_TASKS = (
 
 
 def refusal_of(tool: Tool) -> str:
-    """Return why the gateway refuses a tool; nothing if it does not."""
+    """Return why the gateway refuses a tool; empty if it does not."""
     return NO_TASKS if tool.execution is not None and tool.execution.task_support == "required" else ""

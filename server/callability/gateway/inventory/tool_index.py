@@ -11,7 +11,7 @@ from callability.adapter.search_words import without_stop_words, words
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32
-"""Different words of a query that are searched for; what follows them is left aside."""
+"""How many different words of a query are searched for; the rest is ignored."""
 
 _FIELDS = ("name", "server", "title", "description", "parameters")
 _IN_NAME = 2.0
@@ -20,7 +20,7 @@ _IN_NAME = 2.0
 _WHOLE_NAME = 100.0
 _ALL_IN_NAME = 50.0
 _WHOLE_PARAMETER = 10.0
-# Constant, and given to whole words too: a word that begins a name never outweighs one that is in it.
+# Constant, and given to whole words too, so that the start of a name never outweighs a word in it.
 _BEGINNING = 0.5
 _SHORTEST_BEGINNING = 2
 _HEAP_BYTES = 15_000_000  # the least that the library accepts
@@ -30,7 +30,7 @@ _STEMMER = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(ta
 
 @dataclass(frozen=True, slots=True, order=True)
 class SearchDocument:
-    """What is known of one tool; a text that is withheld or not given is empty."""
+    """What is searched of one tool; a text that is withheld or missing is empty."""
 
     name: str
     server: str
@@ -46,14 +46,14 @@ class SearchDocument:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that a query found; scores compare within one answer only."""
+    """A document that a query found; scores are comparable within one result only."""
 
     document: SearchDocument
     score: float
 
 
 class ToolIndex:
-    """An index in memory, built whole and never changed: equal documents in any order give equal answers (FR-002)."""
+    """An index in memory, built once and never changed: equal documents in any order give equal results (FR-002)."""
 
     def __init__(self, documents: Iterable[SearchDocument]) -> None:
         self._documents = tuple(sorted(documents, key=lambda document: (document.qualified_name, document)))
@@ -64,10 +64,10 @@ class ToolIndex:
         return len(self._documents)
 
     def search(self, query: str, limit: int | None = None) -> tuple[Hit, ...]:
-        """Return what a query finds, by falling score, then by qualified name: the first `limit` hits, or all of them.
+        """Return the hits of a query by falling score, then by qualified name: the first `limit`, or all of them.
 
-        Every text is a query: operators are plain words, and stop words count only in a query that has nothing else,
-        where they find names.
+        Every text is a query: operators are plain words, and stop words count only in a query of nothing else, so that
+        they still find names.
 
         Raises:
             ValueError: the limit is below 1.
@@ -77,7 +77,7 @@ class ToolIndex:
         clauses = [(tantivy.Occur.Should, clause) for clause in self._clauses(query[:MAX_QUERY_CHARACTERS])]
         if not clauses or not self._documents:
             return ()
-        # Every hit is read before the cut: where scores tie, the name decides and not the place in the index.
+        # Every hit is read before the cut: if scores tie, the name decides and not the position in the index.
         found = self._searcher.search(
             tantivy.Query.boolean_query(clauses), limit=len(self._documents), count=False
         ).hits
@@ -96,7 +96,7 @@ class ToolIndex:
             yield tantivy.Query.const_score_query(self._term("whole_parameter", meant), _WHOLE_PARAMETER)
         for stem in dict.fromkeys(_STEMMER.analyze(" ".join(wanted))):
             name, *others = (self._term(field, stem) for field in fields)
-            # The best field and not their sum: a tool with two words of the query comes before one that repeats one.
+            # The best field, not the sum: a tool with two words of the query comes before one that repeats one.
             yield tantivy.Query.disjunction_max_query([tantivy.Query.boost_query(name, _IN_NAME), *others])
         beginnings = [self._term("beginnings", word) for word in wanted]
         for beginning in beginnings:
@@ -151,7 +151,7 @@ def _entry(place: int, document: SearchDocument) -> tantivy.Document:
 
 
 def _names(query: str) -> Iterator[str]:
-    """Yield what may be meant as a name: the query as a whole, and each compound such as `delete_file` in it."""
+    """Yield what may be a name: the query as a whole, and each compound such as `delete_file` in it."""
     compounds = (words(piece) for piece in query.split()[:MAX_QUERY_WORDS])
     meant = (words(query), *(parts for parts in compounds if len(parts) > 1))
     yield from dict.fromkeys("".join(parts) for parts in meant if parts)

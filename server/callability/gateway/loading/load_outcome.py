@@ -1,4 +1,4 @@
-"""What came of loading the tools of servers: one outcome for each, the available ones included (L-6)."""
+"""The outcomes of loading the tools of servers, one for each, the available ones included (L-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading the tools of one server: a bounded number of tries under one deadline (L-4); the policy says what mends."""
+"""Loads the tools of one server, with a limited number of tries within one deadline (L-4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_ANSWER = "; the policy service gave no answer, so that it could not be class
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What one try came to."""
+    """The outcome of one try."""
 
     status: LoadStatus
     failure: Failure | None = None
@@ -35,7 +35,7 @@ class _Tried:
 
 
 def _nobody(outcome: LoadOutcome) -> None:
-    """Tell nobody."""
+    """Report to nobody."""
 
 
 class Loader:
@@ -106,7 +106,7 @@ class _Load:
         self._sessions_lost = 0
 
     def outcome(self, tried: _Tried) -> LoadOutcome:
-        """Return what the load has come to with a try."""
+        """Return the outcome of the load after a try."""
         return LoadOutcome(
             server_id=self._upstream.name,
             status=tried.status,
@@ -117,7 +117,7 @@ class _Load:
         )
 
     async def tried(self) -> _Tried:
-        """Try once; of several failures the most careful counts (L-1)."""
+        """Try once; if several failures come together, the most careful classification counts (L-1)."""
         self._attempts += 1
         tried = await self._tried()
         self._report(self.outcome(tried))
@@ -149,7 +149,7 @@ class _Load:
         return None
 
     async def _classified(self, failure: Failure) -> _Tried:
-        """Ask the policy; what it calls available although it failed, it has not answered about."""
+        """Have the policy classify a failure; for a failure, `available` counts as no answer."""
         signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
         try:
             answer = await call_policy(self._stub.ClassifyLoad, ClassifyLoadRequest(signals=signals), about="a load")
@@ -161,7 +161,7 @@ class _Load:
         return _Tried(status, failure, answer)
 
     def _tries_left(self, failure: Failure) -> int:
-        """Return how many tries may follow; a session that is lost is opened anew once only."""
+        """Return how many tries may follow; a lost session is opened again only once."""
         again = failure.in_session and self._sessions_lost > 1
         return 0 if again else self._tries - self._attempts
 
@@ -173,7 +173,7 @@ def _last(state: RetryCallState) -> _Tried:
 
 
 def _pause(state: RetryCallState) -> float:
-    """Return the pause before the next try: what the server asked for, where that is longer than ours."""
+    """Return the pause before the next try: what the server requested, if that is longer than ours."""
     failure = _last(state).failure
     wanted = failure.retry_after if failure is not None else None
     return max(_BACKOFF(state), wanted or 0)

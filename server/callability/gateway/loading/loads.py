@@ -1,4 +1,4 @@
-"""What came of the loads of a gateway's servers, by their names."""
+"""The outcomes of the loads of a gateway's servers, by name."""
 
 from __future__ import annotations
 

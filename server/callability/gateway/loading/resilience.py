@@ -1,4 +1,4 @@
-"""Loading the tools of many servers side by side, with no gateway around it."""
+"""Loads the tools of many servers at the same time, without a gateway."""
 
 from __future__ import annotations
 

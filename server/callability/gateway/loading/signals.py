@@ -1,4 +1,4 @@
-"""From a failure to the signals that the policy classifies (L-2); nothing is decided here."""
+"""Translates a failure into the signals that the policy classifies (L-2); nothing is decided here."""
 
 from __future__ import annotations
 

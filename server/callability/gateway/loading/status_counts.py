@@ -1,4 +1,4 @@
-"""How many servers have which status of a load; no server is named."""
+"""Counts of servers by load status; no server is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One upstream kept loaded for as long as it is wanted: what mends is loaded again, and nothing else is (L-4)."""
+"""Keeps one upstream loaded for as long as it is wanted, and retries what the policy calls transient (L-4)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.vocabulary import LoadStatus
 
 LOAD_SECONDS = 30.0
-"""How long a load takes at the most, unless two of its tries may take longer."""
+"""How long a load takes at most, unless two of its tries may take longer."""
 LONGEST_PAUSE = 600.0
-"""Seconds between two loads of a server that does not mend, at the most, unless the first pause is longer."""
+"""The longest pause between two loads of a server, in seconds, unless the first pause is longer."""
 _logger = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ class Supervisor:
         self._latest: LoadOutcome | None = None
         self._known = asyncio.Event()
         self._loaded = asyncio.Event()
-        # Before the task has its turn: whoever looks sees an opening under way.
+        # Before the task gets its turn, so that everybody sees an opening under way.
         upstream.start()
         self._task = asyncio.create_task(self._keep(), name=f"keeping {upstream.name}")
         self._task.add_done_callback(self._let_go)
@@ -79,7 +79,7 @@ class Supervisor:
             _logger.exception("`%s` is not loaded again by itself", self._upstream.name)
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
-        """Let nobody wait any more, also where the task was ended before it had its turn."""
+        """Release all who wait, also if the task was ended before it had its turn."""
         self._known.set()
         self._loaded.set()
 
@@ -115,7 +115,7 @@ class Supervisor:
         self._known.set()
 
     async def _opening_until(self, time: float | None) -> bool:
-        """Wait until somebody else opens the upstream, at the latest until a time of the loop; say whether one did."""
+        """Wait until somebody else opens the upstream, but not beyond a time of the loop; say whether somebody did."""
         if self._upstream.state in ("connecting", "connected"):
             return True
         try:
@@ -127,7 +127,7 @@ class Supervisor:
 
 
 def longer(pause: float, first_pause: float) -> float:
-    """Return the pause that follows a pause, in seconds: twice as long, up to ten minutes or to the first one."""
+    """Return the pause after a pause, in seconds: twice as long, up to ten minutes or to the first pause."""
     return min(2 * pause, max(LONGEST_PAUSE, first_pause))
 
 

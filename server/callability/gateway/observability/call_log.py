@@ -1,4 +1,4 @@
-"""The log of the calls of upstreams' tools, at the level of debugging: who called what, and what came of it."""
+"""The debug log of calls of upstream tools: who called what, and with which outcome."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mcp_types import CallToolResult
 from callability.finding import shown
 
 CallResult = dict[str, Any] | CallToolResult
-"""The gateway's own answer as JSON, or the one of the upstream."""
+"""The gateway's own answer as JSON, or the upstream's."""
 _logger = logging.getLogger(__name__)
 
 
 async def logged(
     agent: str, server: str, tool: str, answering: Awaitable[CallResult], clock: Callable[[], float] = perf_counter
 ) -> CallResult:
-    """Return the answer of a call, and log a line about it that has none of the call's arguments and of the answer.
+    """Return the answer of a call, and log a line without the arguments and the answer.
 
     Args:
         agent: who called; empty where agents are not told apart.
@@ -40,7 +40,7 @@ async def logged(
 
 
 def _outcome(answer: CallResult) -> str:
-    """Say how a call ended; a status is the gateway's own word only, whatever an upstream puts into its answers."""
+    """Return how a call ended; only the gateway's own answers have a status, whatever an upstream puts into its own."""
     if isinstance(answer, CallToolResult):
         return "error" if answer.is_error else "answered"
     status = (answer.get("structuredContent") or {}).get("status")

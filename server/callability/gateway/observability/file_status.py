@@ -1,4 +1,4 @@
-"""How the gateway's two files and its policy stand: what was read, and whether a later edit could not be."""
+"""The status of the watched files and the policy: whether they were read, and whether a later edit was refused."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class FileStatus:
-    """What `upstream_servers` says of the files; it names no server, since agents may see some only (A.7)."""
+    """What `upstream_servers` says about the files; it names no server, because an agent may see only some (A.7)."""
 
     approvals_readable: bool = True
-    """Whether there is a state of the approvals; without one every approval is unknown."""
+    """Whether the approvals were ever read; if not, every approval is unknown."""
     config_broken: bool = False
-    """Whether the config was edited since, and the edit is not sound."""
+    """Whether the latest edit of the config was refused."""
     approvals_broken: bool = False
-    """Whether the approvals were edited since, and the edit cannot be read."""
+    """Whether the latest edit of the approvals cannot be read."""
     policy_broken: Callable[[], bool] = lambda: False
-    """Says whether the policy in this process was edited since, and the edit is not sound."""
+    """Says whether the latest edit of the policy in this process was refused."""
 
     def messages(self) -> dict[str, str]:
-        """Return a sentence for each that does not stand as it is written."""
+        """Return a sentence about each that is not in effect as it is written."""
         messages = {}
         if self.config_broken:
             messages["config"] = "the config was edited and is not sound: what it said before still holds"

@@ -1,4 +1,4 @@
-"""Log lines that an outsider could cause at any rate: each kind once in an interval."""
+"""Limits log lines that an outsider could cause at any rate: each kind once in an interval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Kind:
 
 
 class LogInterval:
-    """Counts what happens, and says when a line about it is due."""
+    """Counts events, and says when a line about them is due."""
 
     def __init__(self, seconds: float = INTERVAL_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -25,7 +25,7 @@ class LogInterval:
         self._kinds: dict[str, _Kind] = {}
 
     def due(self, kind: str) -> int:
-        """Note that something happened. Return how often it did since the last line, or 0 if no line is due yet."""
+        """Count an event. Return how many there were since the last line, or 0 if no line is due yet."""
         now = self._clock()
         if len(self._kinds) >= MAX_KINDS:
             self._kinds = {name: it for name, it in self._kinds.items() if it.due > now}

@@ -1,4 +1,4 @@
-"""Counts of the gateway, in memory only, as Prometheus reads them."""
+"""The metrics of the gateway, in memory only, as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callability.vocabulary import LoadStatus
 
 
 class Metrics:
-    """What is counted; no count names an agent, a server or a tool."""
+    """Counts and gauges; none of them names an agent, a server or a tool."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -60,12 +60,12 @@ class Metrics:
         self.labels_unchecked = False
         self.opted_in_calls = 0
         self.servers: Callable[[], Mapping[str, int]] = dict
-        """How many servers there are in each state."""
+        """The number of servers in each state."""
         self.loads: Callable[[], Mapping[str, int]] = dict
-        """How many servers have each status of a load."""
+        """The number of servers with each load status."""
 
     def follow(self, servers: Callable[[], Mapping[str, int]], loads: Callable[[], Mapping[str, int]] = dict) -> None:
-        """Take where the numbers of servers by state, and by the status of their loads, are read."""
+        """Set where the numbers of servers by state and by load status are read."""
         self.servers, self.loads = servers, loads
         for state in (*get_args(State), "disabled"):
             self._states.labels(state).set_function(partial(_number, servers, state))
@@ -78,7 +78,7 @@ class Metrics:
         self._opt_in.inc()
 
     def labels_compared(self, undeclared: int, *, checked: bool) -> None:
-        """Note how many labels of the config the policy does not declare, and whether that could be compared."""
+        """Set how many labels of the config the policy does not declare, and whether they could be compared."""
         self.undeclared_labels, self.labels_unchecked = undeclared, not checked
         self._undeclared.set(undeclared)
         self._labels_checked.set(checked)
@@ -88,7 +88,7 @@ class Metrics:
         self._edits.labels(file, str(taken_over).lower()).inc()
 
     def stands(self, file: str, *, broken: bool) -> None:
-        """Note whether a file is sound as it is written."""
+        """Set whether a file as it is written was refused."""
         self._broken.labels(file).set(broken)
 
 

@@ -1,4 +1,4 @@
-"""The log of facts that could not be read: which tools are held back by them, once for each change."""
+"""The log of facts that could not be read, once for each change of the tools that they hold back."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class _Held(NamedTuple):
 
 
 class UnreadFacts:
-    """What is unread at the moment, for each agent: two agents may reach different rules for the same tool."""
+    """What is currently unread for each agent: two agents may reach different rules for the same tool."""
 
     def __init__(self) -> None:
         self._facts: dict[tuple[str, str, str], tuple[str, ...]] = {}
         self._agents: dict[_Held, set[str]] = {}
 
     def judged(self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
-        """Log what changed about the tools of an agent: each is a server, a tool and the facts that are unread."""
+        """Log what changed about the tools of an agent; each is a server, a tool and the unread facts."""
         started: list[_Held] = []
         ended: list[_Held] = []
         for server, tool, unread in tools:
@@ -66,5 +66,5 @@ def _together(every: Iterable[_Held]) -> dict[tuple[str, str], list[str]]:
 
 
 def _why(fact: str) -> str:
-    """Say why a fact is unknown: the gateway always sends labels, so that a label is one that is not declared."""
+    """Return why a fact is unknown: the gateway always sends labels, so an unknown one is not declared."""
     return "has a value that the policy does not declare" if ".label." in fact else "could not be read"

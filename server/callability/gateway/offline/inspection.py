@@ -1,4 +1,4 @@
-"""Looking at the tools of servers as a person does before approving them: whole, and without a gateway."""
+"""Reads the tools of servers whole, as a person sees them before approving them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool, 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What a server lists, by name, or why it could not be connected, in a sentence."""
+    """What a server lists, by name, or a sentence on why it could not be connected."""
 
     tools: Mapping[str, UpstreamTool]
     failure: str = ""
@@ -21,9 +21,9 @@ class Inspected:
 async def inspected(
     config: Config, servers: Collection[str], report: Callable[[str, Inspected], None]
 ) -> dict[str, Inspected]:
-    """Connect servers side by side, list their tools, disconnect them, and tell of each as soon as it is done.
+    """Connect servers at the same time, list their tools and disconnect them; report each as soon as it is done.
 
-    The texts of a server in quarantine are kept too: they are for the person who decides about it (A.4).
+    The texts of a server in quarantine are kept too, for the person who decides about it (A.4).
     """
 
     async def inspect(server: str) -> tuple[str, Inspected]:
@@ -50,6 +50,6 @@ async def _inspected(config: Config, server: str) -> Inspected:
         await upstream.close()
     tools: dict[str, UpstreamTool] = {}
     for tool in upstream.tools:
-        # Where a name is listed twice the gateway takes the first.
+        # If a name is listed twice, the gateway takes the first.
         tools.setdefault(tool.name, tool)
     return Inspected(tools)

@@ -1,4 +1,4 @@
-"""Everything that a gateway would ask the policy about at this moment, as one request of the contract."""
+"""Collects everything that a gateway would ask the policy about now, as one request of the contract."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from callability.v1.facts_pb2 import Agent
 async def snapshot(
     config: Config, approvals: Approvals, agent: str, report: Callable[[str, str], None], *, connecting: bool
 ) -> CheckToolsRequest:
-    """Return the facts of every tool that an agent may see; empty, the agent is nobody in particular.
+    """Return the facts of every tool that an agent may see; an empty agent is a caller without a name.
 
-    With `connecting` the enabled servers are connected side by side, `told` learns of each how that ended, and they are
-    disconnected again. Of one that cannot be connected, as of any without it, the tools are those that the files name.
+    With `connecting` the enabled servers are connected at the same time, `report` is called with the outcome of each,
+    and they are disconnected again. Without it, and for a server that cannot be connected, the tools are those that the
+    files name.
     """
     upstreams = {
         name: Upstream(

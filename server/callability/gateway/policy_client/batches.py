@@ -1,4 +1,4 @@
-"""Requests about many tools, each within the limits of the service."""
+"""Splits a question about many tools into requests within the limits of the service."""
 
 from __future__ import annotations
 

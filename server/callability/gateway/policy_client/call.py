@@ -1,4 +1,4 @@
-"""One call to the policy service: its deadline, and the one form of its errors."""
+"""Makes one call to the policy service: its deadline, and the one form of its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PolicyUnavailable(Exception):
-    """The policy service gave no answer. It is no status, and nothing may be called (A.7)."""
+    """The policy service gave no answer. That is not a status, and nothing may be called (A.7)."""
 
 
 async def call_policy(

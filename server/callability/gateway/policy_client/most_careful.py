@@ -1,4 +1,4 @@
-"""Which of several statuses of a load counts: the most careful one (L-1)."""
+"""Chooses the most careful of several load statuses, which is the one that counts (L-1)."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _Classified = TypeVar("_Classified")
 
 
 def most_careful(every: Iterable[_Classified], status_of: Callable[[_Classified], LoadStatus]) -> _Classified:
-    """Return the one whose status is the most careful, the first of several."""
+    """Return the item with the most careful status, the first of several."""
     return min(every, key=lambda each: _CAREFUL.index(status_of(each)))

@@ -1,4 +1,4 @@
-"""The calls of the policy service that the gateway makes, as a stub offers them."""
+"""The calls of the policy service that the gateway makes, as protocols of stubs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CallabilityStub(LoadStub, Protocol):
 
 
 class PolicyStub(Protocol):
-    """What comparing labels needs of the other service, `PolicyService`."""
+    """What the comparison of labels needs from the other service, `PolicyService`."""
 
     @property
     def GetPolicy(self) -> Callable[..., Awaitable[GetPolicyResponse]]:  # noqa: N802  # the contract's name

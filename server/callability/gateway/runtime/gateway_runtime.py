@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def opened(options: GatewayOptions) -> AsyncIterator[AgentRouter]:
-    """Begin to connect every enabled server and to follow the files, and disconnect them all at the end."""
+    """Start to connect every enabled server and to follow the files; at the end, disconnect every server."""
     runtime = GatewayRuntime(options)
     following = asyncio.create_task(runtime.follow())
     try:
@@ -56,7 +56,7 @@ class GatewayRuntime:
         self._warn_of_names()
 
     async def follow(self) -> None:
-        """Take edits of the files over, for ever; calls under way end where they began."""
+        """Apply edits of the files, forever; calls under way end in the gateways in which they began."""
         async for _ in self._files.edits():
             try:
                 before = self.router.tools
@@ -66,7 +66,7 @@ class GatewayRuntime:
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
                 self._warn_of_names()
             except Exception:
-                _logger.exception("an edit could not be put into force")
+                _logger.exception("an edit could not be applied")
 
     async def close(self) -> None:
         """Disconnect every server."""
@@ -93,7 +93,7 @@ class GatewayRuntime:
         return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents), config.http
 
     def _renew(self) -> None:
-        """Connect servers anew of which a form was approved that they do not list: the person saw another process."""
+        """Reconnect a server if a definition was approved that it does not list: the person saw another process."""
         before, now = self._approvals, self._files.approvals
         self._approvals = now
         for name, upstream in self._pool.upstreams.items():
@@ -116,7 +116,7 @@ class GatewayRuntime:
         )
 
     def _announce(self, server: str) -> None:
-        """Tell the agents that may see a server of the catalog that its tools have come or gone."""
+        """Notify the agents that may see a server of the catalog that its tools have come or gone."""
         self._begin(self._announced(self.router.agents_seeing(server)))
         joined = self._catalog.joined.get(server)
         if joined is not None:

@@ -1,4 +1,4 @@
-"""Keeps comparing the labels of the config with the policy while a gateway runs, whichever of the two changes."""
+"""Compares the labels of the config with the policy, again whenever either of them changes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from callability.gateway.policy_client.stub import PolicyStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 
 GET_SECONDS = 2.0
-"""How long the policy service is waited for: a start waits for it too."""
+"""How long to wait for the policy service; the start of a gateway waits too."""
 RETRY_SECONDS = 10.0
-"""Until a service that gave no answer is asked again, unless it answers another call before."""
+"""How long to wait before a service that gave no answer is asked again, unless it answers another call first."""
 _logger = logging.getLogger(__name__)
 
 
 class LabelCheck:
-    """Compares the labels of the current config with the policy that answered last; use it in one event loop.
+    """Compares the labels of the current config with the latest policy; use it in one event loop.
 
-    Its findings are for operators: they go to the log and the metrics, and no agent is told of them (FR-007).
+    Its findings are for operators: they go to the log and the metrics, and not to agents (FR-007).
     """
 
     def __init__(self, stub: PolicyStub, metrics: Metrics) -> None:
         self._stub = stub
         self._metrics = metrics
         self.edition = 0
-        """Grows whenever the policy is read: what was refused before may be accepted now."""
+        """Grows whenever the policy is read: what was refused earlier may be accepted now."""
         self._declared: DeclaredLabels | None = None
         self._seen = ""
         self._config: Config | None = None
@@ -53,11 +53,11 @@ class LabelCheck:
             raise ConfigRefused(found)
 
     def findings(self, config: Config) -> tuple[Finding, ...]:
-        """Return what is wrong with the labels of a config by the policy as it was seen last; from any thread."""
+        """Return the findings about the labels of a config, by the latest policy; callable from any thread."""
         return label_findings(config, self._declared, answered=not self._failed)
 
     def apply(self, config: Config) -> None:
-        """Take a config that is in effect now: count its findings, and log them if they are others than before."""
+        """Apply a config that has come into effect: count its findings, and log them if they have changed."""
         self._config = config
         found = self.findings(config)
         checked = self._declared is not None
@@ -73,7 +73,7 @@ class LabelCheck:
             _logger.error("the labels of the config do not fit the policy: the gateway keeps running with both")
 
     def answered(self, revision: str) -> None:
-        """Compare again if an answer is by a policy of another revision."""
+        """Compare again if an answer comes from another revision of the policy."""
         if revision and revision != self._seen:
             self._seen = revision
             self.look()

@@ -28,4 +28,4 @@ class GatewayOptions:
     file_status: FileStatus = field(default_factory=FileStatus)
     labels: LabelCheck | None = None
     rest_seconds: float = REST_SECONDS
-    """For how long calls do not open a server again whose opening failed, from its beginning on."""
+    """For how long after the start of a failed opening calls do not open the server again."""

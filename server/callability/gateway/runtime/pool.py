@@ -1,4 +1,4 @@
-"""The upstreams of a config as it is at the moment; an edit touches those that it concerns and no others."""
+"""The upstreams of the current config; an edit touches only those that it concerns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What an upstream is made of: with another of these it has to be made anew."""
+    """What an upstream is made of; if any of this changes, it is replaced."""
 
     target: Target
     names_only: bool
@@ -26,7 +26,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """An upstream with the entry that it is for, and who keeps it loaded, if it is enabled."""
+    """An upstream, its entry, and its supervisor if it is enabled."""
 
     wanted: _Wanted
     upstream: Upstream
@@ -35,9 +35,9 @@ class _Member:
 
 
 class UpstreamPool:
-    """One upstream for each server of the config; use it in one event loop. The stub says what failed loads mean.
+    """One upstream for each server of the config; use it in one event loop. The stub classifies failed loads.
 
-    After an opening that fails has begun, no call opens the server again for `rest_seconds`.
+    For `rest_seconds` after the start of an opening that fails, no call opens the server again.
     """
 
     def __init__(self, stub: LoadStub, rest_seconds: float = REST_SECONDS) -> None:
@@ -54,22 +54,23 @@ class UpstreamPool:
 
     @property
     def supervisors(self) -> Mapping[str, Supervisor]:
-        """Who keeps the enabled servers loaded, by name."""
+        """The supervisors of the enabled servers, by name."""
         return {name: member.supervisor for name, member in self._members.items() if member.supervisor}
 
     def states(self) -> Mapping[str, int]:
-        """Return how many servers there are in each state; it may be asked from any thread."""
+        """Return how many servers are in each state; callable from any thread."""
         members = self._members.values()
         return Counter(each.upstream.state if each.wanted.enabled else "disabled" for each in members)
 
     def loads(self) -> Mapping[str, int]:
-        """Return how many enabled servers have each status of a load; it may be asked from any thread."""
+        """Return how many enabled servers have each load status; callable from any thread."""
         return numbers_of(self.supervisors.values())
 
     def apply(self, config: Config) -> None:
-        """Start what a config has anew, and begin to close what it no longer has; what stays is not touched.
+        """Start the new servers of a config, and start to close those that it no longer has; the others are not
+        touched.
 
-        A server that is not connected is opened again where its entry is edited, whatever came of it before.
+        A server that is not connected is opened again if its entry was edited, whatever its last outcome.
         """
         earlier = self._members
         self._members = {name: self._member(name, server, config) for name, server in config.servers.items()}
@@ -80,7 +81,7 @@ class UpstreamPool:
             if member.supervisor and name in earlier and earlier[name].entry != member.entry:
                 member.upstream.start()
         if self._logging is None:
-            self._logging = asyncio.create_task(self._log_first_loads(), name="telling of the first loads")
+            self._logging = asyncio.create_task(self._log_first_loads(), name="report of the first loads")
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
@@ -117,7 +118,7 @@ class UpstreamPool:
         return _Member(wanted, upstream, server, Supervisor(upstream, self._stub) if wanted.enabled else None)
 
     async def _log_first_loads(self) -> None:
-        """Log once what the first loads came to, when the last of them is over."""
+        """Log the outcome of the first loads once, when the last of them is over."""
         supervisors = tuple(self.supervisors.values())
         await asyncio.gather(*(supervisor.loaded() for supervisor in supervisors))
         if supervisors:

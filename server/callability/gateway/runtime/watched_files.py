@@ -1,4 +1,4 @@
-"""The gateway's two files, followed: an edit is taken over whole or not at all (A.7)."""
+"""The gateway's two files, watched: an edit is applied whole or not at all (A.7)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 class Files:
     """The last good state of the config and of the approvals; `given` is an approvals file other than the config's.
 
-    Where the approvals cannot be read at first, there is no state of them, and every approval is unknown.
+    If the approvals cannot be read at the start, they have no state, and every approval is unknown.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class Files:
         file_status: FileStatus,
         labels: LabelCheck | None = None,
     ) -> None:
-        # Absolute once and for all: the directory in which the gateway was started may go.
+        # Absolute from the start: the directory in which the gateway was started may be removed.
         self.config = replace(config, path=config.path.absolute(), approvals=_absolute(config.approvals))
         self.given = _absolute(given)
         self.file_status = file_status
         self._metrics = metrics
         self._labels = labels
         self._refused_under: int | None = None
-        """The edition of the policy by which the labels of the config were refused, if that is how it stands."""
+        """The edition of the policy by which the labels of the config were refused, if they are."""
         self._config_seen = config.digest
         self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
@@ -51,9 +51,9 @@ class Files:
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
     async def edits(self) -> AsyncIterator[None]:
-        """Yield after every edit, taken over or not, for ever."""
+        """Yield after every edit, applied or not, forever."""
         async for _ in looks(self._files):
-            # In a thread: a file that is large and odd takes seconds to read, and calls go on meanwhile.
+            # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
             if await asyncio.to_thread(self._read):
                 yield
 
@@ -81,7 +81,7 @@ class Files:
         return True
 
     def _loaded(self) -> Config:
-        """Load the config as it is written now.
+        """Load the current config.
 
         Raises:
             ConfigRefused: it is not sound, or has labels that the policy does not declare, and `strict_labels`.
@@ -100,7 +100,7 @@ class Files:
         if path == self._path and _digest(path) == self._approvals_seen:
             return False
         approvals = _approvals(path)
-        # What was said before was said in the same file: of another there is no good state yet.
+        # The last good state was of the same file; another file has no good state yet.
         if approvals.readable or path != self._path:
             self.approvals = approvals
             self.file_status.approvals_readable = approvals.readable
@@ -134,7 +134,7 @@ def _approvals(path: Path | None) -> Approvals:
 
 
 def _digest(path: Path | None) -> str:
-    """Return which state a file is in; empty for one that cannot be read."""
+    """Return the digest of a file; empty if it cannot be read."""
     try:
         return document.digest(document.read_bytes(path)) if path else ""
     except document.Refused:

@@ -1,4 +1,4 @@
-"""Dialogs in the agent's session: whether it can show one, and how, in both revisions of MCP."""
+"""Dialogs in the agent's session, through elicitation: whether it can show one, and how, in both revisions of MCP."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pydantic import ValidationError
 from callability.gateway.catalog import ConsentAnswer, ConsentRequest
 
 KEY = "authorization"
-"""Under which the question and its answer stand in MCP 2026-07-28."""
+"""The key of the request and its answer in MCP 2026-07-28."""
 _NOTHING = {"type": "object", "properties": {}}
 _logger = logging.getLogger(__name__)
 
 
 class SessionDialogs:
-    """Asks the user of the agent whose call of a tool is at hand."""
+    """Asks the user of the agent that made the current call."""
 
     def __init__(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> None:
         self._context = context
@@ -44,28 +44,28 @@ class SessionDialogs:
 
     @property
     def asks_by_returning(self) -> bool:
-        """Whether the question is the answer to the call, as in MCP 2026-07-28."""
+        """Whether the request is returned as the result of the call, as in MCP 2026-07-28."""
         return self._context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
     def consent_id(self) -> str:
-        """The id of the question that the call answers, or nothing."""
+        """The id of the request that the call answers; empty if it answers none."""
         return self._params.request_state or ""
 
     @property
     def answer(self) -> ConsentAnswer | None:
-        """What the user did with that question; None where the call answers none."""
+        """What the user did with that request; None if the call answers none."""
         given = (self._params.input_responses or {}).get(KEY)
         return _answer(given) if isinstance(given, ElicitResult) else None
 
     def returned(self, question: ConsentRequest) -> InputRequiredResult:
-        """Return the result that asks."""
+        """Return the result that requests consent."""
         return InputRequiredResult(
             input_requests={KEY: ElicitRequest(params=_params(self._elicitation, question))}, request_state=question.id
         )
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
-        """Show the dialog, and return what the user did, or None where it could not be shown."""
+        """Show the dialog, and return what the user did, or None if it could not be shown."""
         session, call = self._context.session, self._context.request_id
         params = _params(self._elicitation, question)
         try:
@@ -82,7 +82,7 @@ class SessionDialogs:
 def _params(
     capability: ElicitationCapability | None, question: ConsentRequest
 ) -> ElicitRequestURLParams | ElicitRequestFormParams:
-    """Return the dialog: one that opens the page by itself, where the client has such."""
+    """Return the dialog: one that opens the page by itself, if the client supports that."""
     message = f"The MCP server `{question.server}` needs your authorization, on a page of its provider."
     if capability is not None and capability.url is not None:
         return ElicitRequestURLParams(message=message, url=question.url, elicitation_id=question.id)
@@ -91,5 +91,5 @@ def _params(
 
 
 def _answer(result: ElicitResult) -> ConsentAnswer:
-    """Take a dialog that was closed without an answer for a decline: nobody is asked twice (E-2)."""
+    """Return the answer; a dialog that was closed without one is a decline, so that nobody is asked twice (E-2)."""
     return ConsentAnswer.ACCEPTED if result.action == "accept" else ConsentAnswer.DECLINED

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: with a bearer token as soon as an agent has one, and open as long as none has."""
+"""The gateway over HTTP: every request needs a bearer token as soon as an agent has one."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from callability.gateway.serving.mcp_server import mcp_server
 
 PATH = "/mcp"
 END_SECONDS = 2
-"""Seconds in which sessions are ended one by one when the gateway ends."""
+"""Seconds for ending sessions one by one at shutdown."""
 _logger = logging.getLogger(__name__)
-# These log a line or more for each session, and its id with it.
+# These log a line or more for each session, with its id.
 for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class HttpApplication:
-    """An ASGI application; whether tokens are asked for is looked at for each request, since an edit may change it.
+    """An ASGI application that checks for each request whether it needs a token, because an edit may change that.
 
-    A session that was opened without a token is not known where one is asked for.
+    A session that was opened without a token does not exist for requests that need one.
     """
 
     def __init__(self, router: AgentRouter, host: str) -> None:
         self._router = router
-        # How many sessions there are, how long they stay and how large a request is, `HttpRequests` limits.
+        # `HttpRequests` limits the number of sessions, how long they last and the size of a request.
         self._library = StreamableHTTPSessionManager(
             mcp_server(router),
             security_settings=_local_only(host),
@@ -59,7 +59,7 @@ class HttpApplication:
         self._life = Starlette(lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on to the application that it is for."""
+        """Pass a request to the application that it is for."""
         if scope["type"] == "lifespan":
             application = self._life
         else:
@@ -67,7 +67,7 @@ class HttpApplication:
         await application(scope, receive, send)
 
     def stop(self) -> None:
-        """Take no more requests and end the streams of notifications; calls in flight go on."""
+        """Accept no more requests and end the streams of notifications; calls in flight go on."""
         self._requests.stop()
         self._router.list_changed.close()
 
@@ -83,7 +83,7 @@ class HttpApplication:
                 async with asyncio.timeout(END_SECONDS):
                     await self._requests.sessions.close()
             except TimeoutError:
-                # To cancel them all together would take far longer.
+                # Cancelling them all together would take far longer.
                 _logger.info("the sessions that are left end with the process")
             else:
                 holding.cancel()
@@ -96,7 +96,7 @@ class HttpApplication:
 
 
 def _local_only(host: str) -> TransportSecuritySettings:
-    """Refuse requests that a web page elsewhere makes by a name of its own for this address (DNS rebinding)."""
+    """Refuse requests of a web page elsewhere that uses a name of its own for this address (DNS rebinding)."""
     names = dict.fromkeys(("127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host))
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,

@@ -1,4 +1,4 @@
-"""One request over HTTP: its body is read whole, its session is counted, and its answer has an end in any case."""
+"""One request over HTTP: its body is read whole, its session is counted, and its answer always ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HttpRequests:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no more requests, and end the streams that stand for as long as their client wants."""
+        """Accept no more requests, and end the streams that last for as long as their client wants."""
         self._stopping.set()
         self.sessions.stop()
 
@@ -92,7 +92,7 @@ class HttpRequests:
 
     def _until_stopping(self, receive: Receive) -> Receive:
         async def heard() -> Message:
-            """Return what the client sends, or that it has gone once the gateway ends."""
+            """Return what the client sends, or once the gateway ends, that it has disconnected."""
             received, stopped = asyncio.ensure_future(receive()), asyncio.ensure_future(self._stopping.wait())
             try:
                 await asyncio.wait({received, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +105,7 @@ class HttpRequests:
 
 
 class _Answer:
-    """What is sent to a client, and how far it has come."""
+    """An answer, and how much of it has been sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -126,7 +126,7 @@ class _Answer:
         await self._send(message)
 
     async def complete(self) -> None:
-        """End an answer that was begun, so that the client sees its end and not a loss."""
+        """End an answer that was started, so that the client sees an end and not a loss."""
         if self.status is not None and not self._whole:
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -140,11 +140,11 @@ class _Answer:
         request: Any = None,
         code: int = INTERNAL_ERROR,
     ) -> None:
-        """Answer by an error of JSON-RPC."""
+        """Answer with a JSON-RPC error."""
         await JSONResponse(_error(request, text, code), status)(scope, receive, self.send)
 
     async def cut(self, request: Any, scope: Scope, receive: Receive) -> None:
-        """End an answer for which there is no more time by an error."""
+        """End an answer that is out of time with an error."""
         if self.status is None:
             await self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _STOPPED, scope, receive, request=request)
         elif self._is_stream and not self._whole:
@@ -153,11 +153,11 @@ class _Answer:
 
 
 class _TooLarge(Exception):
-    """A body has more bytes than are allowed."""
+    """A body has more bytes than allowed."""
 
 
 class _Gone(Exception):
-    """The client left before its request was whole."""
+    """The client disconnected before its request was whole."""
 
 
 async def _body(scope: Scope, receive: Receive, most: int) -> bytes:

@@ -75,7 +75,7 @@ def _settings(application: HttpApplication, host: str, port: int) -> uvicorn.Con
         ws="none",
         log_config=None,
         access_log=_logger.isEnabledFor(logging.DEBUG),
-        # Under uvloop a child's pipe stays open in other children, so that its end is not noticed.
+        # Under uvloop a child's pipe stays open in other children, so its end goes unnoticed.
         loop="asyncio",
         lifespan="on",
         backlog=BACKLOG,

@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TooManySessions(Exception):
-    """No more sessions can be opened; the text says why and what to do, and `status` is HTTP's word for it."""
+    """No more sessions can be opened; the text says why and what to do, and `status` is the HTTP status."""
 
     def __init__(self, text: str, status: HTTPStatus) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class _Session:
 
 
 class HttpSessions:
-    """The open sessions; `application` is the library's, which holds them. Use it in one event loop."""
+    """The open sessions; the library's `application` holds them. Use it in one event loop."""
 
     def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig]) -> None:
         self._application = application
@@ -50,7 +50,7 @@ class HttpSessions:
 
     @asynccontextmanager
     async def opening(self, agent: str) -> AsyncIterator[Callable[[str, Scope], None]]:
-        """Hold a place for a session of an agent, and yield what is told the id of the session once it is open.
+        """Reserve a place for a session of an agent, and yield what takes the id of the session once it is open.
 
         Raises:
             TooManySessions: there is no place.
@@ -73,7 +73,7 @@ class HttpSessions:
 
     @asynccontextmanager
     async def using(self, session: str, agent: str) -> AsyncIterator[None]:
-        """Keep a session from expiring; one of another agent is none."""
+        """Keep a session from expiring; an agent cannot use a session of another."""
         known = self._sessions.get(session)
         if known is None or known.agent != agent:
             yield
@@ -99,10 +99,10 @@ class HttpSessions:
         self._begin(self._end([session for session, it in self._sessions.items() if not it.requests]))
 
     async def close(self) -> None:
-        """End every session, and return when they have ended.
+        """End every session, and return when all have ended.
 
-        One after the other: if they were all cancelled together, each would be visited again and again until the last
-        one has ended.
+        They end one after the other: if all were cancelled together, each would be visited again and again until the
+        last one has ended.
         """
         await asyncio.gather(*self._tasks)
         await self._end(list(self._sessions))
@@ -151,7 +151,7 @@ class HttpSessions:
             known = self._forget(session)
             if known is not None:
                 await self._application(known.ending, _no_body, _nobody)
-                # Calls in flight have their turn.
+                # Calls in flight get a turn.
                 await asyncio.sleep(0)
 
     def _forget(self, session: str) -> _Session | None:
@@ -174,7 +174,7 @@ class HttpSessions:
 
 
 def _ending(session: str, scope: Scope) -> Scope:
-    """Return the request by which the client could end a session that it opened by another one."""
+    """Return the request by which the client itself could end a session."""
     kept = [(key, value) for key, value in scope["headers"] if key in (b"host", b"origin")]
     user = {"user": scope["user"]} if "user" in scope else {}
     return {

@@ -1,4 +1,4 @@
-"""How long a line over stdio may be: a client that buffers lines ends the session at one that does not fit."""
+"""Limits the length of a line over stdio: a client that buffers lines ends the session at one that does not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 MAX_LINE_BYTES = 10 * 1024 * 1024 - 64 * 1024
-"""The TypeScript SDK takes 10 MiB at once; what it reads last, up to 64 KiB, may hold the beginning of another line."""
+"""The TypeScript SDK reads at most 10 MiB at once; its last read, up to 64 KiB, may hold the start of another line."""
 _KEPT = ("resultType",)
 _RESERVED = "io.modelcontextprotocol/"
 _logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Written(Protocol):
 
 @asynccontextmanager
 async def limited(write: Written) -> AsyncIterator[MemoryObjectSendStream[SessionMessage]]:
-    """Yield a stream that hands messages on, and an error in the place of an answer whose line would be too long."""
+    """Yield a stream that passes messages on, with an error in place of an answer whose line would be too long."""
     outgoing, waiting = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as group:
         group.start_soon(_hand_on, waiting, write)
@@ -48,7 +48,7 @@ async def _hand_on(waiting: MemoryObjectReceiveStream[SessionMessage], write: Wr
 
 
 def fitting(message: JSONRPCMessage) -> JSONRPCMessage | None:
-    """Return a message, or what is sent in its stead if its line would be too long; None if nothing is."""
+    """Return a message, or what replaces it if its line would be too long; None if nothing does."""
     # As the library writes it, with the end of the line.
     size = len(message.model_dump_json(by_alias=True, exclude_unset=True).encode()) + 1
     if size <= MAX_LINE_BYTES:

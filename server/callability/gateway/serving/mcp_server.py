@@ -1,4 +1,4 @@
-"""The gateway as an MCP server: one factory for both transports, which serves every revision that the library does."""
+"""The gateway as an MCP server: one factory for both transports, for every revision that the library supports."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ INSTRUCTIONS = (
     "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"
     " possible, ask `retrieve_tools` with `include_disabled: true`: the tool may exist and be switched off."
 )
-# What speaks of the connection between agent and gateway, and of no other.
+# The metadata of the connection between agent and gateway, and of no other.
 _OWN_META = "io.modelcontextprotocol/"
 
 
 class _Server(Server[Any]):
-    """Tells clients of MCP 2025-11-25 that the list of tools may change; to those of 2026-07-28 the library does."""
+    """Announces to clients of MCP 2025-11-25 that the list of tools may change; for those of 2026-07-28 the library
+    does.
+    """
 
     def create_initialization_options(self, *_: object, **__: object) -> InitializationOptions:
         return super().create_initialization_options(NotificationOptions(tools_changed=True))

@@ -1,4 +1,4 @@
-"""Nulls in the metadata of an upstream's answer: they are the upstream's words, and the library leaves them out."""
+"""Keeps the nulls in the metadata of an upstream's answer, which the library leaves out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ANSWER: ContextVar[CallToolResult | None] = ContextVar("answer", default=None)
 
 
 def note(answer: CallToolResult) -> None:
-    """Note the answer of the request at hand, as it came."""
+    """Note the answer to the current request, as it came."""
     _ANSWER.set(answer)
 
 
 async def nulls_kept(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-    """For the library: put the nulls back that it left out when it wrote the answer that was noted."""
+    """Put back the nulls that the library left out of the answer that was noted."""
     if ctx.method != "tools/call":
         return await call_next(ctx)
     outer = _ANSWER.set(None)

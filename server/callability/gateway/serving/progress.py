@@ -1,4 +1,4 @@
-"""Progress of a call, passed on from the upstream to the agent that asked for it."""
+"""Passes the progress of a call on from the upstream to the agent that requested it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mcp.shared.dispatcher import ProgressFnT
 
 @asynccontextmanager
 async def progress_of(context: ServerRequestContext[Any], *, wanted: bool) -> AsyncIterator[ProgressFnT | None]:
-    """Yield what takes the progress of a call, or None where the agent wants none.
+    """Yield what takes the progress of a call, or None if the agent wants none.
 
-    It is passed on in its order; what comes before the answer is passed on before it, and nothing after it.
+    Progress is passed on in order; what comes before the answer is passed on before it, and nothing after it.
     """
     if not wanted:
         yield None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 REPEAT_SECONDS = 0.25
-"""A signal that comes sooner after the first one is the same one, sent twice: a terminal and a parent both do."""
+"""A signal sooner after the first one is the same one, sent twice: a terminal and a parent process both send it."""
 
 
 class Stopping:
-    """What signals ask for: the first one to end, and another one to end at once."""
+    """What signals request: the first one to end, and another one to end at once."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Arguments of a call by the agent, checked: the MCP library hands them on as they come."""
+"""Checks the arguments of a call, which the MCP library passes on unchecked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from callability.finding import did_you_mean, shown
 
 
 def undeclared(arguments: Mapping[str, Any], *declared: str) -> None:
-    """Refuse arguments that the schema does not have: one that is misspelt would be passed over in silence.
+    """Refuse arguments that the schema does not have: a misspelt one would be ignored without a word.
 
     Raises:
         InvalidArgument: there is one.

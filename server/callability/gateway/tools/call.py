@@ -21,9 +21,9 @@ from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream
 from callability.tool_name import MAX_BYTES, byte_length
 
 LOOKS = 3
-"""How often a tool is judged again because its server lists others meanwhile."""
+"""How often a tool is judged again because its server lists other tools meanwhile."""
 READ_SECONDS = 10.0
-"""How long a call waits until a change of the tools that its server announced is read."""
+"""How long a call waits for an announced change of its server's tools to be read."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
 
 
@@ -81,7 +81,7 @@ class ToolCalls:
             return error_result(f"Not done: server {error}.{said}{self._again(server)}")
 
     def _again(self, server: str) -> str:
-        """Say how a server of the catalog that has lost its connection gets one: a call dials none (E-4)."""
+        """Return how to reconnect a server of the catalog that lost its connection: a call connects none (E-4)."""
         upstream = self._inventory.upstream(server) if self._inventory.is_joined(server) else None
         lost = upstream is not None and upstream.state == "failed"
         return " It can be connected again by `enable_server`." if lost else ""
@@ -89,9 +89,8 @@ class ToolCalls:
     async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
 
-        The tool that is called is the one that was judged: what a connection lists that was opened meanwhile, and what
-        the server announced, is read and judged before. Nothing is opened for a tool that is not known, nor before the
-        policy lets the call through.
+        The tool that is called is the tool that was judged: what a new connection lists, and what the server announced,
+        is read and judged before. Nothing is opened for an unknown tool, nor before the policy lets the call through.
 
         Raises:
             UpstreamError: the server is not connected and cannot be.
@@ -125,7 +124,7 @@ class ToolCalls:
         return error_result(f"Not done: server `{server}` changes its tools again and again; the call was not sent.")
 
     async def _read(self, upstream: Upstream) -> Connection:
-        """Connect, and read what the server announced about its tools.
+        """Connect, and read the changes of the tools that the server announced.
 
         Raises:
             UpstreamError: it cannot be connected, or does not list its tools in time.
@@ -135,7 +134,7 @@ class ToolCalls:
         return connection
 
     async def _settle(self, upstream: Upstream) -> None:
-        """Read what the server announced about its tools.
+        """Read the changes of the tools that the server announced.
 
         Raises:
             UpstreamError: it does not list its tools in time.
@@ -148,7 +147,7 @@ class ToolCalls:
                 raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
 
     def _not_connected(self, server: str, error: UpstreamError) -> Result:
-        """Return the answer to a call of a tool that is not known, of a server that is not connected (A.4)."""
+        """Return the answer to a call of an unknown tool on a server that is not connected (A.4)."""
         messages = self._loads.messages([server], self._phrases.about(server)).values()
         why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
         return error_result(

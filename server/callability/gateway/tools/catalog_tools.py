@@ -27,7 +27,7 @@ from callability.gateway.upstream import UpstreamError
 from callability.vocabulary import EnableEnd
 
 PROGRESS_SECONDS = 5.0
-"""How often an agent that waits for an enable is told that it goes on."""
+"""How often an agent that waits for an enable gets a progress report."""
 _AWAITING_CONSENT, _CONNECTING = "waiting for the user's authorization", "connecting"
 
 
@@ -52,7 +52,7 @@ class CatalogTools:
     async def enable_server(
         self, arguments: Mapping[str, Any], dialogs: Dialogs, progress: ProgressFnT | None = None
     ) -> Result | InputRequiredResult:
-        """Connect a server of the catalog, and say what came of it (E-1).
+        """Connect a server of the catalog, and return the outcome (E-1).
 
         Raises:
             InvalidArgument: an argument is not as the schema says.
@@ -93,7 +93,7 @@ class CatalogTools:
         return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {outcome}.")
 
     async def search_servers(self, arguments: Mapping[str, Any]) -> Result:
-        """Find servers of the catalog by a query, or list them all; none is connected for it (E-4).
+        """Find servers of the catalog by a query, or list them all; this connects none (E-4).
 
         Raises:
             InvalidArgument: an argument is not as the schema says.
@@ -114,14 +114,14 @@ class CatalogTools:
         return tuple(hit.document.name for hit in index.search(query))
 
     async def _owned_by_operator(self, name: str) -> Result:
-        """Return how a server of `mcpServers` stands: its owner switches it, and no agent connects it (E-10)."""
+        """Return the state of a server of `mcpServers`: only its owner enables it, and no agent connects it (E-10)."""
         upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
         if upstream is None:
             return error_result(
                 f"Not done: server {shown(name)} is switched off by its owner, and no agent can switch it on. Its tools"
                 f" cannot be called. Tell the user that the owner has to {phrases['enable_server']}."
             )
-        # An opening that is under way is waited for; none is begun.
+        # Wait for an opening that is under way; start none.
         with suppress(UpstreamError):
             await upstream.opened()
         if upstream.state == "connected":
@@ -138,7 +138,7 @@ class CatalogTools:
         )
 
     async def _result(self, name: str, outcome: EnableOutcome) -> Result:
-        """Return what the agent reads; what was connected and is no longer there is not called a connection (E-9)."""
+        """Return what the agent reads; a connection that has ended meanwhile is not called one (E-9)."""
         locks: dict[str, str] | None = None
         callable_tools = True
         phrases = self._phrases.about(name)
@@ -161,7 +161,7 @@ class CatalogTools:
         )
 
     def _current(self, name: str, outcome: EnableOutcome) -> EnableOutcome:
-        """Return an outcome whose connection was switched off, or lost, since it was made, as that."""
+        """Return an outcome as it is now: its connection may have been switched off, or lost, since."""
         if not outcome.was_connected and outcome.end is not EnableEnd.CONNECTED:
             return outcome
         joined = self._catalog.joined.get(name)
@@ -185,7 +185,7 @@ def _entry(switch: Switch) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _reporting(switch: Switch, progress: ProgressFnT | None) -> AsyncIterator[None]:
-    """Tell an agent that waits how it goes on, so that it does not give the call up."""
+    """Report progress to an agent that waits, so that it does not give up the call."""
     if progress is None:
         yield
         return

@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Decisions:
-    """The service's answers to an agent."""
+    """The answers of the policy service for one agent."""
 
     def __init__(self, stub: CallabilityStub, *, agent: str = "", unread: UnreadFacts | None = None) -> None:
         self._stub = stub
@@ -26,7 +26,7 @@ class Decisions:
         self._agent = facts_pb2.Agent(name=agent)
 
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
-        """Decide one tool; one that the service cannot be asked about is undetermined, as in a batch.
+        """Decide one tool; a tool that the service cannot be asked about is undetermined, as in a batch.
 
         Raises:
             PolicyUnavailable: there is no answer.
@@ -39,7 +39,7 @@ class Decisions:
             tool_facts=known.tool_facts(tool),
         )
         response = await call_policy(self._stub.CheckTool, request, about="a tool", if_invalid=pb.CheckToolResponse())
-        # Any name may be called of a server that is switched off; only the names that are known are remembered.
+        # Any name may be called of a server that is switched off; only known names are remembered.
         if tool in known.by_name and response.HasField("verdict"):
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
         return response

@@ -1,4 +1,4 @@
-"""The dialogs by which the caller of a tool can ask its user."""
+"""How the caller of a tool can ask its user for consent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Dialogs(Asker, Protocol):
 
     @property
     def consent_id(self) -> str:
-        """The id of the question that the call answers, or nothing."""
+        """The id of the request that the call answers; empty if it answers none."""
 
     @property
     def answer(self) -> ConsentAnswer | None:
-        """What the user did with that question."""
+        """What the user did with that request."""
 
     def returned(self, question: ConsentRequest) -> InputRequiredResult:
-        """Return the result that asks a question."""
+        """Return the result that requests consent."""
 
 
 class NoDialogs:
@@ -33,7 +33,7 @@ class NoDialogs:
     answer: ConsentAnswer | None = None
 
     def returned(self, question: ConsentRequest) -> InputRequiredResult:
-        """Never called: a caller that cannot ask is handed no question."""
+        """Never called: a caller that cannot ask gets no request."""
         raise NotImplementedError(question.server)
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:

@@ -48,7 +48,7 @@ class Discovery:
         if query.include_disabled:
             self._metrics.opted_in()
         await self._settled()
-        # From here on nothing is read that an upstream could have said after it was judged.
+        # From here on, nothing is read that an upstream could have sent after it was judged.
         known = self._inventory.known_servers()
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
         not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
@@ -72,7 +72,7 @@ class Discovery:
         return tool_result(answer)
 
     async def _settled(self) -> None:
-        """Wait for the servers that open for the first time, and a little for those that open or list again."""
+        """Wait for servers that open for the first time, and a little for those that open or list again."""
         upstreams = [self._inventory.upstream(server) for server in self._inventory.servers]
         waiting = [
             _settling(upstream, self._loads)
@@ -85,7 +85,7 @@ class Discovery:
     async def _found(
         self, known: Mapping[str, KnownServer], tools: Iterable[JudgedTool], query: str, limit: int | None = None
     ) -> tuple[str, ...]:
-        """Search some tools and nothing else; of a tool whose text is not known, its names."""
+        """Search some tools and nothing else; a tool without a known text is found by its names."""
         documents = []
         for tool in tools:
             listed = known[tool.server].by_name.get(tool.tool)
@@ -96,7 +96,7 @@ class Discovery:
 
 
 async def _settling(upstream: Upstream, loads: Loads) -> None:
-    # One that hangs whenever it is opened again, or announces without end, must not hold up everybody's discovery.
+    # A server that hangs at each opening, or announces without end, must not hold up everybody's discovery.
     with suppress(TimeoutError):
         async with asyncio.timeout(None if upstream.opening_first else SETTLE_SECONDS):
             await upstream.tools_current()

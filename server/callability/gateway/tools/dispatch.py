@@ -27,7 +27,7 @@ from callability.gateway.tools.servers import ServerList
 
 
 class Gateway:
-    """Answers the tools for one agent; each answer is a function of the inventory and of the policy alone."""
+    """Answers the tools for one agent; each answer depends only on the inventory and the policy."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Gateway:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The gateway's own tools; those about the catalog only where the agent may see a server of it (FR-007)."""
+        """The gateway's own tools; those about the catalog only if the agent may see a server of it (FR-007)."""
         return (*TOOLS, *CATALOG_TOOLS) if self._catalog_tools is not None and self._catalog_tools.switches else TOOLS
 
     def sees(self, server: str) -> bool:

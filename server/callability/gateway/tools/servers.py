@@ -75,7 +75,7 @@ class ServerList:
 def server_entry(
     inventory: Inventory, server: str, counts: Mapping[str, int] | None, outcome: LoadOutcome | None
 ) -> dict[str, Any]:
-    """Return a server's entry: how it stands, what came of its latest load, if that is known, else why it is not
+    """Return a server's entry: its state, the outcome of its latest load if that is known and otherwise why it is not
     connected, and its counts if a tool is not callable.
     """
     config, upstream = inventory.servers[server], inventory.upstream(server)
