@@ -127,6 +127,14 @@ class Story:
         answered = json.loads(text_of(result)) if not result.is_error else {}
         self.narration.says("server", str(answered.get("datetime")))
         self.narration.check("the new server answers", answered.get("timezone"), "UTC")
+        _, content = await self._call("enable_server", id="calendar")
+        self.narration.check("a second enable changes nothing", content.get("status"), "already_enabled")
+        await self._call("disable_server", id="calendar")
+        _, found = await self._call("retrieve_tools", query="current time", limit=100)
+        servers = {tool["server"] for tool in found["tools"]}
+        self.narration.check(
+            "once it is disabled, its tools are gone", ("calendar" in servers, "time" in servers), (False, True)
+        )
 
     async def _refused(self, tool: str, arguments: dict[str, Any]) -> str:
         """Call a locked tool, and return the text of its rejection."""
