@@ -26,6 +26,7 @@ SHARED = {
     "callability.jsonc",
     "callability.timeout_signature",
     "callability.tool_name",
+    "callability.uvicorn_server",
     "callability.vocabulary",
     "callability.watching",
 }

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import uvicorn
 from mcp.shared.auth import AuthorizationCodeResult
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
+
+from callability.uvicorn_server import UvicornServer
 
 HOST = "127.0.0.1"
 PATH = "/callback"
@@ -41,7 +40,14 @@ class Redirect:
         self._socket = socket.create_server((HOST, port or 0))
         self._came = asyncio.get_running_loop().create_future()
         self._state = ""
-        self._server = _server(Starlette(routes=[Route(PATH, self._page)]))
+        self._server = UvicornServer(
+            Starlette(routes=[Route(PATH, self._page)]),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=GRACE,
+        )
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -83,29 +89,6 @@ class Redirect:
                 self._came.set_exception(ProviderRefused(declined=error == "access_denied"))
         outcome = "The server is not authorized." if error or not code else "The authorization has arrived."
         return _page(f"{outcome} You can close this page and go back to your agent.", 200)
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals of the process to the gateway."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _server(application: Starlette) -> _Server:
-    return _Server(
-        uvicorn.Config(
-            application,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            loop="asyncio",
-            lifespan="off",
-            ws="none",
-            timeout_graceful_shutdown=GRACE,
-        )
-    )
 
 
 def _page(text: str, status: int) -> HTMLResponse:

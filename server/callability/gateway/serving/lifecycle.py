@@ -18,7 +18,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_server import serve_http
 from callability.gateway.serving.line_limit import limited
 from callability.gateway.serving.mcp_server import mcp_server
-from callability.gateway.serving.stopping import Stopping
+from callability.uvicorn_server import StopSignals
 
 Transport = Literal["stdio", "http"]
 
@@ -34,18 +34,16 @@ async def run(
     Raises:
         AddressRefused: the address is not loopback, or cannot be listened on; no server was started.
     """
-    stopping = Stopping()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.signal)
+    signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     # What cannot be listened on is refused before any server is run.
     with nullcontext() if transport == "stdio" else _listening_at(address) as listener:
         async with opened(options) as router:
             if listener is None:
                 serve = _serve_stdio(router, agent)
             else:
-                serve = serve_http(router, address, listener, started, stopping)
+                serve = serve_http(router, address, listener, started, signals)
             serving = asyncio.create_task(serve)
-            stopped = asyncio.create_task(stopping.requested.wait())
+            stopped = asyncio.create_task(signals.requested.wait())
             await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if transport == "http" or serving.done():
