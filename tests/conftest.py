@@ -44,20 +44,20 @@ def channel(address: str) -> Iterator[grpc.Channel]:
 
 
 @pytest.fixture
-def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Tell a figure that a test measured, to be printed below the results, whichever process ran the test."""
     return lambda figure: record_property("figure", figure)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures."""
-    told = [
+    reported = [
         (report.nodeid, str(figure))
         for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
         for key, figure in report.user_properties
         if key == "figure"
     ]
-    if told:
+    if reported:
         terminalreporter.section("figures")
-        for name, figure in sorted(told):
+        for name, figure in sorted(reported):
             terminalreporter.write_line(f"{name.partition('::')[2]}: {figure}")

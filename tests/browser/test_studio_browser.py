@@ -99,17 +99,17 @@ def url(policy: Path) -> Iterator[str]:
 @pytest.fixture
 def empty_tab(tab: Page) -> Iterator[Page]:
     """The tab, whose page asks no host but its own, and writes nothing to the console."""
-    asked: list[str] = []
-    told: list[str] = []
+    requested: list[str] = []
+    reports: list[str] = []
 
     def note_request(request: Request) -> None:
-        asked.append(request.url)
+        requested.append(request.url)
 
     def note_message(message: ConsoleMessage) -> None:
-        told.append(message.text)
+        reports.append(message.text)
 
     def note_error(error: Error) -> None:
-        told.append(str(error))
+        reports.append(str(error))
 
     tab.set_viewport_size(ViewportSize(width=1440, height=1000))
     tab.on("request", note_request)
@@ -121,10 +121,10 @@ def empty_tab(tab: Page) -> Iterator[Page]:
     tab.remove_listener("request", note_request)
     tab.remove_listener("console", note_message)
     tab.remove_listener("pageerror", note_error)
-    assert asked
-    assert {urlsplit(each).hostname for each in asked} == {"127.0.0.1"}
+    assert requested
+    assert {urlsplit(each).hostname for each in requested} == {"127.0.0.1"}
     # A browser writes each answer of an error to its console by itself.
-    assert [text for text in told if not text.startswith("Failed to load resource")] == []
+    assert [text for text in reports if not text.startswith("Failed to load resource")] == []
 
 
 @pytest.fixture(params=["light"])
@@ -510,8 +510,8 @@ def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
     page.get_by_role("textbox").fill("")
     page.get_by_role("tab", name="callability.yaml").click()
     _at_rest(page)
-    told = page.evaluate(UNREADABLE)
-    assert told["found"] == [], told["least"]
+    reports = page.evaluate(UNREADABLE)
+    assert reports["found"] == [], reports["least"]
     assert page.evaluate("() => getComputedStyle(document.querySelector('.editor')).backgroundColor") == paper
 
 

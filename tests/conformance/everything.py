@@ -36,7 +36,7 @@ RED_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAM
 SHORT_SILENCE = "UklGRigAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQQAAACAgICA"
 SCHEMA_FILE = Path(__file__).parent / "schema_2020_12.json"
 
-ASKING = (
+INPUT_TOOLS = (
     "test_sampling",
     "test_elicitation",
     "test_elicitation_sep1034_defaults",
@@ -92,8 +92,8 @@ async def report_progress(session: ServerSession) -> Answer:
 async def ask(_: ServerSession) -> Answer:
     """Ask the user something; whatever a suite wants to be asked, the gateway passes no question on."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    asked = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
-    return InputRequiredResult(input_requests={"user_name": asked})
+    elicitation = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
+    return InputRequiredResult(input_requests={"user_name": elicitation})
 
 
 async def log(session: ServerSession) -> Answer:
@@ -109,7 +109,7 @@ ACTIONS: Mapping[str, Callable[[ServerSession], Awaitable[Answer]]] = {
     "test_tool_with_progress": report_progress,
     "test_tool_with_logging": log,
     "test_logging_tool": log,
-    **dict.fromkeys(ASKING, ask),
+    **dict.fromkeys(INPUT_TOOLS, ask),
 }
 
 

@@ -45,10 +45,10 @@ def rewritten(page: str) -> str:
     The word behind the language of a block tells the gateway: `unserved`, without a policy service; `unreadable`, whose
     approvals are no records; or, without a word, the usual one.
     """
-    asked: dict[str, list[Call]] = {}
+    by_kind: dict[str, list[Call]] = {}
     for kind, tool, arguments in _EXAMPLE.findall(page):
-        asked.setdefault(kind, []).append((tool, json.loads(arguments)))
-    answers = {kind: iter(asyncio.run(_answers(kind, calls))) for kind, calls in asked.items()}
+        by_kind.setdefault(kind, []).append((tool, json.loads(arguments)))
+    answers = {kind: iter(asyncio.run(_answers(kind, calls))) for kind, calls in by_kind.items()}
 
     def block(match: re.Match[str]) -> str:
         kind, tool, arguments = match[1] or "", match[2], match[3]
@@ -65,7 +65,7 @@ async def _answers(kind: str, calls: Iterable[Call]) -> list[str]:
         async with over_stdio(config, *arguments) as client:
             # It waits until each server is connected, or cannot be.
             await client.call_tool("retrieve_tools", {"query": "file"})
-            answers = [(await client.call_tool(tool, asked)).model_dump_json() for tool, asked in calls]
+            answers = [(await client.call_tool(tool, by_kind)).model_dump_json() for tool, by_kind in calls]
     shown = [answer.replace(str(directory), SHOWN_DIRECTORY) for answer in answers]
     return [_written(CallToolResult.model_validate_json(answer)) for answer in shown]
 

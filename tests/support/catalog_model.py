@@ -67,7 +67,7 @@ class Caller:
     dialog: bool = False
 
     @property
-    def told(self) -> str:
+    def reported(self) -> str:
         """What is seen of it."""
         return self.result[0] if self.result else "asked" if self.dialog else "waiting"
 
@@ -89,7 +89,7 @@ class Model:
         return {
             "states": {name: server.state for name, server in self.servers.items()},
             "joined": {name for name, server in self.servers.items() if server.joined is not None},
-            "callers": {number: caller.told for number, caller in self.callers.items()},
+            "callers": {number: caller.reported for number, caller in self.callers.items()},
         }
 
     @property
@@ -191,18 +191,18 @@ class Model:
         if not server.up:
             return None
         server.up = False
-        return self._or_told(name, ("enabled", "already_enabled"), "connect_failed")
+        return self._or_reported(name, ("enabled", "already_enabled"), "connect_failed")
 
     def disable(self, name: str) -> tuple[Model, ...] | None:
         """The server is switched off; who is being told that it was connected may be told of that."""
         server = self.servers[name]
         if server.attempt is not None:
             self._finish(server, "cancelled", kept=False)
-        told = self._or_told(name, ("already_enabled",), "cancelled")
-        for model in told:
+        reported = self._or_reported(name, ("already_enabled",), "cancelled")
+        for model in reported:
             gone = model.servers[name]
             gone.kept, gone.up, gone.joined = False, False, None
-        return told
+        return reported
 
     def look(self, *_: object) -> None:
         """Somebody looks, and nothing changes (E-4)."""
@@ -232,18 +232,18 @@ class Model:
         server = self.servers[caller.server]
         if question is not None and server.last is not None and server.last[0] == question:
             result, server.last = server.last[1], None
-            self._tell(number, self._true(server, result))
+            self._report(number, self._true(server, result))
             return
         attempt = server.attempt
         if attempt is not None and question is not None and attempt.question == question and answer is not None:
             self._answered(server, attempt, number, answer)
             return
         if attempt is None and server.up:
-            self._tell(number, ("already_enabled", server.joined or 0))
+            self._report(number, ("already_enabled", server.joined or 0))
         elif answer == "declined":
-            self._tell(number, ("declined", 0))
+            self._report(number, ("declined", 0))
         elif attempt is None and server.variable and not self.is_set:
-            self._tell(number, ("missing_credentials", 0))
+            self._report(number, ("missing_credentials", 0))
         else:
             if attempt is None:
                 attempt = server.attempt = Attempt(self._now + CONNECT_SECONDS)
@@ -266,16 +266,16 @@ class Model:
             return result
         return ("connect_failed" if server.joined == connection else "cancelled"), 0
 
-    def _or_told(self, name: str, statuses: tuple[str, ...], instead: str) -> tuple[Model, ...]:
+    def _or_reported(self, name: str, statuses: tuple[str, ...], instead: str) -> tuple[Model, ...]:
         """Return this, and what else may be where some callers are just being told of the connection that there is."""
         results = [(status, self.servers[name].joined) for status in statuses]
-        told = [n for n in self._fresh if self.callers[n].server == name and self.callers[n].result in results]
+        reported = [n for n in self._fresh if self.callers[n].server == name and self.callers[n].result in results]
         other = deepcopy(self)
-        for number in told:
+        for number in reported:
             other.callers[number].result = (instead, 0)
-        return (self, other) if told else (self,)
+        return (self, other) if reported else (self,)
 
-    def _tell(self, number: int, result: Result) -> None:
+    def _report(self, number: int, result: Result) -> None:
         caller = self.callers[number]
         caller.result, caller.dialog = result, False
         self._fresh.add(number)
@@ -310,7 +310,7 @@ class Model:
                 attempt.waiting.remove(number)
                 attempt.shown, attempt.held, attempt.released = "held", True, self._now + HELD_SECONDS
                 caller.question = attempt.question
-                self._tell(number, ("returned", 0))
+                self._report(number, ("returned", 0))
             return
         if not attempt.held:
             self._refuse(server, "authorization_required", kept=True)
@@ -324,7 +324,7 @@ class Model:
         assert attempt is not None
         result = (status, server.dials if status == "enabled" else 0)
         for number in attempt.waiting:
-            self._tell(number, result)
+            self._report(number, result)
         if attempt.question is not None:
             server.last = attempt.question, result
         server.kept = kept

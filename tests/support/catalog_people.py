@@ -59,8 +59,8 @@ class Callers:
     def returned(self) -> tuple[int, ...]:
         """Those who were answered with a question, and have not come again."""
         came_again = {person.consent_id for person in self._people.values()}
-        asked = ((n, each.question) for n, each in self._people.items() if each.asks_by_returning)
-        return tuple(number for number, question in asked if question and question.id not in came_again)
+        returning = ((n, each.question) for n, each in self._people.items() if each.asks_by_returning)
+        return tuple(number for number, question in returning if question and question.id not in came_again)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -78,9 +78,9 @@ class Callers:
         return tuple(person.question for person in self._people.values() if person.question)
 
     @property
-    def told(self) -> dict[int, str]:
+    def reported(self) -> dict[int, str]:
         """What is seen of each."""
-        return {number: self._told(number, call) for number, call in self._calls.items()}
+        return {number: self._report_of(number, call) for number, call in self._calls.items()}
 
     def enable(self, number: int, kind: Kind, name: str) -> None:
         """Let a caller come."""
@@ -108,7 +108,7 @@ class Callers:
         answer = self._gateway.answer("enable_server", {"id": name}, dialogs=person)
         self._calls[number] = asyncio.create_task(answer, name=f"caller {number}")
 
-    def _told(self, number: int, call: asyncio.Task[Any]) -> str:
+    def _report_of(self, number: int, call: asyncio.Task[Any]) -> str:
         if not call.done():
             return "asked" if self._people[number].dialog else "waiting"
         if call.cancelled():
@@ -126,12 +126,12 @@ async def states_of(gateway: Gateway) -> dict[str, str]:
 
 def _status(answer: CallToolResult) -> str:
     """Return the status of an enable, whose words and figures are held to agree with it."""
-    told: Mapping[str, Any] = answer.structured_content or {}
-    status: str = told["status"]
+    reported: Mapping[str, Any] = answer.structured_content or {}
+    status: str = reported["status"]
     [block] = answer.content
     assert isinstance(block, TextContent)
     connected = status in ("enabled", "already_enabled")
     assert block.text.startswith(f"{'Connected' if connected else 'Not connected'}: {status}.")
-    assert told["tools_changed"] == (status == "enabled")
+    assert reported["tools_changed"] == (status == "enabled")
     assert answer.is_error == (status not in ("enabled", "already_enabled", "authorization_required"))
     return status

@@ -57,9 +57,9 @@ class RealWorld:
             case "disable", [name]:
                 await self._gateway.answer("disable_server", {"id": name})
             case "look", [tool, name]:
-                asked = self._asked
+                counts_before = self._question_counts
                 await self._gateway.answer(tool, LOOKS[tool](name))
-                assert self._asked == asked
+                assert self._question_counts == counts_before
             case "crash", [name] if self._states[name] == "connected":
                 self._plain.script[:] = ["reset"]
                 self._provider.revoke()
@@ -72,14 +72,14 @@ class RealWorld:
             await asyncio.sleep(0)
         for _ in range(LOOK_TIMES):
             self._states = await states_of(self._gateway)
-            seen = (self._states, self.callers.told)
+            seen = (self._states, self.callers.reported)
             if seen == wanted:
                 return
             await asyncio.sleep(LOOK_SECONDS)
         raise AssertionError(f"seen: {seen}, wanted: {wanted}")
 
     @property
-    def _asked(self) -> tuple[int, int]:
+    def _question_counts(self) -> tuple[int, int]:
         return self._listed, len(self._provider.requests)
 
     async def _browse(self, sent: str) -> None:

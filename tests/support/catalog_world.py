@@ -175,7 +175,7 @@ class Wire:
         self._leave.set()
 
     async def _hold(self) -> None:
-        what = await self._told()
+        what = await self._reported()
         if what == "challenge" and self._authorization is not None:
             context = self._authorization.context
             assert context.redirect_handler is not None
@@ -183,7 +183,7 @@ class Wire:
             await context.redirect_handler(f"http://provider/authorize?state={self.name}")
             await context.callback_handler()
             self._authorization = None
-            what = await self._told()
+            what = await self._reported()
         if what == "refuse":
             self._fail(Failure("refused the connection (nothing listens there)"))
             return
@@ -192,7 +192,7 @@ class Wire:
             self.settled.set()
         await self._leave.wait()
 
-    async def _told(self) -> str:
+    async def _reported(self) -> str:
         self._next = asyncio.get_running_loop().create_future()
         return await self._next
 
@@ -288,7 +288,7 @@ class World:
         for name, state in states.items():
             file_status = sum(wire.stands for wire in self._wires if wire.name == name)
             assert file_status == (state in ("connecting", "connected")), (name, state, file_status)
-        return {"states": states, "joined": set(self.catalog.joined), "callers": self.callers.told}
+        return {"states": states, "joined": set(self.catalog.joined), "callers": self.callers.reported}
 
     async def end(self) -> None:
         """Switch everything off; nothing is left of it."""

@@ -47,7 +47,7 @@ class Person:
     def __init__(self, does: Literal["goes", "declines", "cancels", "accepts", "waits"] = "goes") -> None:
         self.does = does
         self.dialogs: list[ElicitRequestParams] = []
-        self.asked = asyncio.Event()
+        self.prompted = asyncio.Event()
         self.may = asyncio.Event()
         """Until it is set, one who waits does nothing; what is in `answers` they say then, else they go to the page."""
         self.answers: ElicitResult | None = None
@@ -57,7 +57,7 @@ class Person:
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Be asked."""
         self.dialogs.append(params)
-        self.asked.set()
+        self.prompted.set()
         match self.does:
             case "declines":
                 return ElicitResult(action="decline")
@@ -121,7 +121,7 @@ class Agent:
         assert content is not None
         return [tool["name"] for tool in content["tools"]]
 
-    async def told(self, count: int) -> None:
+    async def notified(self, count: int) -> None:
         """Wait until it was told so often, and not once more, that its tools have changed."""
         await until(lambda: self.heard >= count)
         await self.client.list_tools()
@@ -236,17 +236,17 @@ async def has_no_trace(agent: Agent, server: str = "greeter") -> None:
 
 async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> None:
     """Hold that a server can be switched on, is found and called, and is switched off; it is told of twice."""
-    await agent.told(heard)
+    await agent.notified(heard)
     is_connection(await agent.enable(server))
     assert await agent.state(server) == "connected"
-    await agent.told(heard + 1)
+    await agent.notified(heard + 1)
     assert await agent.finds() == [f"{server}:greet"]
     called = await agent.ask("call_tool", name=f"{server}:greet")
     assert not called.is_error
     is_connection(await agent.enable(server), "already_enabled", tools_changed=0)
     assert "is switched off now" in await agent.disable(server)
     assert await agent.state(server) == "absent"
-    await agent.told(heard + 2)
+    await agent.notified(heard + 2)
     await has_no_trace(agent, server)
 
 

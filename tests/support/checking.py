@@ -22,5 +22,5 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     for name in sys.argv[1:]:
         check = check_source(source_in(Path(name)), engine=Engine.AUTO)
-        told = [line(finding).replace(f"{name}/", "").replace(name, "DIR") for finding in check.findings]
-        print(json.dumps({"findings": told, "policy": check.policy is not None}), flush=True)
+        lines = [line(finding).replace(f"{name}/", "").replace(name, "DIR") for finding in check.findings]
+        print(json.dumps({"findings": lines, "policy": check.policy is not None}), flush=True)

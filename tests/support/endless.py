@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    told = Path(sys.stdin.readline().strip())
+    pid_file = Path(sys.stdin.readline().strip())
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as child:
-        beside = told.with_suffix(".new")
+        beside = pid_file.with_suffix(".new")
         beside.write_text(f"{os.getpid()} {child.pid}")
-        os.replace(beside, told)
+        os.replace(beside, pid_file)
         child.wait()

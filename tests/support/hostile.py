@@ -46,10 +46,10 @@ def judged(files: Mapping[str, bytes]) -> Check:
         assert check.policy.revision == written.revision
         for proved in check.policy.rule_sets.values():
             _check_proof(proved)
-    told = CheckReport(Path(DIRECTORY), check, strict=False)
-    assert all(each.isprintable() for each in as_text(told, verbose=True).splitlines())
-    json.loads(as_json(told))
-    json.loads(as_sarif(told))
+    report = CheckReport(Path(DIRECTORY), check, strict=False)
+    assert all(each.isprintable() for each in as_text(report, verbose=True).splitlines())
+    json.loads(as_json(report))
+    json.loads(as_sarif(report))
     return check
 
 
@@ -238,7 +238,7 @@ def _entries(mapping: Mapping[str, Any]) -> Iterator[str]:
     return (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in mapping.items())
 
 
-def mended(file: dict[str, Any], check: Check) -> dict[str, Any]:
+def valid(file: dict[str, Any], check: Check) -> dict[str, Any]:
     """Return a rule file without the drawn rules and laws in which there is an error, and with words that are right.
 
     Where no drawn rule is to blame, the last of them is left out: at the end there are none, and the file is sound.

@@ -58,22 +58,22 @@ class Page:
 
     def policy(self) -> dict[str, Any]:
         """Return what the page begins with."""
-        told: dict[str, Any] = self.get("/policy").json()
-        return told
+        reply: dict[str, Any] = self.get("/policy").json()
+        return reply
 
     def digest(self, name: str) -> str:
         """Return the digest of a file on disk."""
         return next(str(file["digest"]) for file in self.policy()["files"] if file["name"] == name)
 
-    def post(self, what: str, headers: Mapping[str, str] | None = None, /, **asked: Any) -> httpx2.Response:
+    def post(self, what: str, headers: Mapping[str, str] | None = None, /, **fields: Any) -> httpx2.Response:
         """Ask something of this page, with other headers where they are given."""
         sent = self.headers | dict(headers or {})
-        body = {"page": self.id, **asked}
+        body = {"page": self.id, **fields}
         return httpx2.post(f"{self.url}/{what}", json=body, headers=sent, timeout=SECONDS, verify=PLAIN)
 
-    def ask(self, what: str, **asked: Any) -> dict[str, Any]:
+    def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """Ask something that has an answer."""
-        response = self.post(what, **asked)
+        response = self.post(what, **fields)
         assert response.status_code == 200, response.text
-        told: dict[str, Any] = response.json()
-        return told
+        reply: dict[str, Any] = response.json()
+        return reply

@@ -54,17 +54,17 @@ def file_status(client: Client) -> Callable[[], Awaitable[set[str]]]:
     """Return what tells which files do not stand as they are written."""
 
     async def look() -> set[str]:
-        told = (await client.call_tool("upstream_servers", {})).structured_content
-        return set(told) - {"servers"}
+        servers_listed = (await client.call_tool("upstream_servers", {})).structured_content
+        return set(servers_listed) - {"servers"}
 
     return look
 
 
 async def listed(client: Client) -> dict[str, Any]:
     """Return what `upstream_servers` answers."""
-    told = (await client.call_tool("upstream_servers", {})).structured_content
-    assert isinstance(told, dict)
-    return told
+    servers_listed = (await client.call_tool("upstream_servers", {})).structured_content
+    assert isinstance(servers_listed, dict)
+    return servers_listed
 
 
 def loads(client: Client, *servers: str) -> Callable[[], Awaitable[list[tuple[str, str | None]]]]:

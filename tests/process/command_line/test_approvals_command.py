@@ -24,8 +24,8 @@ from support.gateways import shelf, write_config
 from support.running import COMMAND, callability
 
 SECRET = "hush-hush"
-Told = tuple[int, str, str]
-Command = Callable[..., Told]
+Ended = tuple[int, str, str]
+Command = Callable[..., Ended]
 
 READ = {"name": "read", "description": "Reads.\nWhole files.", "inputSchema": {"type": "object", "properties": {}}}
 WRITE = {"name": "write", "description": "Writes."}
@@ -35,7 +35,7 @@ WRITE = {"name": "write", "description": "Writes."}
 def approvals(tmp_path: Path) -> Command:
     """Run `callability approvals` beside a config; no value of `env` or `args` is in what it writes."""
 
-    def run(*arguments: str) -> Told:
+    def run(*arguments: str) -> Ended:
         done = callability("approvals", *arguments, "--config", "mcp_config.json", cwd=tmp_path)
         assert SECRET not in done.stdout + done.stderr
         assert str(tmp_path) not in done.stdout + done.stderr
@@ -102,10 +102,10 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
     _write(tmp_path, READ, {"name": "1e5"}, records=before)
     code, said, _ = approvals("approve", "files", "--all", "--yes")
     assert code == 0
-    told = (
+    messages = (
         "it stays switched off; to switch it on, run `callability approvals enable files read --config mcp_config.json`"
     )
-    assert told in said
+    assert messages in said
     after = (tmp_path / "approvals.yaml").read_text()
     [one, other] = re.findall(r"[0-9a-f]{64}", after)
     assert after == before.replace("true}", f'true, status: approved, sha256: "{one}"}}') + (

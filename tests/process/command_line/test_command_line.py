@@ -96,9 +96,11 @@ def test_check_writes_json(tmp_path: Path) -> None:
     """For programs: the same, in full."""
     write_policy(tmp_path, FAULTY)
     done = callability("check", str(tmp_path), "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["sound"], told["revision"]) == (1, False, None)
-    assert {"severity": "error", "code": "unknown-fact", "line": 2, "column": 20}.items() <= told["findings"][0].items()
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["sound"], report["revision"]) == (1, False, None)
+    assert {"severity": "error", "code": "unknown-fact", "line": 2, "column": 20}.items() <= report["findings"][
+        0
+    ].items()
 
 
 def test_the_engines_can_be_compared() -> None:
@@ -136,8 +138,8 @@ def test_explain_marks_the_warnings_of_a_policy(tmp_path: Path) -> None:
 
 def test_explain_writes_json() -> None:
     """For programs: the same, in full."""
-    told = json.loads(callability("explain", "server.quarantined=unknown", "--json").stdout)
-    assert told["verdict"] == {
+    report = json.loads(callability("explain", "server.quarantined=unknown", "--json").stdout)
+    assert report["verdict"] == {
         "status": "disabled_unknown",
         "rule": "under-quarantine",
         "undetermined": True,
@@ -146,8 +148,8 @@ def test_explain_writes_json() -> None:
         "unread": ["server.quarantined"],
         "withhold_text": True,
     }
-    assert told["path"] == {"steps": [], "end": "find_out", "find_out": ["server.quarantined"]}
-    assert [trial["truth"] for trial in told["trials"]] == ["false", "false", "undetermined"]
+    assert report["path"] == {"steps": [], "end": "find_out", "find_out": ["server.quarantined"]}
+    assert [trial["truth"] for trial in report["trials"]] == ["false", "false", "undetermined"]
 
 
 def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
@@ -158,8 +160,8 @@ def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
     assert done.stdout.startswith("disabled_unknown, undetermined at rule"), done
     assert "\n  retry          never\n" in done.stdout
     assert "\n  unread         annotations.destructive, server.label.environment\n" in done.stdout
-    told = json.loads(callability("explain", *arguments, "--json").stdout)["verdict"]
-    assert (told["retry"], told["unread"]) == ("never", ["annotations.destructive", "server.label.environment"])
+    report = json.loads(callability("explain", *arguments, "--json").stdout)["verdict"]
+    assert (report["retry"], report["unread"]) == ("never", ["annotations.destructive", "server.label.environment"])
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ def test_programs_get_json(command: list[str], tmp_path: Path) -> None:
     """The findings as `callability check --format json` has them, and the counts."""
     config = write_config(tmp_path, {"git": {"comand": "git"}})
     done = callability(*command, "--config", str(config), "--format", "json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["accepted"], told["errors"], told["warnings"]) == (1, False, 2, 0)
-    assert {"severity": "error", "code": "unknown-key", "line": 4, "column": 7}.items() <= told["findings"][1].items()
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["accepted"], report["errors"], report["warnings"]) == (1, False, 2, 0)
+    assert {"severity": "error", "code": "unknown-key", "line": 4, "column": 7}.items() <= report["findings"][1].items()
 
 
 def test_a_gateway_checks_its_policy_with_its_tests(tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def test_the_servers_are_listed(config: Path) -> None:
         "files  stdio  yes      no           auto",
         "web    http   no       no           manual",
     ]
-    told = json.loads(servers("list", "--json", config=config)[1])
-    assert told["servers"][1] == {
+    report = json.loads(servers("list", "--json", config=config)[1])
+    assert report["servers"][1] == {
         "name": "web",
         "type": "http",
         "enabled": False,

@@ -96,10 +96,14 @@ def test_a_change_is_told_by_the_conditions_that_it_changes_and_an_example(tmp_p
         "  e.g.  load.failure=refused",
         "32 answers changed",
     ]
-    [told] = json.loads(callability("diff", str(POLICY), str(copy), "--json").stdout)["changes"]
-    assert told["where"] == [{"load.failure": ["refused"]}]
-    assert (told["before"]["status"], told["after"]["status"], told["combinations"]) == ("permanent", "transient", 32)
-    assert told["example"]["load.failure"] == "refused"
+    [report] = json.loads(callability("diff", str(POLICY), str(copy), "--json").stdout)["changes"]
+    assert report["where"] == [{"load.failure": ["refused"]}]
+    assert (report["before"]["status"], report["after"]["status"], report["combinations"]) == (
+        "permanent",
+        "transient",
+        32,
+    )
+    assert report["example"]["load.failure"] == "refused"
 
 
 def test_other_words_are_a_change_of_the_answer(tmp_path: Path) -> None:
@@ -197,15 +201,15 @@ def test_the_tools_that_a_change_concerns_are_told(tmp_path: Path) -> None:
         "  disk:wipe: disabled_by_user -> pending_approval",
         "1 tool of the inventory changed",
     ]
-    told = json.loads(callability("diff", str(POLICY), str(copy), "--inventory", str(inventory), "--json").stdout)
-    assert told["tools"] == [{"tool": "disk:wipe", "before": "disabled_by_user", "after": "pending_approval"}]
+    report = json.loads(callability("diff", str(POLICY), str(copy), "--inventory", str(inventory), "--json").stdout)
+    assert report["tools"] == [{"tool": "disk:wipe", "before": "disabled_by_user", "after": "pending_approval"}]
 
 
 def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> None:
     """What it may not see is not in it."""
-    told = json.loads(_inventory(tmp_path, "--agent", "clerk").read_text())
-    assert told["agent"] == {"name": "clerk"}
-    assert [(server["name"], [tool["name"] for tool in server["tools"]]) for server in told["servers"]] == [
+    report = json.loads(_inventory(tmp_path, "--agent", "clerk").read_text())
+    assert report["agent"] == {"name": "clerk"}
+    assert [(server["name"], [tool["name"] for tool in server["tools"]]) for server in report["servers"]] == [
         ("shed", ["paint"])
     ]
     assert callability("inventory", "--config", str(tmp_path / "mcp_config.json"), "--agent", "x").returncode == 2

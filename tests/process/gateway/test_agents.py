@@ -46,16 +46,16 @@ def _write(directory: Path, visible: tuple[str, ...], agents: dict[str, Any]) ->
 
 def _questions(chance: Random) -> list[tuple[str, dict[str, Any]]]:
     """Draw questions about what is in scope and what is not, on every surface."""
-    asked: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
-    asked += [("upstream_servers", {"operation": "get", "name": name}) for name in (*SERVERS, "fils")]
+    calls: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
+    calls += [("upstream_servers", {"operation": "get", "name": name}) for name in (*SERVERS, "fils")]
     for _ in range(40):
         words = chance.sample((*VERBS, *NOUNS, *SERVERS, "by"), chance.randint(1, 3))
         flag, limit = chance.random() < 0.5, chance.randint(1, 20)
-        asked.append(("retrieve_tools", {"query": " ".join(words), "limit": limit, "include_disabled": flag}))
+        calls.append(("retrieve_tools", {"query": " ".join(words), "limit": limit, "include_disabled": flag}))
     for server in SERVERS:
         names = [tool["name"] for tool in chance.sample(_tools(server), 2)]
-        asked += [("call_tool", {"name": f"{server}:{name}"}) for name in (*names, "raed_file")]
-    return asked
+        calls += [("call_tool", {"name": f"{server}:{name}"}) for name in (*names, "raed_file")]
+    return calls
 
 
 async def _answers(client: Client, seed: int) -> list[str]:

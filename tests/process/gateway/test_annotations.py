@@ -117,11 +117,11 @@ async def test_each_combination_of_annotations_means_over_mcp_what_mcp_says(tmp_
     config = write_config(tmp_path, {"one": shelf(tmp_path, "one", *(_tool(*each) for each in names.items()))})
     async with over_stdio(config, "--policy", str(policy)) as client:
         found = await retrieve(client, "tool", limit=100, include_disabled=True)
-        told = {name: await call(client, f"one:{name}") for name in names}
+        results = {name: await call(client, f"one:{name}") for name in names}
     expected = {name: _reason(said) for name, said in names.items()}
     assert {each["name"] for each in found["tools"]} == {f"one:{name}" for name, why in expected.items() if why is None}
     for name, why in expected.items():
-        text = text_of(told[name])
+        text = text_of(results[name])
         assert text == f"{name} was called" if why is None else why in text, (name, names[name], text)
     assert {why for why in expected.values() if why} == {
         "It reads.",
@@ -293,7 +293,7 @@ def test_explain_takes_the_words_of_the_upstream(tmp_path: Path) -> None:
     """A tool that only reads destroys nothing, whatever else is said; one annotation alone cannot be unknown."""
     policy = write_policy(tmp_path, POLICY_OF_STATES)
 
-    def told(*facts: str) -> dict[str, str]:
+    def results(*facts: str) -> dict[str, str]:
         done = callability("explain", "--json", "--policy", str(policy), *facts)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
@@ -301,8 +301,8 @@ def test_explain_takes_the_words_of_the_upstream(tmp_path: Path) -> None:
         return {fact: answer["facts"][fact] for fact in THREE} | {"rule": answer["verdict"]["rule"]}
 
     reads = {**dict(zip(THREE, ("true", "false", "true"), strict=True)), "rule": "reads"}
-    assert told(f"{READ_ONLY}=true", f"{DESTRUCTIVE}=true") == reads
-    assert told(f"{IDEMPOTENT}=unknown") == {**dict.fromkeys(THREE, UNKNOWN), "rule": "reads"}
+    assert results(f"{READ_ONLY}=true", f"{DESTRUCTIVE}=true") == reads
+    assert results(f"{IDEMPOTENT}=unknown") == {**dict.fromkeys(THREE, UNKNOWN), "rule": "reads"}
     refused = callability("explain", "--policy", str(policy), f"{READ_ONLY}=false", f"{DESTRUCTIVE}=unknown")
     assert (refused.returncode, refused.stderr) == (
         2,

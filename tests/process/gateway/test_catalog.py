@@ -241,15 +241,15 @@ async def test_a_catalog_server_out_of_scope_is_unknown(mode: Mode, tmp_path: Pa
         some = {name: catalog[name] for name in there}
         async with gateway(tmp_path, some, **keys) as gateways, agent(gateways, mode, Person(), "clerk") as it:
             is_no_connection(await it.enable(), "unknown_server")
-            told = [await it.enable(), await it.ask("disable_server", id="greeter"), await it.ask("search_servers")]
+            results = [await it.enable(), await it.ask("disable_server", id="greeter"), await it.ask("search_servers")]
             tools = await it.client.list_tools()
-            answers.append([each.model_dump_json() for each in (*told, tools)])
+            answers.append([each.model_dump_json() for each in (*results, tools)])
             for name in ("off", "on"):
                 await it.enable(name)
             assert (await it.ask("disable_server", id="on")).is_error
             assert await it.finds() == ["on:greet"]
             assert not ran.exists()
-            await it.told(0)
+            await it.notified(0)
     assert answers[0] == answers[1]
 
 
@@ -285,7 +285,7 @@ async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dia
             assert 'Needs attention: "gone" (exited with code 3 before it answered).' in text_of(failed)
         assert ran.read_text() == "started\n"
         assert not (tmp_path / "off-ran").exists()
-        await it.told(0)
+        await it.notified(0)
 
 
 async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_does_not_exist(
@@ -301,9 +301,9 @@ async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_do
     for servers in (hidden, {}):
         keys = {"servers": servers, "agents": {"clerk": {"servers": ["mine"]}}}
         async with gateway(tmp_path, catalog, **keys) as gateways, agent(gateways, mode, Person(), "clerk") as it:
-            told = [await it.enable(name) for name in hidden]
-            assert all(is_no_connection(each, "unknown_server") for each in told)
-            answers.append([each.model_dump_json() for each in told])
+            results = [await it.enable(name) for name in hidden]
+            assert all(is_no_connection(each, "unknown_server") for each in results)
+            answers.append([each.model_dump_json() for each in results])
     assert answers[0] == answers[1]
 
 
@@ -322,13 +322,13 @@ async def test_an_agent_without_a_catalog_gets_every_answer_of_a_gateway_without
         ):
             if catalog:
                 is_connection(await everybody.enable())
-                await everybody.told(1)
+                await everybody.notified(1)
             await it.finds()
-            asked = [("enable_server", {"id": "greeter"}), ("search_servers", {}), ("upstream_servers", {})]
-            asked += [("retrieve_tools", {"query": "greet"}), ("call_tool", {"name": "greeter:greet"})]
-            told = [await it.ask(tool, **arguments) for tool, arguments in asked]
-            answers.append([each.model_dump_json() for each in (await it.client.list_tools(), *told)])
-            await it.told(0)
+            calls = [("enable_server", {"id": "greeter"}), ("search_servers", {}), ("upstream_servers", {})]
+            calls += [("retrieve_tools", {"query": "greet"}), ("call_tool", {"name": "greeter:greet"})]
+            results = [await it.ask(tool, **arguments) for tool, arguments in calls]
+            answers.append([each.model_dump_json() for each in (await it.client.list_tools(), *results)])
+            await it.notified(0)
     assert answers[0] == answers[1]
 
 
@@ -351,13 +351,13 @@ async def test_where_no_tool_can_be_called_the_lock_that_is_left_is_told(mode: M
         gateway(tmp_path, locked, approvals="approvals.yaml") as gateways,
         agent(gateways, mode) as it,
     ):
-        for told, (name, parts) in enumerate(wanted.items(), start=1):
+        for results, (name, parts) in enumerate(wanted.items(), start=1):
             text = is_connection(await it.enable(name))
             assert [part for part in parts if part not in text] == []
             assert "can be found and called" not in text
             assert "`mcpServers`" not in text
             assert await it.state(name) == "connected"
-            await it.told(told)
+            await it.notified(results)
         assert await it.finds() == []
 
 
@@ -378,7 +378,7 @@ async def test_a_session_without_dialogs_says_so_and_one_with_them_goes_on(
         is_no_connection(await mute.enable(), "authorization_required", error=False)
         async with agent(gateways, mode, Person()) as it:
             await works(it)
-        await mute.told(2)
+        await mute.notified(2)
 
 
 async def test_a_client_with_forms_alone_is_shown_the_address(

@@ -14,7 +14,7 @@ import pytest
 from mcp.client.auth import oauth2
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from callability.gateway.tools import catalog_tools as switching
+from callability.gateway.tools import catalog_tools
 from support.catalogs import (
     MODES,
     Agent,
@@ -65,23 +65,23 @@ class Later:
         return time.time() + 7200
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("notified", [True, False])
 async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
-    told: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notified: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the provider ends it before the time that it told."""
     person = Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         is_connection(await it.enable())
         provider.expire()
-        if told:
+        if notified:
             monkeypatch.setattr(oauth2, "time", Later)
             provider.token_seconds = 36_000
         called = await asyncio.gather(*(_call(it) for _ in range(5)))
         assert [text_of(each) for each in called] == ["greet was called"] * 5
         assert (len(provider.tokens), len(person.dialogs)) == (2, 1)
         assert await it.state() == "connected"
-        await it.told(1)
+        await it.notified(1)
 
 
 async def test_an_authorization_that_is_of_no_use_is_not_asked_for_again(
@@ -90,8 +90,8 @@ async def test_an_authorization_that_is_of_no_use_is_not_asked_for_again(
     """A provider whose tokens are over when they come: one dialog, and the server's refusal is the reason."""
     provider.token_seconds, person = 0, Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
-        told = is_no_connection(await it.enable(), "connect_failed")
-        assert "could not be connected: answered with HTTP status 401 (denied)." in told
+        notified = is_no_connection(await it.enable(), "connect_failed")
+        assert "could not be connected: answered with HTTP status 401 (denied)." in notified
         assert (len(person.dialogs), await it.state()) == (1, "absent")
         provider.token_seconds = 3600
         await works(it)
@@ -169,9 +169,9 @@ async def test_an_entry_that_is_removed_is_disconnected(mode: Mode, provider: OA
 
             await becomes(described, True)
             assert text_of(await _call(it)) == "greet was called"
-            await it.told(1)
+            await it.notified(1)
             _edit(tmp_path, other)
-            await it.told(2)
+            await it.notified(2)
             await has_no_trace(it)
             is_no_connection(await it.enable(), "unknown_server")
             assert provider.connections == 1
@@ -190,7 +190,7 @@ async def test_an_entry_that_is_removed_or_led_elsewhere_ends_its_attempt(
             agent(gateways, mode, person) as it,
         ):
             call = asyncio.ensure_future(it.enable())
-            await person.asked.wait()
+            await person.prompted.wait()
             waiting = asyncio.ensure_future(mute.enable())
             await mute.client.list_tools()
             _edit(tmp_path, {"greeter": plain(upstream), **other})
@@ -203,7 +203,7 @@ async def test_an_entry_that_is_removed_or_led_elsewhere_ends_its_attempt(
             await works(mute)
             is_connection(await mute.enable())
             _edit(tmp_path, {"greeter": plain(upstream, headers={"X-Other": "1"}), **other})
-            await mute.told(4)
+            await mute.notified(4)
             assert await mute.state() == "absent"
             await works(mute, heard=4)
             assert "x-other: 1" in upstream.head.lower()
@@ -222,37 +222,37 @@ async def test_the_first_entry_brings_the_tools_of_the_catalog(mode: Mode, tmp_p
         ):
             assert len((await it.client.list_tools()).tools) == 3
             _edit(tmp_path, {"greeter": plain(upstream)})
-            await it.told(1)
+            await it.notified(1)
             names = [tool.name for tool in (await it.client.list_tools()).tools]
             assert names[3:] == ["search_servers", "enable_server", "disable_server"]
             is_connection(await it.enable())
-            await it.told(2)
+            await it.notified(2)
             _edit(tmp_path, {})
             await until(lambda: it.heard >= 4)
-            await it.told(4)
+            await it.notified(4)
             assert len((await it.client.list_tools()).tools) == 3
             assert len((await clerk.client.list_tools()).tools) == 3
-            await clerk.told(0)
+            await clerk.notified(0)
 
 
 async def test_a_caller_that_waits_is_told_how_it_goes_on(
     mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over MCP 2025-11-25 the call tells its progress while the dialog is open; over 2026-07-28 it is over (E-1)."""
-    monkeypatch.setattr(switching, "PROGRESS_SECONDS", 0.01)
-    person, told = Person("waits"), asyncio.Event()
+    monkeypatch.setattr(catalog_tools, "PROGRESS_SECONDS", 0.01)
+    person, notified = Person("waits"), asyncio.Event()
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         if message == "waiting for the user's authorization":
-            told.set()
+            notified.set()
 
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         call = asyncio.ensure_future(
             it.client.call_tool("enable_server", {"id": "greeter"}, progress_callback=progress)
         )
-        await person.asked.wait()
+        await person.prompted.wait()
         if mode == "legacy":
-            await asyncio.wait_for(told.wait(), 60)
+            await asyncio.wait_for(notified.wait(), 60)
         assert await it.state() == "connecting"
         person.may.set()
         is_connection(await call)

@@ -47,7 +47,7 @@ async def provider() -> AsyncIterator[OAuthProvider]:
         yield it
 
 
-def begun(call: Awaitable[Any]) -> asyncio.Task[Any]:
+def started(call: Awaitable[Any]) -> asyncio.Task[Any]:
     """Begin a call."""
     return asyncio.ensure_future(call)
 
@@ -72,7 +72,7 @@ async def test_fifty_callers_share_one_attempt_and_its_outcome(
         assert provider.requests.count("POST /register") == 1
         assert person is None or len(person.dialogs) == 1
         for each in (one, other):
-            await each.told(connections)
+            await each.notified(connections)
 
 
 async def _while_connecting(mode: Mode, directory: Path) -> None:
@@ -80,7 +80,7 @@ async def _while_connecting(mode: Mode, directory: Path) -> None:
     async with upstream.listening():
         upstream.opening = "hang"
         async with gateway(directory, {"greeter": plain(upstream)}) as gateways, agent(gateways, mode) as it:
-            call = begun(it.enable())
+            call = started(it.enable())
             await upstream.waiting.wait()
             await _switched_off(it, call)
             upstream.opening = None
@@ -94,8 +94,8 @@ async def _while_the_dialog_is_open(mode: Mode, directory: Path) -> None:
         gateway(directory, {"greeter": entry(provider)}) as gateways,
         agent(gateways, mode, person) as it,
     ):
-        call = begun(it.enable())
-        await person.asked.wait()
+        call = started(it.enable())
+        await person.prompted.wait()
         assert await it.state() == "connecting"
         assert "the attempt to connect it was ended" in await it.disable()
         if mode == "auto":
@@ -116,7 +116,7 @@ async def _after_the_person_came_back(mode: Mode, directory: Path) -> None:
         gateway(directory, {"greeter": entry(provider)}) as gateways,
         agent(gateways, mode, Person("goes")) as it,
     ):
-        call = begun(it.enable())
+        call = started(it.enable())
         await provider.gate.reached.wait()
         await _switched_off(it, call)
         provider.gate.open.set()
@@ -124,23 +124,23 @@ async def _after_the_person_came_back(mode: Mode, directory: Path) -> None:
         await works(it)
 
 
-async def _while_the_policy_is_asked(mode: Mode, directory: Path, number: int, heard: int) -> None:
+async def _while_the_policy_decides(mode: Mode, directory: Path, number: int, heard: int) -> None:
     policy, upstream = HeldPolicy(number), BadHttp(answers={"greet": "ok"})
     async with (
         upstream.listening(),
         gateway(directory, {"greeter": plain(upstream)}, stub=policy) as gateways,
         agent(gateways, mode) as it,
     ):
-        call = begun(it.enable())
+        call = started(it.enable())
         await policy.gate.reached.wait()
-        off = begun(it.disable())
+        off = started(it.disable())
         # Before the server has joined, the answer to this waits for the policy, too.
         await until(lambda: off.done() or number == 1)
         await it.client.list_tools()
         policy.gate.open.set()
         await off
         is_no_connection(await call, "cancelled")
-        await it.told(heard)
+        await it.notified(heard)
         await has_no_trace(it)
         await works(it, heard=heard)
 
@@ -157,8 +157,8 @@ MOMENTS: dict[str, Callable[[Mode, Path], Awaitable[Any]]] = {
     "while it connects": _while_connecting,
     "while the dialog is open": _while_the_dialog_is_open,
     "after the person came back": _after_the_person_came_back,
-    "when it is connected and not yet there": lambda mode, path: _while_the_policy_is_asked(mode, path, 1, 0),
-    "when it is there and the caller is not yet told": lambda mode, path: _while_the_policy_is_asked(mode, path, 2, 2),
+    "when it is connected and not yet there": lambda mode, path: _while_the_policy_decides(mode, path, 1, 0),
+    "when it is there and the caller is not yet told": lambda mode, path: _while_the_policy_decides(mode, path, 2, 2),
 }
 
 
@@ -182,7 +182,7 @@ async def test_a_server_that_is_switched_off_is_not_told_to_have_been_connected_
         agent(gateways, mode) as it,
     ):
         is_connection(await it.enable())
-        call = begun(it.enable())
+        call = started(it.enable())
         await policy.gate.reached.wait()
         await it.disable()
         policy.gate.open.set()
@@ -201,9 +201,9 @@ async def test_where_the_caller_that_shows_the_dialog_goes_another_asks(
         agent(gateways, mode, second) as it,
     ):
         async with agent(gateways, mode, first) as leaving:
-            going = begun(leaving.enable())
-            await first.asked.wait()
-            call = begun(it.enable())
+            going = started(leaving.enable())
+            await first.prompted.wait()
+            call = started(it.enable())
             await it.client.list_tools()
             assert second.dialogs == []
             if not session_ends:
@@ -214,7 +214,7 @@ async def test_where_the_caller_that_shows_the_dialog_goes_another_asks(
         going.cancel()
         await asyncio.wait({going})
         assert (len(first.dialogs), len(second.dialogs), provider.connections) == (1, 1, 1)
-        await it.told(1)
+        await it.notified(1)
 
 
 async def test_where_one_that_only_waits_goes_nothing_changes(
@@ -227,9 +227,9 @@ async def test_where_one_that_only_waits_goes_nothing_changes(
         agent(gateways, mode, first) as it,
         agent(gateways, mode, second) as leaving,
     ):
-        call = begun(it.enable())
-        await first.asked.wait()
-        waiting = begun(leaving.enable())
+        call = started(it.enable())
+        await first.prompted.wait()
+        waiting = started(leaving.enable())
         await leaving.client.list_tools()
         waiting.cancel()
         await asyncio.wait({waiting})
@@ -252,8 +252,8 @@ async def test_an_attempt_whose_last_caller_has_gone_ends(
 
     monkeypatch.setattr(attempt.Attempt, "answered", noted)
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
-        call = begun(it.enable())
-        await (person.asked if mode == "legacy" else back).wait()
+        call = started(it.enable())
+        await (person.prompted if mode == "legacy" else back).wait()
         call.cancel()
         await asyncio.wait({call})
         async with asyncio.timeout(60):
@@ -280,8 +280,8 @@ async def test_nothing_waits_for_a_dialog_that_nobody_answers(
         agent(gateways, mode, person) as it,
         agent(gateways, mode) as mute,
     ):
-        call, second = begun(it.enable()), None
-        await person.asked.wait()
+        call, second = started(it.enable()), None
+        await person.prompted.wait()
         async with asyncio.timeout(60):
             for each in (it, mute):
                 assert await each.state() == "connecting"
@@ -290,7 +290,7 @@ async def test_nothing_waits_for_a_dialog_that_nobody_answers(
                 assert not (await each.ask("upstream_servers")).is_error
                 is_connection(await each.enable("other"))
                 assert await each.finds() == ["on:greet", "other:greet"]
-                second = second or begun(mute.enable())
+                second = second or started(mute.enable())
                 assert "is switched off now" in await each.disable("other")
         assert not call.done()
         assert second is not None
@@ -310,8 +310,8 @@ async def test_who_declines_a_dialog_of_an_attempt_long_gone_is_not_asked_again(
         agent(gateways, mode, first) as late,
         agent(gateways, mode, second) as it,
     ):
-        call = begun(late.enable())
-        await first.asked.wait()
+        call = started(late.enable())
+        await first.prompted.wait()
         await it.disable()
         is_no_connection(await it.enable(), "declined")
         first.answers = ElicitResult(action="decline")

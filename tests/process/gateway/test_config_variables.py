@@ -96,8 +96,8 @@ def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pyte
             with http_gateway(tmp_path / "mcp.jsonc") as url:
                 async with Client(url) as client:
                     await becomes(names("read file", client), ["files:read_file"])
-                    told = (await client.call_tool("upstream_servers", {})).structured_content or {}
-                    assert [each["state"] for each in told["servers"]] == ["connected", "connected"]
+                    listing = (await client.call_tool("upstream_servers", {})).structured_content or {}
+                    assert [each["state"] for each in listing["servers"]] == ["connected", "connected"]
 
     asyncio.run(story())
     assert "authorization: bearer hunter2secret" in server.head.lower()

@@ -62,14 +62,14 @@ def _statuses(results: Path) -> list[str]:
     [("2025-11-25", "2025-11-25"), ("2026-07-28", "2025-11-25"), ("2026-07-28", "2026-07-28")],
 )
 def test_a_suite_passes_but_for_what_the_baseline_gives_a_reason_for(
-    suite: str, revision: str, tmp_path: Path, tell: Callable[[str], None]
+    suite: str, revision: str, tmp_path: Path, note: Callable[[str], None]
 ) -> None:
     """A scenario that fails without a reason is found, and so is a reason without a scenario that fails."""
     with _front(tmp_path) as url:
         done = _run(suite, revision, url, tmp_path)
     statuses = _statuses(tmp_path / "results")
     counted = ", ".join(f"{statuses.count(status)} {status.lower()}" for status in sorted({*statuses}))
-    tell(f"suite for {suite}, revision {revision}: {counted}")
+    note(f"suite for {suite}, revision {revision}: {counted}")
     assert done.returncode == 0, done.stdout[done.stdout.find("=== SUMMARY") :] + done.stderr
     ran = {path.parent.name for path in (tmp_path / "results").glob("*/checks.json")}
     for scenario in {entry.partition(":")[0] for entry in BASELINES[revision]}:

@@ -59,13 +59,13 @@ def test_a_tool_that_was_seen_stays_as_locked_as_it_was(all_locked: Scene, name:
 def test_existence_reason_and_remedy_are_one_request_away(all_locked: Scene, name: str) -> None:
     """SC-002: from an answer with nothing in it its notice leads there, and from a refused call its last sentence."""
     query = name.replace(":", " ")
-    asked = {"query": query, "limit": 100}
+    query_arguments = {"query": query, "limit": 100}
     empty, refused, found = asyncio.run(
         all_locked.answers(
             [
-                ("retrieve_tools", asked),
+                ("retrieve_tools", query_arguments),
                 ("call_tool", {"name": name}),
-                ("retrieve_tools", {**asked, "include_disabled": True}),
+                ("retrieve_tools", {**query_arguments, "include_disabled": True}),
             ]
         )
     )

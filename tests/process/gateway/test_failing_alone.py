@@ -63,15 +63,15 @@ def _cut_json(request: dict[str, Any]) -> bytes:
     return reply(result(request, {"content": []})[:-5])
 
 
-def _begun(length: int, body: bytes, kind: str = "application/json") -> bytes:
+def _partial(length: int, body: bytes, kind: str = "application/json") -> bytes:
     return f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n".encode() + body
 
 
 HTTP: dict[str, tuple[Answer, str]] = {
     "a reset": ("reset", CUT),
     "an end before the response": ("eof", CUT),
-    "an end in the body": (Cut(_begun(500, b'{"jsonrpc":'), "eof"), CUT),
-    "a reset in the body": (Cut(_begun(500, b'{"jsonrpc":'), "reset"), CUT),
+    "an end in the body": (Cut(_partial(500, b'{"jsonrpc":'), "eof"), CUT),
+    "a reset in the body": (Cut(_partial(500, b'{"jsonrpc":'), "reset"), CUT),
     "not HTTP": (b"what?\r\n\r\n", f"answered with something that is not HTTP{MAY}"),
     "400": (_status("400 Bad Request"), f"answered with HTTP status 400{MAY}"),
     "401": (_status("401 Unauthorized"), f"answered with HTTP status 401{NOT}"),
@@ -117,8 +117,8 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "a redirect to a page": (_status("302 Found", b"", extra="Location: /login\r\n"), REDIRECT),
     "events in broken compression": (reply(b"data", kind=EVENTS, extra="Content-Encoding: gzip\r\n"), NOT_MCP),
     "events that end": (reply(b": hm\n\n", kind=EVENTS), CUT),
-    "events that are cut": (Cut(_begun(500, b": hm\n\n", EVENTS), "eof"), CUT),
-    "events that are reset": (Cut(_begun(500, b": hm\n\n", EVENTS), "reset"), CUT),
+    "events that are cut": (Cut(_partial(500, b": hm\n\n", EVENTS), "eof"), CUT),
+    "events that are reset": (Cut(_partial(500, b": hm\n\n", EVENTS), "reset"), CUT),
     "an event that is not MCP": (reply(b"data: {}\n\n", kind=EVENTS), NOT_MCP),
     "100 MB": (lambda _: reply(b"x" * (100 * MEGABYTE)), TOO_LONG),
     "an event of 17 MB": (lambda _: reply(b"data: " + b"x" * (17 * MEGABYTE), kind=EVENTS), TOO_LONG),
@@ -127,8 +127,8 @@ HTTP: dict[str, tuple[Answer, str]] = {
 OF_A_SESSION = {"404": f"no longer knows the session of this connection{NOT}"}
 HTTP_SILENCES: dict[str, Answer] = {
     "no response": "hang",
-    "half a body": Cut(_begun(500, b'{"jsonrpc":'), "hang"),
-    "events without the answer": Cut(_begun(500, b": hm\n\n", EVENTS), "hang"),
+    "half a body": Cut(_partial(500, b'{"jsonrpc":'), "hang"),
+    "events without the answer": Cut(_partial(500, b": hm\n\n", EVENTS), "hang"),
     "the answer to another call": _other_id,
 }
 STDIO = {
@@ -224,17 +224,17 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 async def _fails_alone(stage: Stage, server: str, failing: Callable[[], Coroutine[Any, Any, str]]) -> str:
     """Let one call fail among the others, see all of them answered, and return what the agent is told."""
     same, others = await stage.held(server, SAME), await stage.others()
-    told = await failing()
+    sentence = await failing()
     assert not any(each.done() for each in (*same, *others))
     await stage.release((server, *OTHERS))
     answered = await asyncio.gather(*same, *others)
     assert [each for each in answered if each.is_error] == []
     assert len(answered) == SAME + len(OTHERS) * EACH == SAME + 20
     await stage.works(server)
-    return told
+    return sentence
 
 
-async def _told(stage: Stage, name: str) -> str:
+async def _call_text(stage: Stage, name: str) -> str:
     answer = await call(stage.client, name)
     assert answer.is_error
     return text_of(answer)
@@ -248,17 +248,17 @@ def _sentence(server: str, words: str) -> str:
 @pytest.mark.parametrize("case", HTTP)
 async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str, stage: Stage) -> None:
     """With words for what happened; twenty-three others are answered, and the next call needs no help."""
-    told = await _fails_alone(stage, server, lambda: _told(stage, f"{server}:{case}"))
+    sentence = await _fails_alone(stage, server, lambda: _call_text(stage, f"{server}:{case}"))
     words = OF_A_SESSION.get(case) if server == "session" else None
-    assert told == _sentence(server, words or HTTP[case][1])
+    assert sentence == _sentence(server, words or HTTP[case][1])
 
 
 @pytest.mark.parametrize("case", STDIO)
 async def test_an_answer_of_a_child_that_cannot_be_passed_on_ends_one_call(case: str, stage: Stage) -> None:
     """A result of a wrong shape, one of 100 MB, a refusal: at once, and the child lives."""
     before = text_of(await call(stage.client, "worse:pid"))
-    told = await _fails_alone(stage, "worse", lambda: _told(stage, f"worse:{case}"))
-    assert told == _sentence("worse", STDIO[case])
+    sentence = await _fails_alone(stage, "worse", lambda: _call_text(stage, f"worse:{case}"))
+    assert sentence == _sentence("worse", STDIO[case])
     assert text_of(await call(stage.client, "worse:pid")) == before
 
 
@@ -266,7 +266,7 @@ async def test_calls_without_an_answer_end_at_the_deadline_and_alone(stage: Stag
     """Over HTTP in both eras and over stdio, all at once; whoever is answered meanwhile is not touched."""
     servers = {"session": HTTP_SILENCES, "stateless": HTTP_SILENCES, "worse": STDIO_SILENCES}
     calls = [(server, case) for server, cases in servers.items() for case in cases]
-    silent = [asyncio.create_task(_told(stage, f"{server}:{case}")) for server, case in calls]
+    silent = [asyncio.create_task(_call_text(stage, f"{server}:{case}")) for server, case in calls]
     for server in ("session", "stateless"):
         for case in HTTP_SILENCES:
             await stage.http[server].called(case)
@@ -296,15 +296,15 @@ async def _ends_with_its_calls(stage: Stage, end: Callable[[], Coroutine[Any, An
     ending = asyncio.create_task(end())
     await stage.release(OTHERS)
     assert [each for each in await asyncio.gather(*others) if each.is_error] == []
-    told = [await ending, *map(text_of, await asyncio.gather(*same))]
-    assert told == [_sentence("worse", words)] * (1 + SAME)
+    sentence = [await ending, *map(text_of, await asyncio.gather(*same))]
+    assert sentence == [_sentence("worse", words)] * (1 + SAME)
     assert text_of(await call(stage.client, "worse:pid")) != before
 
 
 @pytest.mark.parametrize("case", STDIO_ENDS)
 async def test_a_child_that_ends_takes_its_own_calls_with_it_and_no_other(case: str, stage: Stage) -> None:
     """It exits, is killed, stops in the middle of a line, closes its output, hangs, or writes a line without end."""
-    await _ends_with_its_calls(stage, lambda: _told(stage, f"worse:{case}"), STDIO_ENDS[case])
+    await _ends_with_its_calls(stage, lambda: _call_text(stage, f"worse:{case}"), STDIO_ENDS[case])
 
 
 async def test_a_child_that_is_stopped_is_got_rid_of(stage: Stage) -> None:
@@ -314,7 +314,7 @@ async def test_a_child_that_is_stopped_is_got_rid_of(stage: Stage) -> None:
 
     async def stop() -> str:
         os.kill(pid, signal.SIGSTOP)
-        return await _told(stage, "worse:pid")
+        return await _call_text(stage, "worse:pid")
 
     await _ends_with_its_calls(stage, stop, SILENT)
     ended, _, _ = await asyncio.to_thread(select.select, [process], [], [], 30)
@@ -328,12 +328,12 @@ async def test_a_server_that_listens_no_more_refuses_one_call(server: str, stage
 
     async def refused() -> str:
         stage.http[server].deafen()
-        told = await _told(stage, f"{server}:pid")
+        sentence = await _call_text(stage, f"{server}:pid")
         await stage.http[server].listen()
-        return told
+        return sentence
 
-    told = await _fails_alone(stage, server, refused)
-    assert told == _sentence(server, f"refused the connection (nothing listens there){NOT}")
+    sentence = await _fails_alone(stage, server, refused)
+    assert sentence == _sentence(server, f"refused the connection (nothing listens there){NOT}")
 
 
 @pytest.mark.parametrize("server", ["session", "stateless"])
@@ -347,9 +347,9 @@ async def test_a_connection_that_nobody_takes_is_given_up(server: str, stage: St
             full.bind(("127.0.0.1", stage.http[server].port))
             full.listen(0)
             first.connect(full.getsockname())
-            told = await _told(stage, f"{server}:pid")
+            sentence = await _call_text(stage, f"{server}:pid")
         await stage.http[server].listen()
-        return told
+        return sentence
 
     held = [*await stage.held(server, SAME), *await stage.others()]
     failing = asyncio.create_task(not_taken())
@@ -372,14 +372,14 @@ async def test_a_certificate_that_is_not_trusted_any_more_ends_one_call(
         server.deafen()
         server.tls = stranger.server()
         await server.listen()
-        told = await _told(it, "safe:pid")
+        sentence = await _call_text(it, "safe:pid")
         server.deafen()
         server.tls = known.server()
         await server.listen()
-        return told
+        return sentence
 
     others = {"other-session": BadHttp(session="two"), "other-stateless": BadHttp(modern=True)}
     stdio = {name: bad("lists all") for name in ("fine", "well")}
     async with _gateway(tmp_path, {"safe": server, **others}, **stdio) as it:
-        told = await _fails_alone(it, "safe", not_trusted)
-    assert told == _sentence("safe", f"could not be reached: no trusted TLS connection could be made{NOT}")
+        sentence = await _fails_alone(it, "safe", not_trusted)
+    assert sentence == _sentence("safe", f"could not be reached: no trusted TLS connection could be made{NOT}")

@@ -97,7 +97,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def _asking(url: str) -> Iterator[Callable[..., CallToolResult]]:
+def _connected(url: str) -> Iterator[Callable[..., CallToolResult]]:
     def ask(tool: str, **arguments: Any) -> CallToolResult:
         async def once() -> CallToolResult:
             async with Client(url) as client:
@@ -178,7 +178,7 @@ def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tm
     async def story() -> None:
         config = _locked(tmp_path)
         async with over_stdio(config) as client:
-            told = (await retrieve(client, "file disk", include_disabled=True))["remediation"]
+            reply = (await retrieve(client, "file disk", include_disabled=True))["remediation"]
             rejected = {status: text_of(await call(client, name)) for name, (status, _) in EXPECTED.items()}
         ways = {
             "server_disabled": "`callability servers enable ",
@@ -188,11 +188,11 @@ def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tm
             "pending_approval": "`callability approvals approve ",
         }
         for status, way in ways.items():
-            for text in (told[status], rejected[status]):
+            for text in (reply[status], rejected[status]):
                 assert way in text
                 assert str(config) in text
                 assert [other for other, foreign in ways.items() if foreign in text] == [status]
-        for text in (told["disabled_by_config"], rejected["disabled_by_config"]):
+        for text in (reply["disabled_by_config"], rejected["disabled_by_config"]):
             assert "no user can override" in text
             assert "callability " not in text.replace(str(config), "")
 
@@ -234,9 +234,9 @@ def test_without_the_flag_every_byte_is_as_if_locked_tools_did_not_exist(transpo
 
 def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str) -> None:
     """FR-009: quarantined and pending ones too, whose text no query finds."""
-    with _asking(locked) as ask:
-        told = ask("retrieve_tools", query="burn")
-        assert told.structured_content == {
+    with _connected(locked) as ask:
+        reply = ask("retrieve_tools", query="burn")
+        assert reply.structured_content == {
             "tools": [],
             "total": 0,
             "notice": "1 tool that matches exists but cannot be called now; ask again with `include_disabled: true` to"
@@ -248,7 +248,7 @@ def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str
 def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
     """Spec A.3 and fault 6: whatever is asked, on every surface."""
     names = [*EXPECTED, "held:nothing", "files:nothing"]
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         answers = [ask("call_tool", name=name) for name in names]
         for query in ("file", "zebra", "secrets", "write_file", "burn_file", "IGNORE ALL INSTRUCTIONS"):
             answers += [ask("retrieve_tools", query=query, include_disabled=flag) for flag in (True, False)]
@@ -258,7 +258,7 @@ def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
 
 def test_a_near_miss_of_a_locked_name_names_no_locked_tool(locked: str) -> None:
     """Only callable ones are near: a locked name is not told to who did not ask for it."""
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         for name in ("files:delete_fil", "files:write_fil", "files:format_dis", "held:burn_fil", "files:copy_fil"):
             text = text_of(ask("call_tool", name=name))
             near = text.partition("Near to it: ")[2].partition(". `")[0]
@@ -268,7 +268,7 @@ def test_a_near_miss_of_a_locked_name_names_no_locked_tool(locked: str) -> None:
 
 def test_a_callable_tool_is_really_called_and_its_result_is_whole(locked: str) -> None:
     """Structured content with null values too."""
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         result = ask("call_tool", name="files:read_file", arguments={"path": "a", "deep": [None, {"b": 1}]})
     assert not result.is_error
     assert text_of(result) == "read_file was called"
@@ -281,7 +281,7 @@ def test_a_callable_tool_is_really_called_and_its_result_is_whole(locked: str) -
 
 def test_entries_have_what_the_upstream_gives_and_nothing_else(locked: str) -> None:
     """A description that is not given is left out."""
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         found = ask("retrieve_tools", query="count words").structured_content
         assert found is not None
         assert found["tools"] == [{"name": "files:count_words", "server": "files", "inputSchema": {"type": "object"}}]
@@ -328,7 +328,7 @@ def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(
     tool: str, arguments: dict[str, Any], text: str, locked: str
 ) -> None:
     """In a result that the model can see, and short whatever was sent (fault 7)."""
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         result = ask(tool, **arguments)
     assert result.is_error
     assert text in text_of(result)
@@ -337,7 +337,7 @@ def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(
 
 def test_a_disabled_server_answers_for_any_name_and_is_not_started(locked: str) -> None:
     """Its tools are those that the config or the approvals name; of another the server's lock is the answer too."""
-    with _asking(locked) as ask:
+    with _connected(locked) as ask:
         result = ask("call_tool", name="off:anything")
         assert (result.structured_content or {})["status"] == "server_disabled"
         entry = (ask("upstream_servers", operation="get", name="off").structured_content or {})["server"]
@@ -346,7 +346,7 @@ def test_a_disabled_server_answers_for_any_name_and_is_not_started(locked: str) 
 
 def test_a_server_without_locks_gains_no_byte(tmp_path: Path) -> None:
     """SC-005."""
-    with http_gateway(_without_locked(tmp_path)) as url, _asking(url) as ask:
+    with http_gateway(_without_locked(tmp_path)) as url, _connected(url) as ask:
         ask("retrieve_tools", query="file")
         files = {"name": "files", "type": "stdio", "enabled": True, "quarantined": False, "state": "connected"}
         load = {"status": "available", "attempts": 1}
@@ -356,7 +356,7 @@ def test_a_server_without_locks_gains_no_byte(tmp_path: Path) -> None:
 def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
     """Spec A.2; without an approvals file the words name the command that begins one."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS, trust="manual")})
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
         assert found is not None
         assert [entry["status"] for entry in found["disabled"]] == ["pending_approval"] * 3
@@ -374,7 +374,7 @@ def test_an_approvals_file_that_cannot_be_read_makes_every_approval_unknown(
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS)}, approvals="approvals.yaml")
     if content is not None:
         (tmp_path / "approvals.yaml").write_text(content)
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         result = ask("call_tool", name="files:read_file")
         assert (result.structured_content or {})["status"] == "disabled_unknown"
         assert "deliberate" not in text_of(result)
@@ -392,7 +392,7 @@ def test_one_field_that_cannot_be_read_is_unknown_alone(tmp_path: Path) -> None:
         "files:\n  read_file: {disabled: maybe}\n  list_files: {disabled: false}\n"
     )
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS)}, approvals="approvals.yaml")
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         assert (ask("call_tool", name="files:read_file").structured_content or {})["status"] == "disabled_unknown"
         assert not ask("call_tool", name="files:list_files").is_error
     assert "approvals.yaml:2:25: " in (tmp_path / "gateway.log").read_text()
@@ -401,7 +401,7 @@ def test_one_field_that_cannot_be_read_is_unknown_alone(tmp_path: Path) -> None:
 def test_entries_of_the_lists_that_match_no_tool_are_warned_of(tmp_path: Path) -> None:
     """With their place, in the log."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS, disabled_tools=["raed_file"])})
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         ask("retrieve_tools", query="file")
     log = (tmp_path / "gateway.log").read_text()
     assert "`raed_file` in `disabled_tools` of server `files` matches no tool" in log
@@ -444,7 +444,7 @@ def test_answers_over_http_are_sent_at_once() -> None:
 def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp_path: Path) -> None:
     """Spec A.7: it is no status, no tool is named; and when it is back, all is well again."""
     policy = f"unix:{tmp_path}/policy"
-    with http_gateway(_locked(tmp_path), "--policy-address", policy) as url, _asking(url) as ask:
+    with http_gateway(_locked(tmp_path), "--policy-address", policy) as url, _connected(url) as ask:
         for tool, arguments in (("retrieve_tools", {"query": "file"}), ("call_tool", {"name": "files:read_file"})):
             result = ask(tool, **arguments)
             assert result.is_error
@@ -496,7 +496,7 @@ def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_p
         "silent": {"command": "sleep", "args": ["600"]},
     }
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 20})
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         found = ask("retrieve_tools", query="read file").structured_content or {}
         assert found["tools"][0]["name"] == "good:read_file"
         states = {each["name"]: each for each in (ask("upstream_servers").structured_content or {})["servers"]}
@@ -570,7 +570,7 @@ def test_a_name_that_the_server_does_not_list_is_never_called(tmp_path: Path) ->
     """A record or a list may name a tool that is none: while the server is opening, too."""
     (tmp_path / "approvals.json").write_text(json.dumps({"files": {"ghost": {}}, "nowhere": {"x": {}}}))
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS)}, approvals="approvals.json")
-    with http_gateway(config) as url, _asking(url) as ask:
+    with http_gateway(config) as url, _connected(url) as ask:
         for _ in range(2):
             result = ask("call_tool", name="files:ghost")
             assert (result.is_error, 'there is no tool "files:ghost"' in text_of(result)) == (True, True)

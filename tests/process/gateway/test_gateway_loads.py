@@ -138,7 +138,7 @@ def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tm
         assert shown["notice"] == notice
         assert locked["notice"].startswith("1 tool that matches exists ")
         assert locked["notice"].endswith(f"who can change that. {notice}")
-        places = [notice.index(f'{words}: "{server}"') for words, server in _TOLD]
+        places = [notice.index(f'{words}: "{server}"') for words, server in _MESSAGES]
         assert places == sorted(places)
         assert '"gone" (could not be started: command `no-such-command` was not found)' in notice
         assert '"held"' not in notice
@@ -150,7 +150,7 @@ def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tm
     assert (tmp_path / "gateway.log").read_text().count(line) == 1
 
 
-_TOLD = (("Still starting up", "busy"), ("Access refused", "denying"), ("Needs attention", "gone"))
+_MESSAGES = (("Still starting up", "busy"), ("Access refused", "denying"), ("Needs attention", "gone"))
 
 
 def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_
         agents = {"clerk": {"servers": list(seen)}}
         config = write_config(tmp_path, servers, agents=agents, deadlines=DEADLINES)
         async with over_stdio(config, *arguments) as client:
-            return [(await client.call_tool(tool, asked)).model_dump_json() for tool, asked in questions]
+            return [(await client.call_tool(tool, given)).model_dump_json() for tool, given in questions]
 
     hidden = {"gone": {"command": "no-such-command"}, "silent": bad("hangs")}
     scoped = asyncio.run(answers({**hidden, **seen}, "--agent", "clerk"))
@@ -246,19 +246,19 @@ def test_a_connection_that_is_lost_is_loaded_anew_where_it_had_stood(again: bool
         assert (upstream.state, supervisor.outcome) == ("failed", None)
         assert pool.loads() == {}
 
-        async def standing() -> tuple[str, LoadStatus | None]:
+        async def server_state() -> tuple[str, LoadStatus | None]:
             return upstream.state, supervisor.outcome.status if supervisor.outcome else None
 
         if again:
-            await becomes(standing, ("connected", LoadStatus.AVAILABLE))
+            await becomes(server_state, ("connected", LoadStatus.AVAILABLE))
             assert child not in _children()
         else:
             # As many turns as the supervisor would need to open it.
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert await standing() == ("failed", None)
+            assert await server_state() == ("failed", None)
             await upstream.connected()
-            assert await standing() == ("connected", LoadStatus.AVAILABLE)
+            assert await server_state() == ("connected", LoadStatus.AVAILABLE)
         await pool.close()
 
     asyncio.run(story())
@@ -328,9 +328,9 @@ def test_a_policy_service_without_an_answer_leaves_every_other_answer_as_it_is(t
     async def story() -> None:
         async with over_stdio(config, "--policy-address", f"unix:{tmp_path}/nobody") as client:
             await becomes(loads(client, "gone", "well"), [("failed", "permanent"), ("connected", "available")])
-            told = await listed(client)
+            listing = await listed(client)
             why = "the policy service gave no answer, so that it could not be classified"
-            assert why in told["loading"]["permanent"]
-            assert set(told) == {"servers", "loading", "policy"}
+            assert why in listing["loading"]["permanent"]
+            assert set(listing) == {"servers", "loading", "policy"}
 
     asyncio.run(story())

@@ -107,8 +107,8 @@ async def _streaming(client: httpx2.AsyncClient, url: str, stack: AsyncExitStack
     """Return a session with an open stream; on a slow machine a session may end before its stream is open."""
     while True:
         session = (await initialized(client, url)).headers["mcp-session-id"]
-        standing = {**ACCEPT, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
-        stream = await stack.enter_async_context(client.stream("GET", url, headers=standing))
+        of_session = {**ACCEPT, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+        stream = await stack.enter_async_context(client.stream("GET", url, headers=of_session))
         if stream.status_code == 200:
             return str(session)
 

@@ -124,9 +124,9 @@ async def test_idle_connections_and_streams_end_properly_and_use_no_grace_time(t
         parts = urlsplit(gateway.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         listen = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        standing = {**ACCEPT, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+        of_session = {**ACCEPT, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
         async with (
-            client.stream("GET", gateway.url, headers=standing) as old,
+            client.stream("GET", gateway.url, headers=of_session) as old,
             client.stream("POST", gateway.url, **listen) as new,
         ):
             assert (old.status_code, new.status_code) == (200, 200)

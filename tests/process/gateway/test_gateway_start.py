@@ -78,9 +78,9 @@ def test_an_approvals_file_that_cannot_be_read_at_the_start_is_counted_as_broken
             assert process.stdout.readline().startswith("listening on ")
             url = next(line for line in process.stderr if "metrics are on " in line).split()[-1]
             with urllib.request.urlopen(url, timeout=120) as answer:
-                told = answer.read().decode()
+                metrics = answer.read().decode()
         finally:
             process.terminate()
             process.communicate(timeout=120)
-    assert f'callability_file_broken{{file="approvals"}} {broken}.0' in told
-    assert 'callability_file_broken{file="config"} 0.0' in told
+    assert f'callability_file_broken{{file="approvals"}} {broken}.0' in metrics
+    assert 'callability_file_broken{file="config"} 0.0' in metrics

@@ -54,12 +54,12 @@ def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pyt
     caplog.set_level(logging.INFO, logger="callability")
     unread = UnreadFacts()
     tools = [("files", name, ("approval.status",)) for name in ("read", "write\n")]
-    begun = (
+    started = (
         "WARNING",
         "`files`: `approval.status` could not be read, and the policy holds back `read`, `write\\u000a`",
     )
     unread.judged("", tools)
-    assert _messages(caplog) == [begun]
+    assert _messages(caplog) == [started]
     unread.judged("", tools)
     unread.judged("", tools[:1])
     assert _messages(caplog) == []
@@ -118,9 +118,9 @@ def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_sho
             assert "Who can lift this is not known. Calling again gives the same answer. " in text
             assert "later" not in text
             assert [entry["status"] for entry in found["disabled"]] == ["disabled_unknown"] * 2
-            for told in (text, str(found)):
-                assert "environment" not in told
-                assert "prod" not in told
+            for answer_text in (text, str(found)):
+                assert "environment" not in answer_text
+                assert "prod" not in answer_text
 
     asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()
@@ -174,9 +174,9 @@ def test_an_agent_learns_nothing_of_what_could_not_be_read_of_a_server_out_of_it
 
 
 async def _answers(client: Client) -> list[str]:
-    asked: list[tuple[str, dict[str, Any]]] = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("retrieve_tools", {"query": "write file", "include_disabled": True}),
         ("call_tool", {"name": "held:write_file"}),
         ("upstream_servers", {}),
     ]
-    return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in asked]
+    return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in calls]

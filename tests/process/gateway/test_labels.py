@@ -65,9 +65,9 @@ def _metric(directory: Path, name: str) -> Callable[[], Coroutine[Any, Any, floa
             with urllib.request.urlopen(found[1], timeout=30) as answer:
                 return str(answer.read().decode())
 
-        told = re.search(rf"^{name} (\S+)$", await asyncio.to_thread(read), re.MULTILINE)
-        assert told
-        return float(told[1])
+        measured = re.search(rf"^{name} (\S+)$", await asyncio.to_thread(read), re.MULTILINE)
+        assert measured
+        return float(measured[1])
 
     return look
 
@@ -166,13 +166,13 @@ def test_a_policy_of_a_service_that_changes_is_compared_again(policy: Path, tmp_
         undeclared = _metric(tmp_path, "callability_undeclared_labels")
         async with Client(url) as client:
 
-            async def asked() -> float:
+            async def undeclared_labels() -> float:
                 await client.call_tool("retrieve_tools", {"query": "drop table"})
                 return await undeclared()
 
-            assert await asked() == 0
+            assert await undeclared_labels() == 0
             _undeclare(policy)
-            await becomes(asked, 1)
+            await becomes(undeclared_labels, 1)
 
     with (
         serving("--policy", str(policy)) as address,
@@ -206,15 +206,15 @@ NOT_CHECKED = "the labels of the config are not checked: the policy service does
 def test_labels_that_an_older_service_does_not_publish_are_not_checked(tmp_path: Path) -> None:
     """The log and a metric say so; under `strict_labels` the gateway does not start, and the check refuses."""
     with _older_service() as address:
-        asking = ("--policy-address", address)
-        with http_gateway(_config(tmp_path), *asking, *METRICS):
+        address_options = ("--policy-address", address)
+        with http_gateway(_config(tmp_path), *address_options, *METRICS):
             assert asyncio.run(_metric(tmp_path, "callability_labels_checked")()) == 0
         assert f"warning: {NOT_CHECKED}" in _log(tmp_path)
         for command in (("config", "check"), ("gateway", "--check")):
-            done = callability(*command, "--config", str(_config(tmp_path)), *asking)
+            done = callability(*command, "--config", str(_config(tmp_path)), *address_options)
             assert (done.returncode, f"warning: {NOT_CHECKED}" in done.stdout) == (0, True), done.stdout
         strict = _config(tmp_path, strict_labels=True)
-        done = callability("gateway", "--config", str(strict), *asking, stdin=subprocess.DEVNULL)
+        done = callability("gateway", "--config", str(strict), *address_options, stdin=subprocess.DEVNULL)
         assert (done.returncode, f"{strict}:11:20: {NOT_CHECKED}" in done.stderr) == (1, True), done.stderr
 
 

@@ -371,8 +371,8 @@ async def test_a_server_that_asks_for_a_pause_gets_it(stub: InProcessStub) -> No
     """In seconds, or by a date; a pause that reaches beyond the deadline ends the load instead."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     async with BadHttp().listening() as server:
-        for asked, least, most in (("7", 7, 7), (date, 3, 20), ("soon", 0.5, 1)):
-            server.opening, pauses = response(429, extra=f"Retry-After: {asked}\r\n"), Pauses(server)
+        for given, least, most in (("7", 7, 7), (date, 3, 20), ("soon", 0.5, 1)):
+            server.opening, pauses = response(429, extra=f"Retry-After: {given}\r\n"), Pauses(server)
             assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (AVAILABLE, 2)
             assert least <= pauses[0] <= most
         server.opening, pauses = response(429, extra="Retry-After: 3600\r\n"), Pauses()
@@ -475,8 +475,8 @@ async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -
         }
         servers["hangs at once"] = bad("hangs")
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
-        asked = CallabilityServiceStub(channel)
-        result = await get_tools_with_resilience(servers, asked, tries=1, open_seconds=7)
+        given = CallabilityServiceStub(channel)
+        result = await get_tools_with_resilience(servers, given, tries=1, open_seconds=7)
     assert list(result.outcomes) == list(servers)
     by_status = {
         status: {name for name, outcome in result.outcomes.items() if outcome.status is status} for status in LoadStatus
@@ -490,8 +490,8 @@ async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -
     assert dict(zip(failed, errors, strict=True))["busy"] == "answered with HTTP status 503"
     messages = result.messages()
     assert set(messages) == {TRANSIENT, DENIED, PERMANENT}
-    for told, message in messages.items():
-        assert {name for name in servers if f'"{name}"' in message} == by_status[told]
+    for load_status, message in messages.items():
+        assert {name for name in servers if f'"{name}"' in message} == by_status[load_status]
     assert '"missing" (could not be started: command `no-such-command-here` was not found)' in messages[PERMANENT]
 
 
@@ -543,7 +543,7 @@ async def test_no_secret_is_in_an_outcome(secret: str, stub: InProcessStub, capl
         }
         result = await get_tools_with_resilience(servers, stub, open_seconds=PATIENT, sleep=Pauses())
     assert all(outcome.error for outcome in result.outcomes.values())
-    told = f"{result!r} {result.triple} {result.messages()} {caplog.text}"
-    assert secret not in told
-    assert "Traceback" not in told
+    load_status = f"{result!r} {result.triple} {result.messages()} {caplog.text}"
+    assert secret not in load_status
+    assert "Traceback" not in load_status
     assert str(os.getpid()) not in str(result.triple)

@@ -121,7 +121,7 @@ async def test_what_was_refused_or_deferred_is_not_asked_again_in_the_same_try(
         outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
         tries = 2 if expected is TRANSIENT else 1
         assert summary(outcome) == (expected, tries)
-        assert server.asked == ["server/discover"] * tries
+        assert server.requested_methods == ["server/discover"] * tries
         assert outcome.error == f"answered with HTTP status {number}"
 
 
@@ -130,12 +130,12 @@ async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) ->
     async with BadHttp().listening() as server:
         server.opening = response(429)
 
-        async def mend(_: float) -> None:
+        async def recover(_: float) -> None:
             server.opening = None
 
         upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
-        assert summary(await Loader(stub, sleep=mend).load(upstream)) == (AVAILABLE, 2)
-        assert server.asked[:3] == ["server/discover", "server/discover", "initialize"]
+        assert summary(await Loader(stub, sleep=recover).load(upstream)) == (AVAILABLE, 2)
+        assert server.requested_methods[:3] == ["server/discover", "server/discover", "initialize"]
         await upstream.close()
 
 
@@ -152,7 +152,7 @@ async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
 
         server.opening = answer
         assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (DENIED, 1)
-        assert server.asked == ["server/discover", "initialize"]
+        assert server.requested_methods == ["server/discover", "initialize"]
         value = b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}'
         older = reply(b'{"jsonrpc":"2.0","id":2,"result":%s}' % value, extra="Mcp-Session-Id: one\r\n")
         assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (AVAILABLE, 1)

@@ -31,7 +31,7 @@ from support.judging import stub_of
 from support.upstreams.bad_http import BadHttp, Step, refusal, reply, result
 from support.upstreams.oauth_provider import OAuthProvider, browse
 
-TELLING = str(UPSTREAMS / "echoing_stdio.py")
+ECHOING = str(UPSTREAMS / "echoing_stdio.py")
 MARK = "Zq7#xW"
 IN_URL = "Kp4~vY"
 FOUND = (
@@ -140,7 +140,7 @@ def _filled(url: str) -> dict[str, Any]:
 
 
 def _stdio_entry(how: str, env: str, argument: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [TELLING, how, "--token", argument], "env": {"ANY": env}}
+    return {"command": sys.executable, "args": [ECHOING, how, "--token", argument], "env": {"ANY": env}}
 
 
 class Browsing(Person):
@@ -152,13 +152,13 @@ class Browsing(Person):
         return ConsentAnswer.ACCEPTED
 
 
-async def _asked(gateway: Gateway, names: Iterable[str], meanwhile: Callable[[], object] = bool) -> list[str]:
+async def _all_answers(gateway: Gateway, names: Iterable[str], meanwhile: Callable[[], object] = bool) -> list[str]:
     """Ask a gateway everything, and return all its answers, as JSON and as text."""
-    told: list[str] = []
+    written: list[str] = []
 
     async def ask(tool: str, **arguments: object) -> None:
         answer = await gateway.answer(tool, arguments, dialogs=Browsing("waiting"))
-        told.extend((answer.model_dump_json(), str(answer)))
+        written.extend((answer.model_dump_json(), str(answer)))
 
     async def ask_all() -> None:
         await ask("retrieve_tools", query="tell me")
@@ -175,7 +175,7 @@ async def _asked(gateway: Gateway, names: Iterable[str], meanwhile: Callable[[],
     meanwhile()
     await ask_all()
     await asyncio.gather(*(ask("disable_server", id=name) for name in names))
-    return told
+    return written
 
 
 def _unused_port() -> int:
@@ -227,32 +227,32 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
             for how in STDIO[share::SHARES]:
                 servers[f"io-{how}"] = _stdio_entry(how, secrets["env"], secrets["argument"])
                 catalog[f"cio-{how}"] = _stdio_entry(how, "x ${ENV}", "${ARGUMENT}")
-                plain = {"args": [TELLING, how, "${ARGUMENT}"]}
+                plain = {"args": [ECHOING, how, "${ARGUMENT}"]}
                 servers[f"vio-{how}"] = _stdio_entry(how, "x ${ENV:-none}", "") | plain
             catalog["invalid"] = {"url": "http://127.0.0.1/${HEADER}/${ENV}", "headers": {"X": "${ENV}"}}
             path.write_text(json.dumps({"mcpServers": servers, "catalog": catalog, "deadlines": {"open_seconds": 5}}))
             gateways = await stack.enter_async_context(opened(GatewayOptions(load_config(path), None, stub_of())))
-            return await _asked(gateways.gateway_for_request(""), (*servers, *catalog))
+            return await _all_answers(gateways.gateway_for_request(""), (*servers, *catalog))
 
     with pytest.MonkeyPatch.context() as patch:
         names = ("HEADER", "ENV", "ARGUMENT", "USER_PART", "PATH_PART", "QUERY_PART")
         for name, value in zip(names, (secrets["header"], secrets["env"], secrets["argument"], *parts), strict=True):
             patch.setenv(name, value)
-        told = _told(caplog, story())
-    found = [line for line in told if any(mark in line for mark in FOUND)]
+        written = _written(caplog, story())
+    found = [line for line in written if any(mark in line for mark in FOUND)]
     assert not found, "\n".join(found)
-    assert any("***" in line for line in told)
+    assert any("***" in line for line in written)
 
 
-def _told(caplog: pytest.LogCaptureFixture, story: Coroutine[Any, Any, list[str]]) -> list[str]:
+def _written(caplog: pytest.LogCaptureFixture, story: Coroutine[Any, Any, list[str]]) -> list[str]:
     """Return all lines that were answered or logged: of our own loggers everything, of others from INFO on."""
     caplog.clear()
     with caplog.at_level(logging.INFO), caplog.at_level(logging.DEBUG, "callability"):
-        told = asyncio.run(story)
-        return [*told, *caplog.text.splitlines()]
+        written = asyncio.run(story)
+        return [*written, *caplog.text.splitlines()]
 
 
-def _as_told(provider: OAuthProvider, way: str) -> None:
+def _misbehave(provider: OAuthProvider, way: str) -> None:
     match way:
         case "decline" | "fail":
             provider.person = way
@@ -289,7 +289,7 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
 
     async def story() -> list[str]:
         async with OAuthProvider(tools=("tell",)) as provider:
-            _as_told(provider, way)
+            _misbehave(provider, way)
             known = {"client_id": "gateway", "client_secret": "${CLIENT}", "redirect_port": _unused_port()}
             uri = AnyUrl(f"http://127.0.0.1:{known['redirect_port']}/callback")
             client = OAuthClientInformationFull(
@@ -304,15 +304,17 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
             deadlines = {"dialog_seconds": 1} if way == "wrong state" else {}
             path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog, "deadlines": deadlines}))
             async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:
-                told = await _asked(gateways.gateway_for_request(""), catalog, lambda: _later(provider, way))
+                written = await _all_answers(gateways.gateway_for_request(""), catalog, lambda: _later(provider, way))
             heard = [parse_qs(each) for each in provider.heard]
             secrets.extend(value for each in heard for key in SECRET_KEYS for value in each.get(key, []))
             secrets.extend(provider.given)
-        return told
+        return written
 
-    told = _told(caplog, story())
-    found = [line for line in told if any(secret in line for secret in secrets)]
+    written = _written(caplog, story())
+    found = [line for line in written if any(secret in line for secret in secrets)]
     assert not found, "\n".join(found)
     assert len(set(secrets)) > 3
-    assert any("Not connected: " in line for line in told) == (way not in ("later /mcp", "revoked", "expired", "well"))
-    assert any("***" in line for line in told) == (way == "later /mcp")
+    assert any("Not connected: " in line for line in written) == (
+        way not in ("later /mcp", "revoked", "expired", "well")
+    )
+    assert any("***" in line for line in written) == (way == "later /mcp")

@@ -65,7 +65,7 @@ async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
     called = asyncio.Queue[dict[str, str]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        called.put_nowait(told_in((await reader.readuntil(b"\r\n\r\n")).decode().split()[1]))
+        called.put_nowait(query_of((await reader.readuntil(b"\r\n\r\n")).decode().split()[1]))
         writer.write(reply(b"done", extra="Connection: close\r\n"))
         writer.close()
 
@@ -73,10 +73,10 @@ async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
         assert await browse(page) == 200
 
     async def answer() -> AuthorizationCodeResult:
-        told = await asyncio.wait_for(called.get(), 120)
-        if "error" in told:
-            raise Declined(told["error"])
-        return AuthorizationCodeResult.model_validate(told)
+        parameters = await asyncio.wait_for(called.get(), 120)
+        if "error" in parameters:
+            raise Declined(parameters["error"])
+        return AuthorizationCodeResult.model_validate(parameters)
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
@@ -86,7 +86,7 @@ async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
             yield client
 
 
-def told_in(url: str) -> dict[str, str]:
+def query_of(url: str) -> dict[str, str]:
     """Return the query of a URL."""
     return dict(parse_qsl(urlsplit(url).query))
 
@@ -99,27 +99,27 @@ class ByHand:
         self._verifier = secrets.token_urlsafe(48)
         digest = hashlib.sha256(self._verifier.encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        self._asked = {"response_type": "code", "redirect_uri": "http://127.0.0.1:9/callback", "state": "x y&z"}
-        self._asked |= {"code_challenge": challenge, "code_challenge_method": "S256", "resource": resource}
+        self._parameters = {"response_type": "code", "redirect_uri": "http://127.0.0.1:9/callback", "state": "x y&z"}
+        self._parameters |= {"code_challenge": challenge, "code_challenge_method": "S256", "resource": resource}
 
     async def register(self) -> None:
         """Get an id."""
-        asked = {"redirect_uris": [self._asked["redirect_uri"]], "token_endpoint_auth_method": "none"}
-        self._asked["client_id"] = (await self._http.post("/register", json=asked)).json()["client_id"]
+        form = {"redirect_uris": [self._parameters["redirect_uri"]], "token_endpoint_auth_method": "none"}
+        self._parameters["client_id"] = (await self._http.post("/register", json=form)).json()["client_id"]
 
     async def authorize(self, **changed: str) -> httpx2.Response:
         """Open the page at which the person is asked, and follow no redirect."""
-        return await self._http.get("/authorize", params=self._asked | changed)
+        return await self._http.get("/authorize", params=self._parameters | changed)
 
     async def code(self) -> str:
         """Return the code of a person who authorizes."""
-        return told_in((await self.authorize()).headers["location"])["code"]
+        return query_of((await self.authorize()).headers["location"])["code"]
 
     async def tokens(self, **changed: str) -> dict[str, Any]:
         """Return what is given for a code or a refresh token."""
-        asked = {"grant_type": "refresh_token" if "refresh_token" in changed else "authorization_code"}
-        asked |= {name: self._asked[name] for name in ("client_id", "redirect_uri")}
-        answer = await self._http.post("/token", data={**asked, "code_verifier": self._verifier, **changed})
+        form = {"grant_type": "refresh_token" if "refresh_token" in changed else "authorization_code"}
+        form |= {name: self._parameters[name] for name in ("client_id", "redirect_uri")}
+        answer = await self._http.post("/token", data={**form, "code_verifier": self._verifier, **changed})
         return dict(answer.json())
 
 
@@ -193,8 +193,8 @@ async def test_a_browser_is_sent_only_to_where_the_client_registered(provider: O
         answer = await by_hand.authorize(**{name: WRONG[name][0]})
         assert (answer.status_code, answer.headers.get("location")) == (400, None)
     for name, error in (("code_challenge_method", "invalid_request"), ("resource", "invalid_target")):
-        told = told_in((await by_hand.authorize(**{name: "plain"})).headers["location"])
-        assert (told["error"], told["state"], told.get("code")) == (error, "x y&z", None)
+        parameters = query_of((await by_hand.authorize(**{name: "plain"})).headers["location"])
+        assert (parameters["error"], parameters["state"], parameters.get("code")) == (error, "x y&z", None)
     provider.person = "nobody"
     answer = await by_hand.authorize()
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")

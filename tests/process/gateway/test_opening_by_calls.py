@@ -43,7 +43,7 @@ def starts(directory: Path, name: str) -> int:
 
 
 @asynccontextmanager
-async def asking(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
+async def client_of(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
     """Yield a client of a gateway in this process whose servers were all tried once."""
     options = GatewayOptions(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
     async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
@@ -64,7 +64,7 @@ def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool,
     config = write_config(tmp_path, {"it": exiting(tmp_path, "it", quarantined=quarantined)})
 
     async def story() -> None:
-        async with asking(config, rest_seconds=0) as client:
+        async with client_of(config, rest_seconds=0) as client:
             await becomes(loads(client, "it"), [("failed", "permanent")])
             answer = await _calls(client, "it:never-listed")
             assert answer.startswith(f"Not done: server `it` {UNKNOWN} Needs attention: ")
@@ -88,7 +88,7 @@ def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(
         async with BadHttp().listening() as server:
             server.opening = opening
             config = write_config(tmp_path, {"it": http(server)})
-            async with asking(config, rest_seconds=0) as client:
+            async with client_of(config, rest_seconds=0) as client:
                 accepted = server.accepted
                 assert (await _calls(client, "it:never-listed")).startswith(f"Not done: server `it` {UNKNOWN} {said}")
                 assert server.accepted == accepted
@@ -102,7 +102,7 @@ def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Pa
     config = write_config(tmp_path, servers, deadlines={"reopen_seconds": LONG})
 
     async def story(rest_seconds: float) -> None:
-        async with asking(config, rest_seconds) as client:
+        async with client_of(config, rest_seconds) as client:
             await becomes(loads(client, "it"), [("failed", "permanent")])
             answer = await _calls(client, "it:listed")
             assert answer == "Not done: server `it` exited with code 3 before it answered; the call was not sent."
@@ -122,7 +122,7 @@ def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
     config = write_config(tmp_path, servers, approvals="approvals.json")
 
     async def story() -> None:
-        async with asking(config, rest_seconds=0) as client:
+        async with client_of(config, rest_seconds=0) as client:
             await becomes(loads(client, *servers), [("failed", "permanent")] * 2)
             assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user.")
             assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined.")
@@ -136,7 +136,7 @@ def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> N
     config = write_config(tmp_path, {"it": exiting(tmp_path, "it")})
 
     async def story() -> None:
-        async with asking(config) as client:
+        async with client_of(config) as client:
             await becomes(loads(client, "it"), [("failed", "permanent")])
             edit(config, servers={"it": {"trust": "manual"}})
 
@@ -153,7 +153,7 @@ def test_a_server_whose_connection_was_lost_is_opened_by_the_next_call_at_once(t
     config = write_config(tmp_path, {"it": bad()}, deadlines={"open_seconds": 60, "reopen_seconds": LONG})
 
     async def story() -> None:
-        async with asking(config) as client:
+        async with client_of(config) as client:
             assert (await call(client, "it:exit")).is_error
             again = await call(client, "it:pid")
             assert not again.is_error, text_of(again)
@@ -168,7 +168,7 @@ def test_a_server_out_of_scope_that_failed_is_answered_for_as_one_that_does_not_
 
     async def answer(servers: dict[str, Any]) -> str:
         config = write_config(tmp_path, servers, agents=agents)
-        async with asking(config, agent="clerk") as client:
+        async with client_of(config, agent="clerk") as client:
             return (await call(client, "it:never-listed")).model_dump_json()
 
     hidden = asyncio.run(answer({"it": exiting(tmp_path, "it"), "files": files}))

@@ -109,11 +109,11 @@ async def _agent(transport: str, mode: Mode, config: Path, *arguments: str) -> A
 
 def _as_json(result: CallToolResult) -> dict[str, Any]:
     """Return a result as MCP writes it, without the server's own name, which a newer revision adds."""
-    told = result.model_dump(mode="json", by_alias=True)
-    meta = told["_meta"] or {}
+    sent_on = result.model_dump(mode="json", by_alias=True)
+    meta = sent_on["_meta"] or {}
     if meta.get(SERVER_INFO, {}).get("name") in {"rich", "callability"}:
         del meta[SERVER_INFO]
-    return told | {"_meta": meta}
+    return sent_on | {"_meta": meta}
 
 
 @EACH_UPSTREAM
@@ -151,12 +151,12 @@ async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both
     }
     arguments = {"name": f"{upstream}:meta", "arguments": {}}
     result = await both.agent.session.call_tool("call_tool", arguments, meta=meta)
-    told = result.structured_content
-    assert told is not None
-    assert told["traceparent"].split("-")[1] == meta["traceparent"].split("-")[1]
-    assert told["example.org/custom"] == meta["example.org/custom"]
-    assert "of the agent" not in json.dumps(told)
-    assert told.get("io.modelcontextprotocol/clientInfo", {"name": "callability"})["name"] == "callability"
+    sent_on = result.structured_content
+    assert sent_on is not None
+    assert sent_on["traceparent"].split("-")[1] == meta["traceparent"].split("-")[1]
+    assert sent_on["example.org/custom"] == meta["example.org/custom"]
+    assert "of the agent" not in json.dumps(sent_on)
+    assert sent_on.get("io.modelcontextprotocol/clientInfo", {"name": "callability"})["name"] == "callability"
 
 
 @EACH_UPSTREAM
@@ -228,9 +228,9 @@ async def test_a_call_past_its_deadline_is_cancelled_and_said_to_be(
             waiting = asyncio.create_task(call(agent, f"{upstream}:wait"))
             # A child that says nothing at all until the deadline is taken to hang, and is replaced.
             await call(agent, f"{upstream}:is waiting")
-            told = text_of(await waiting)
+            sent_on = text_of(await waiting)
             words = "did not answer within 10 s; the call may have been carried out"
-            assert told == f"Not done: server `{upstream}` {words}."
+            assert sent_on == f"Not done: server `{upstream}` {words}."
             assert not (await call(agent, f"{upstream}:was cancelled")).is_error
 
 
@@ -292,12 +292,14 @@ async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: 
             answers.append(await agent.call_tool("upstream_servers", {}))
     log = (tmp_path / "gateway.log").read_text()
     assert "`child` stderr: my token is ***" in log
-    told = log + "".join(answer.model_dump_json() for answer in answers)
-    assert told.count("It said: ") == 2
-    assert [place for place, secret in SECRETS.items() if secret in told] == []
+    sent_on = log + "".join(answer.model_dump_json() for answer in answers)
+    assert sent_on.count("It said: ") == 2
+    assert [place for place, secret in SECRETS.items() if secret in sent_on] == []
 
 
-async def _asked(url: str, name: str, arguments: dict[str, Any], given: dict[str, Any] | None = None) -> dict[str, Any]:
+async def _passed(
+    url: str, name: str, arguments: dict[str, Any], given: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the result of a call as it is on the wire, where `given` is metadata of the call."""
     own = {"protocolVersion": "2026-07-28", "clientInfo": {"name": "x", "version": "1"}, "clientCapabilities": {}}
     meta = {**(given or {}), **{f"io.modelcontextprotocol/{key}": value for key, value in own.items()}}
@@ -321,8 +323,8 @@ async def test_on_the_wire_an_answer_is_the_upstreams_to_the_last_key(http_upstr
     url = await asyncio.to_thread(process.enter_context, http_gateway(_config(tmp_path, http_upstream)))
     try:
         for tool in ("every kind of content", "odd JSON", "an error", "nothing"):
-            through = await _asked(url, "call_tool", {"name": f"rich-http:{tool}", "arguments": {}})
-            direct = await _asked(http_upstream, tool, {})
+            through = await _passed(url, "call_tool", {"name": f"rich-http:{tool}", "arguments": {}})
+            direct = await _passed(http_upstream, tool, {})
             assert json.dumps(through, sort_keys=True) == json.dumps(direct, sort_keys=True)
     finally:
         await asyncio.to_thread(process.close)
@@ -337,7 +339,7 @@ async def test_a_null_in_the_metadata_of_a_call_reaches_the_upstream(
     process = ExitStack()
     url = await asyncio.to_thread(process.enter_context, http_gateway(_config(tmp_path, http_upstream)))
     try:
-        sent = await _asked(url, "call_tool", {"name": f"{upstream}:meta", "arguments": {}}, given)
+        sent = await _passed(url, "call_tool", {"name": f"{upstream}:meta", "arguments": {}}, given)
         assert given.items() <= sent["structuredContent"].items()
     finally:
         await asyncio.to_thread(process.close)
@@ -349,7 +351,7 @@ async def test_a_null_in_the_metadata_of_an_answer_reaches_the_agent(tmp_path: P
     process = ExitStack()
     url = await asyncio.to_thread(process.enter_context, http_gateway(config))
     try:
-        modern = await _asked(url, "call_tool", {"name": "it:nulls", "arguments": {}})
+        modern = await _passed(url, "call_tool", {"name": "it:nulls", "arguments": {}})
         async with httpx2.AsyncClient(timeout=60) as client:
             session = (await initialized(client, url)).headers["mcp-session-id"]
             params = {"name": "call_tool", "arguments": {"name": "it:nulls"}}

@@ -106,13 +106,13 @@ async def test_an_agent_that_is_not_on_the_list_is_told_so_and_one_that_is_calls
     config = write_config(tmp_path, servers, agents=agents_of(dict.fromkeys(names, servers)))
     policy = _exported("agents-allowed", tmp_path)
     with http_gateway(config, "--policy", str(policy)) as url:
-        told = {}
+        reply = {}
         for name in (*names, *names):
             async with client_with(url, token_of(name)) as client:
                 found = await retrieve(client, "invoice", include_disabled=True)
                 assert not (await call(client, "mail:send_invoice")).is_error
                 answer = await call(client, "billing-eu:send_invoice")
-                told[name] = ([each["name"] for each in found.get("disabled", [])], answer.is_error, text_of(answer))
-    assert told["finance-reports"] == ([], False, "send_invoice was called")
-    assert told["helper"][:2] == (["billing-eu:send_invoice"], True)
-    assert "for some agents alone" in told["helper"][2]
+                reply[name] = ([each["name"] for each in found.get("disabled", [])], answer.is_error, text_of(answer))
+    assert reply["finance-reports"] == ([], False, "send_invoice was called")
+    assert reply["helper"][:2] == (["billing-eu:send_invoice"], True)
+    assert "for some agents alone" in reply["helper"][2]

@@ -109,7 +109,7 @@ def _branches(directory: Path) -> set[str]:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_thousand_calls_are_answered_by_the_right_servers(
-    transport: str, tmp_path: Path, tell: Callable[[str], None]
+    transport: str, tmp_path: Path, note: Callable[[str], None]
 ) -> None:
     """None is lost, none is answered by another server or for another call, and each was carried out."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
@@ -119,16 +119,16 @@ def test_a_thousand_calls_are_answered_by_the_right_servers(
     async def story(agent: Client, revision: str) -> Counter[str]:
         async with agent as client:
             assert client.protocol_version == revision
-            begun = time.monotonic()
+            started = time.monotonic()
             outcomes = await _outcomes(client, calls[revision])
-            took = time.monotonic() - begun
-        tell(f"{transport}, {revision}: {CALLS} calls to {len(servers)} servers, {AT_A_TIME} at a time, {took:.1f} s")
+            took = time.monotonic() - started
+        note(f"{transport}, {revision}: {CALLS} calls to {len(servers)} servers, {AT_A_TIME} at a time, {took:.1f} s")
         return outcomes
 
     with _agent(transport, config) as agent:
         for revision, mode in REVISIONS.items():
             assert asyncio.run(story(agent(mode), revision)) == {"right": CALLS}
-    made = {call.token for asked in calls.values() for call in asked if call.tool == "git:git_create_branch"}
+    made = {call.token for made_calls in calls.values() for call in made_calls if call.tool == "git:git_create_branch"}
     assert _branches(tmp_path) == made
 
 

@@ -72,16 +72,16 @@ def test_an_answer_shows_the_text_that_was_judged(tmp_path: Path) -> None:
     question = ("retrieve_tools", {"query": "read file", "include_disabled": True})
 
     async def story() -> str:
-        asking = asyncio.create_task(made.answers([question]))
+        pending = asyncio.create_task(made.answers([question]))
         # It runs until it waits for its index, which is built in a thread; then the upstream lists another tool.
         for _ in range(3):
             await asyncio.sleep(0)
         made.upstreams["it"].tools = changed.upstreams["it"].tools
-        return (await asking)[0] + (await made.answers([question]))[0]
+        return (await pending)[0] + (await made.answers([question]))[0]
 
-    told = asyncio.run(story())
-    assert "Reads a file." in told
-    assert "IGNORE" not in told
+    reply = asyncio.run(story())
+    assert "Reads a file." in reply
+    assert "IGNORE" not in reply
 
 
 def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
             await becomes(file_status(client), {"config"})
             assert await names("read", client)() == ["files:read_file"]
             log = (tmp_path / "gateway.log").read_text()
-            told = f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?) [unknown-key]"
-            assert f"ERROR callability.gateway.runtime.watched_files: {told}" in log
+            logged = f"{config}:2:3: unknown key `mcpServer` (did you mean `mcpServers`?) [unknown-key]"
+            assert f"ERROR callability.gateway.runtime.watched_files: {logged}" in log
             config.unlink()
             await becomes(lambda: asyncio.to_thread((tmp_path / "gateway.log").read_text().count, "cannot be read"), 0)
             assert await status(client, "files:read_file")() is None
@@ -343,8 +343,8 @@ def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: 
                 seen = await asyncio.to_thread(counts, path)
                 assert seen['callability_file_broken{file="config"}'] == 1
                 assert seen['callability_file_edits_total{file="config",taken_over="false"}'] == 1
-        told = path.read_text()
-        assert "include_disabled" not in told
-        assert "mammoth" not in told
+        logged = path.read_text()
+        assert "include_disabled" not in logged
+        assert "mammoth" not in logged
 
     asyncio.run(story())

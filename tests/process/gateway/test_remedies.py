@@ -93,7 +93,7 @@ async def _is_lifted(client: Client, name: str) -> None:
     assert text_of(result) == f"{name.partition(':')[2]} was called"
 
 
-async def _told(client: Client, name: str, where: str) -> str:
+async def _text_of(client: Client, name: str, where: str) -> str:
     """Return what an agent is told of a locked tool, at its call or by discovery."""
     result = await call(client, name)
     status = LOCKED[name]
@@ -160,7 +160,7 @@ async def _lifted(client: Client, locked: Mapping[str, str], where: str, home: P
     """Run what is printed about each locked tool, see its lock lifted, and return the commands."""
     printed = []
     for name in locked:
-        for command in _commands(await _told(client, name, where), *name.split(":")):
+        for command in _commands(await _text_of(client, name, where), *name.split(":")):
             _run(command, home)
             printed.append(command)
         await _is_lifted(client, name)
@@ -174,10 +174,10 @@ def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_a
 
     async def story() -> None:
         async with over_stdio(config) as client:
-            told = text_of(await call(client, "files:copy_file"))
+            rejection_text = text_of(await call(client, "files:copy_file"))
             changed = {"name": "copy_file", "description": "Copies every file."}
             (tmp_path / "files-tools.json").write_text(json.dumps([changed]))
-            for command in _commands(told, "files", "copy_file"):
+            for command in _commands(rejection_text, "files", "copy_file"):
                 _run(command, tmp_path)
             await _is_lifted(client, "files:copy_file")
             [found] = (await retrieve(client, "copy"))["tools"]
@@ -191,13 +191,13 @@ def test_the_printed_commands_load_a_repaired_server_again(tmp_path: Path) -> No
     place = tmp_path / "it's here"
     place.mkdir()
     config = write_config(place, {"late": {"command": str(place / "late")}})
-    mended = shelf(place, "late", _tool("copy_file"))
+    replaced = shelf(place, "late", _tool("copy_file"))
 
     async def story() -> None:
         async with over_stdio(config) as client:
             notice = (await retrieve(client, "copy"))["notice"]
             assert notice.startswith('Needs attention: "late" (could not be started')
-            (place / "late").write_text(f"#!/bin/sh\nexec {mended['command']} {shlex.join(mended['args'])}\n")
+            (place / "late").write_text(f"#!/bin/sh\nexec {replaced['command']} {shlex.join(replaced['args'])}\n")
             (place / "late").chmod(0o755)
             for command in _commands(notice, "late", ""):
                 _run(command, tmp_path)
@@ -215,9 +215,9 @@ def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path
         async with over_stdio(write_config(tmp_path, {"files": files})) as client:
             rejected = text_of(await call(client, "files:format_disk"))
             found = await retrieve(client, "format disk", include_disabled=True)
-            for told in (rejected, found["remediation"]["disabled_by_config"]):
-                assert "`callability" not in told
-                assert "change `enabled_tools` or `disabled_tools` in the entry of the server" in told
+            for rejection_text in (rejected, found["remediation"]["disabled_by_config"]):
+                assert "`callability" not in rejection_text
+                assert "change `enabled_tools` or `disabled_tools` in the entry of the server" in rejection_text
 
     asyncio.run(story())
 
@@ -230,8 +230,8 @@ def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
     async def story() -> None:
         async with over_stdio(write_config(tmp_path, {"files": files})) as client:
             for name in names:
-                told = text_of(await call(client, f"files:{name}"))
-                assert re.search(r"`callability approvals approve --config \S+ -- files TOOL`", told)
-                assert ", where TOOL stands for the name of the tool, without its server." in told
+                rejection_text = text_of(await call(client, f"files:{name}"))
+                assert re.search(r"`callability approvals approve --config \S+ -- files TOOL`", rejection_text)
+                assert ", where TOOL stands for the name of the tool, without its server." in rejection_text
 
     asyncio.run(story())

@@ -43,7 +43,7 @@ async def _found(client: Client, query: str) -> list[str]:
 
 
 @node_wanted
-def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, note: Callable[[str], None]) -> None:
     """By its name, or a part of that, it comes first; in other words it mostly does, and is shown."""
     config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 60})
 
@@ -58,7 +58,7 @@ def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, tell:
     by_kind = {kind: _hits(of_kind) for kind, of_kind in judged.items()}
     whole = _hits([one for of_kind in judged.values() for one in of_kind])
     for kind, hits in [*by_kind.items(), ("in all", whole)]:
-        tell(f"{kind}: {hits}")
+        note(f"{kind}: {hits}")
     assert by_kind["exact name"].first == 1
     assert by_kind["part of a name"].first >= 0.9
     assert whole.first >= 0.8

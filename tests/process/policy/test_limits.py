@@ -228,9 +228,9 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     command = [sys.executable, str(SUPPORT / "checking.py"), *map(str, directories.values())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    told = [json.loads(each) for each in done.stdout.splitlines()]
-    assert not any(each["policy"] for each in told)
-    return {name: each["findings"] for name, each in zip(CASES, told, strict=True)}
+    report = [json.loads(each) for each in done.stdout.splitlines()]
+    assert not any(each["policy"] for each in report)
+    return {name: each["findings"] for name, each in zip(CASES, report, strict=True)}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -249,9 +249,9 @@ def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
     rule_set = RuleSet(wide, (Rule("last", None, "callable", Place("x.yaml")),), {})
     with pytest.raises(
         NotDecided, match=r"3,486,784,401 combinations, and may have 250,000 .they multiply: `m"
-    ) as told:
+    ) as report:
         tabulate(rule_set, space_of(rule_set), "x.yaml")
-    assert told.value.finding.code == "too-many-combinations"
+    assert report.value.finding.code == "too-many-combinations"
 
 
 def test_the_engine_is_limited_by_its_processor_time() -> None:
@@ -270,8 +270,8 @@ def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monke
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
     rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, policy_text({})))))
     assert isinstance(rejected, RejectedEdit)
-    [told] = rejected.findings
-    assert line(told) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
+    [report] = rejected.findings
+    assert line(report) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
 
 
 def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_pat
     assert sum("[unknown-status]" in each for each in lines) == 999
     assert "and 501 more" in lines
     assert lines[-1].endswith(": refused, 1501 errors, 0 warnings")
-    told = json.loads(callability("check", str(tmp_path), "--json").stdout)
-    assert (len(told["findings"]), told["findings_more"]) == (1_000, 501)
+    report = json.loads(callability("check", str(tmp_path), "--json").stdout)
+    assert (len(report["findings"]), report["findings_more"]) == (1_000, 501)
     [run] = json.loads(callability("check", str(tmp_path), "--format", "sarif").stdout)["runs"]
     assert (len(run["results"]), run["properties"]["findingsMore"]) == (1_000, 501)
 

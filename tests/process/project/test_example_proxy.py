@@ -183,14 +183,14 @@ words:
   disabled_unknown: {remediation: Ask., rejection: Ask.}
 """
     tools = {"now": proxy.KnownTool(), "zone": proxy.KnownTool(annotations={"readOnlyHint": True})}
-    asked = proxy.inventory_of("assistant", {"time": proxy.KnownServer(tools, labels={"environment": "production"})})
-    without_agent = CheckToolsRequest(servers=asked.servers)
+    sent = proxy.inventory_of("assistant", {"time": proxy.KnownServer(tools, labels={"environment": "production"})})
+    without_agent = CheckToolsRequest(servers=sent.servers)
     with (
         serving("--policy", str(write_policy(tmp_path, rules))) as address,
         grpc.insecure_channel(address) as channel,
     ):
         stub = CallabilityServiceStub(channel)
-        assert proxy.tool_counts(stub, asked) == {}
+        assert proxy.tool_counts(stub, sent) == {}
         assert proxy.tool_counts(stub, without_agent) == {"time": {"callable": 0, "disabled_unknown": 2}}
 
 

@@ -60,7 +60,7 @@ class Attacked:
         self.answered: set[str] = set()
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
+    def loaded_with_calls(self) -> Iterator[None]:
         """Ask in a thread."""
         over = Event()
 
@@ -93,11 +93,11 @@ class Attacked:
         revision = source_in(self._directory).revision
 
         def looked_at() -> bool:
-            told = self._policy.GetPolicy(pb.GetPolicyRequest())
-            assert told.revision in self.sound
+            reply = self._policy.GetPolicy(pb.GetPolicyRequest())
+            assert reply.revision in self.sound
             if check.policy:
-                return not told.HasField("rejected_edit") and told.revision == revision
-            return told.HasField("rejected_edit") and told.rejected_edit.revision == revision
+                return not reply.HasField("rejected_edit") and reply.revision == revision
+            return reply.HasField("rejected_edit") and reply.rejected_edit.revision == revision
 
         eventually(looked_at)
         assert self._health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
@@ -106,9 +106,9 @@ class Attacked:
         """Send files to be checked."""
         every = {name: text.encode() for name, text in SMALLEST.items()} | files
         sent = [pb.PolicyFile(name=name, data=data) for name, data in every.items()]
-        told = self._policy.ValidatePolicy(pb.ValidatePolicyRequest(files=sent))
-        assert told.sound is (check.policy is not None)
-        assert {each.code for each in told.findings} == {each.code for each in check.findings}
+        reply = self._policy.ValidatePolicy(pb.ValidatePolicyRequest(files=sent))
+        assert reply.sound is (check.policy is not None)
+        assert {each.code for each in reply.findings} == {each.code for each in check.findings}
 
     def puzzle(self, put: Callable[[Path], object]) -> None:
         """Put something that is no file beside the rules, wait until it is refused, and take it away again."""
@@ -165,24 +165,24 @@ def directory(tmp_path: Path) -> Path:
     return write_policy(made, policy_text({}))
 
 
-def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, tell: Callable[[str], None]) -> None:
+def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, note: Callable[[str], None]) -> None:
     """It serves by a sound policy, fails no call, and its memory does not grow."""
     with attacked(COMMAND, directory) as server:
-        with server.asked():
+        with server.loaded_with_calls():
             kib = grown(server, drawn_edits(EDITS), validate=True)
             # One that is waited for would hold up every later edit, and one that cannot be followed, too.
             server.puzzle(os.mkfifo)
             server.puzzle(lambda path: path.symlink_to(path))
-        tell(f"memory grew by {kib} KiB over {EDITS * MORE - WARM} bad edits, as many good ones and as many requests")
+        note(f"memory grew by {kib} KiB over {EDITS * MORE - WARM} bad edits, as many good ones and as many requests")
         assert server.failed == []
         assert server.answered <= server.sound
         assert len(server.answered) > 2
         assert kib < MOST_KIB * MORE
 
 
-def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, tell: Callable[[str], None]) -> None:
+def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, note: Callable[[str], None]) -> None:
     """By how its memory grows over one edit."""
     with attacked((sys.executable, str(SUPPORT / "leaking.py")), directory) as server:
         kib = grown(server, drawn_edits(EDITS)[: WARM + 1], validate=False)
-        tell(f"memory of a server that keeps what it checked grew by {kib} KiB over 1 edit")
+        note(f"memory of a server that keeps what it checked grew by {kib} KiB over 1 edit")
         assert kib > MOST_KIB

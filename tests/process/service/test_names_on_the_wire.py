@@ -48,8 +48,8 @@ ENVIRONMENTS = ("production", "staging", "prod", "none", None)
 REVIEWED = ("yes", None)
 DESTRUCTIVE = ("true", "false", "reads", "", None)
 """`reads`: true, of a tool that only reads; empty: the upstream does not say; None: its annotations are unknown."""
-Asked = tuple[str, str, str | None, str | None, str | None, str | None]
-CASES: tuple[Asked, ...] = tuple(product(SERVERS, TOOLS, AGENTS, ENVIRONMENTS, REVIEWED, DESTRUCTIVE))
+Case = tuple[str, str, str | None, str | None, str | None, str | None]
+CASES: tuple[Case, ...] = tuple(product(SERVERS, TOOLS, AGENTS, ENVIRONMENTS, REVIEWED, DESTRUCTIVE))
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def stub(policy: Path) -> Iterator[CallabilityServiceStub]:
 
 
 @pytest.fixture(scope="module")
-def expected(policy: Path) -> dict[Asked, tuple[str, bool]]:
+def expected(policy: Path) -> dict[Case, tuple[str, bool]]:
     """What the reference decides of each case, by the rules and the names themselves."""
     rule_set = load(policy).rule_sets["callability"].rule_set
-    told = {}
+    decided = {}
     for case in CASES:
         server, tool, agent, environment, reviewed, destructive = case
         declared = {None: "none", "production": "production", "staging": "staging"}
@@ -83,8 +83,8 @@ def expected(policy: Path) -> dict[Asked, tuple[str, bool]]:
             "annotations.destructive": {None: UNKNOWN, "reads": "false", "": "true"}.get(destructive, str(destructive)),
         }
         decision = decide(rule_set.rules, facts)
-        told[case] = (rule_set.rules[decision.rule].id, decision.undetermined)
-    return told
+        decided[case] = (rule_set.rules[decision.rule].id, decision.undetermined)
+    return decided
 
 
 def _agent(name: str | None) -> facts_pb2.Agent | None:
@@ -95,11 +95,11 @@ def _labels(key: str, value: str | None) -> facts_pb2.Labels:
     return facts_pb2.Labels(values={} if value is None else {key: value})
 
 
-def _server_facts(case: Asked) -> facts_pb2.ServerFacts:
+def _server_facts(case: Case) -> facts_pb2.ServerFacts:
     return facts_pb2.ServerFacts(enabled=True, quarantined=False, labels=_labels("environment", case[3]))
 
 
-def _tool_facts(case: Asked) -> facts_pb2.ToolFacts:
+def _tool_facts(case: Case) -> facts_pb2.ToolFacts:
     said = None if case[5] is None else facts_pb2.Annotations(destructive=case[5] != "false" if case[5] else None)
     if said and case[5] == "reads":
         said.read_only = True
@@ -107,7 +107,7 @@ def _tool_facts(case: Asked) -> facts_pb2.ToolFacts:
     return facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval(), annotations=said, labels=labels)
 
 
-def _request(case: Asked) -> pb.CheckToolRequest:
+def _request(case: Case) -> pb.CheckToolRequest:
     return pb.CheckToolRequest(
         agent=_agent(case[2]),
         server=case[0],
@@ -122,7 +122,7 @@ def _decided(verdict: verdict_pb2.ToolVerdict) -> tuple[str, bool]:
 
 
 def test_each_question_has_its_own_answer_in_whatever_order(
-    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+    stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
     """Every case twice, drawn in between each other, so that each is asked when others are kept."""
     cases = [*CASES, *CASES]
@@ -134,7 +134,7 @@ def test_each_question_has_its_own_answer_in_whatever_order(
 
 
 def test_a_batch_is_answered_as_each_tool_by_itself(
-    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+    stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
     """For one agent after the other with the same servers on the wire, and again."""
     for agent in (*AGENTS, *AGENTS):
@@ -146,21 +146,21 @@ def test_a_batch_is_answered_as_each_tool_by_itself(
             for case in mine
         ]
         reply = stub.CheckTools(pb.CheckToolsRequest(agent=_agent(agent), servers=servers))
-        told = [_decided(server.results[0].verdict) for server in reply.servers]
-        assert told == [expected[case] for case in mine], agent
+        decided = [_decided(server.results[0].verdict) for server in reply.servers]
+        assert decided == [expected[case] for case in mine], agent
 
 
 def test_an_explanation_tells_what_was_read(
-    stub: CallabilityServiceStub, expected: dict[Asked, tuple[str, bool]]
+    stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
     """The names as they were asked about, in quotes, and no fact that no rule reads."""
-    asked = _request(("db-main", "delete_row", "bot", "prod", None, ""))
+    one = _request(("db-main", "delete_row", "bot", "prod", None, ""))
     request = pb.ExplainToolRequest(
-        agent=asked.agent,
-        server=asked.server,
-        server_facts=asked.server_facts,
-        tool=asked.tool,
-        tool_facts=asked.tool_facts,
+        agent=one.agent,
+        server=one.server,
+        server_facts=one.server_facts,
+        tool=one.tool,
+        tool_facts=one.tool_facts,
     )
     reply = stub.ExplainTool(request)
     facts = {each.fact: each.value for each in reply.facts}

@@ -77,11 +77,11 @@ def test_an_edit_decides_as_soon_as_it_is_proved(edit: Callable[[Path], None], d
         assert service.rule() == "user-off"
         edit(directory)
         eventually(lambda: service.rule() == "switched-off")
-        told = service.policy()
+        answer = service.policy()
         checked = callability("check", str(directory)).stdout
-        assert checked.rstrip().endswith(f"revision {told.revision}")
-        assert CallabilityServiceStub(service.channel).CheckTool(SWITCHED_OFF).revision == told.revision != before
-        assert not told.HasField("rejected_edit")
+        assert checked.rstrip().endswith(f"revision {answer.revision}")
+        assert CallabilityServiceStub(service.channel).CheckTool(SWITCHED_OFF).revision == answer.revision != before
+        assert not answer.HasField("rejected_edit")
         shutil.copy(POLICY / "callability.yaml", service.rules)
         eventually(lambda: service.rule() == "user-off")
         assert service.policy().revision == before
@@ -107,23 +107,23 @@ def test_a_bad_edit_keeps_the_last_good_policy_and_is_told_until_it_is_mended(di
     """In the log, by a metric and by `GetPolicy`; health stays SERVING."""
     with served(directory) as service:
         sound, text = service.policy(), service.rules.read_text()
-        aside = shutil.copytree(directory, directory.with_name("aside"))
+        copied = shutil.copytree(directory, directory.with_name("aside"))
         replace(service.rules, text.replace("server.enabled: false", "server.enable: false", 1))
         eventually(lambda: service.policy().HasField("rejected_edit"))
-        told = service.policy()
-        [finding] = [each for each in told.rejected_edit.findings if each.endswith("[unknown-fact]")]
+        answer = service.policy()
+        [finding] = [each for each in answer.rejected_edit.findings if each.endswith("[unknown-fact]")]
         assert finding.startswith(f"{service.rules}:")
         assert "(did you mean `server.enabled`?)" in finding
         assert finding in service.log
         assert "the edit of the policy is not taken over" in service.log
-        assert (told.revision, service.rule(), service.healthy()) == (sound.revision, "user-off", True)
-        assert told.rejected_edit.revision not in {"", told.revision}
+        assert (answer.revision, service.rule(), service.healthy()) == (sound.revision, "user-off", True)
+        assert answer.rejected_edit.revision not in {"", answer.revision}
         assert "callability_policy_broken 1.0" in service.metrics
         assert 'callability_policy_edits_total{taken_over="false"} 1.0' in service.metrics
         shutil.rmtree(directory)
         eventually(lambda: any("[no-directory]" in each for each in service.policy().rejected_edit.findings))
         assert (service.rule(), service.healthy()) == ("user-off", True)
-        shutil.copytree(aside, directory)
+        shutil.copytree(copied, directory)
         replace(service.rules, renamed(text))
         eventually(lambda: service.rule() == "switched-off")
         eventually(lambda: not service.policy().HasField("rejected_edit"))
@@ -142,15 +142,15 @@ def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None
         eventually(lambda: service.policy().HasField("rejected_edit"))
         shutil.copy(POLICY / "callability.yaml", service.rules)
         eventually(lambda: service.policy().rejected_edit.revision == revision)
-        told = service.policy()
-        assert "[test-failed]" in " ".join(told.rejected_edit.findings)
-        assert told.revision == revision
+        answer = service.policy()
+        assert "[test-failed]" in " ".join(answer.rejected_edit.findings)
+        assert answer.revision == revision
         assert "is taken over" not in service.log
         replace(tests, text)
         eventually(lambda: not service.policy().HasField("rejected_edit"))
 
 
-async def _asked(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
+async def _ask_until(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
     """Ask until told to stop, and count the answers by revision and rule; a failed call ends the test."""
     while not stopping.is_set():
         one = await stub.CheckTool(SWITCHED_OFF)
@@ -162,7 +162,7 @@ async def _asked(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.
 
 
 def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothing_behind(
-    directory: Path, tell: Callable[[str], None]
+    directory: Path, note: Callable[[str], None]
 ) -> None:
     """Sixteen callers ask all the while; every answer is wholly of one of the two policies; memory after a warm-up."""
     other = Path(shutil.copytree(directory, directory.with_name("other")))
@@ -178,7 +178,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
         memory = []
         async with grpc.aio.insecure_channel(address) as channel, asyncio.TaskGroup() as group:
             for _ in range(16):
-                group.create_task(_asked(CallabilityServiceStub(channel), seen, stopping))
+                group.create_task(_ask_until(CallabilityServiceStub(channel), seen, stopping))
             for swaps in (100, 200):
                 process.stdin.write(f"{swaps}\n".encode())
                 memory.append(int(await process.stdout.readline()))
@@ -203,7 +203,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
 
     warm, after = asyncio.run(run())
     assert set(seen) == {(revisions[0], "user-off"), (revisions[1], "switched-off")}
-    tell(f"{sum(seen.values()):,} answers during 300 swaps; memory grew by {after - warm} KiB over the last 200")
+    note(f"{sum(seen.values()):,} answers during 300 swaps; memory grew by {after - warm} KiB over the last 200")
     assert after - warm < 2_048
 
 
@@ -222,7 +222,7 @@ def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
             async with grpc.aio.insecure_channel(service.address) as channel, asyncio.TaskGroup() as group:
                 # Few: they take the processor from the check.
                 for _ in range(4):
-                    group.create_task(_asked(CallabilityServiceStub(channel), seen, stopping))
+                    group.create_task(_ask_until(CallabilityServiceStub(channel), seen, stopping))
                 for text in reversed(texts):
                     for edit in ("rules: 3", text):
                         replace(service.rules, edit)

@@ -27,7 +27,7 @@ def _info(channel: grpc.Channel, version: str) -> Any:
     return channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
 
 
-def _asked(
+def _replies(
     channel: grpc.Channel, version: str, *requests: pb.ServerReflectionRequest
 ) -> list[pb.ServerReflectionResponse]:
     replies = _info(channel, version)(request.SerializeToString() for request in requests)
@@ -58,7 +58,7 @@ def _malformed(channel: grpc.Channel, version: str) -> None:
 )
 def test_reflection_finds_the_file_of_a_symbol(version: str, symbol: str, file: str, channel: grpc.Channel) -> None:
     """Of services, methods, messages, fields and enums; the files that it imports come with it."""
-    [reply] = _asked(channel, version, pb.ServerReflectionRequest(host="h", file_containing_symbol=symbol))
+    [reply] = _replies(channel, version, pb.ServerReflectionRequest(host="h", file_containing_symbol=symbol))
     files = _files(reply)
     assert (files[0], len(files)) == (file, len(set(files)))
     assert (reply.valid_host, reply.original_request.file_containing_symbol) == ("h", symbol)
@@ -69,7 +69,7 @@ def test_reflection_finds_the_file_of_a_symbol(version: str, symbol: str, file: 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_reflection_answers_each_request_of_a_stream(version: str, channel: grpc.Channel) -> None:
     """What is not there is an answer, and the stream goes on."""
-    replies = _asked(
+    replies = _replies(
         channel,
         version,
         pb.ServerReflectionRequest(list_services=""),

@@ -94,12 +94,12 @@ def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
     reply = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest())
     checked = json.loads(callability("check", str(POLICY), "--json").stdout)
     assert reply.revision == checked["revision"]
-    told = {each.name: (each.combinations, list(each.rules), list(each.facts)) for each in reply.rule_sets}
-    assert told == {
+    by_name = {each.name: (each.combinations, list(each.rules), list(each.facts)) for each in reply.rule_sets}
+    assert by_name == {
         each["name"]: (each["combinations"], [rule["id"] for rule in each["rules"]], each["facts"])
         for each in checked["rule_sets"]
     }
-    assert {name: combinations for name, (combinations, _, _) in told.items()} == {
+    assert {name: combinations for name, (combinations, _, _) in by_name.items()} == {
         "callability": 756,
         "load_outcome": 3_312,
         "enable_outcome": 4_860,

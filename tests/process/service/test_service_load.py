@@ -228,8 +228,8 @@ def test_what_is_being_checked_ends_with_the_service() -> None:
             return found
 
         eventually(lambda: bool(children()) or call.done())
-        begun = children()
+        started = children()
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == 0
-        eventually(lambda: not any(os.path.exists(f"/proc/{each}/exe") for each in begun))
+        eventually(lambda: not any(os.path.exists(f"/proc/{each}/exe") for each in started))
         assert _code(call) in {"OK", "UNAVAILABLE"}

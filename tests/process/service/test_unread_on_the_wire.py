@@ -108,8 +108,8 @@ def test_an_undetermined_verdict_names_what_could_not_be_read(
     explained = stub.ExplainTool(
         pb.ExplainToolRequest(agent=agent, server="s", server_facts=server_facts, tool=tool, tool_facts=tool_facts)
     ).verdict
-    asked = pb.ServerTools(name="s", facts=server_facts, tools=[pb.Tool(name=tool, facts=tool_facts)])
-    many = stub.CheckTools(pb.CheckToolsRequest(agent=agent, servers=[asked])).servers[0].results[0].verdict
+    server_tools = pb.ServerTools(name="s", facts=server_facts, tools=[pb.Tool(name=tool, facts=tool_facts)])
+    many = stub.CheckTools(pb.CheckToolsRequest(agent=agent, servers=[server_tools])).servers[0].results[0].verdict
     assert (one.rule, one.undetermined, list(one.unread), one.retry) == (rule, True, unread, retry)
     assert one == many == explained
 

@@ -77,7 +77,7 @@ def test_the_findings_are_those_of_check(
             (tmp_path / name).write_text(text)
     reply = PolicyServiceStub(channel).ValidatePolicy(request_of(files_in(tmp_path)))
     checked = json.loads(callability("check", str(tmp_path), "--json").stdout)
-    told = [
+    reported = [
         {
             "severity": pb.FindingSeverity.Name(each.severity).removeprefix("FINDING_SEVERITY_").lower(),
             "code": each.code,
@@ -90,11 +90,11 @@ def test_the_findings_are_those_of_check(
         for each in reply.findings
     ]
     judged = [each for each in checked["findings"] if each["severity"] != "note"]
-    expected = [{key: each[key] for key in told[0]} for each in judged]
-    assert told == expected
-    assert told
+    expected = [{key: each[key] for key in reported[0]} for each in judged]
+    assert reported == expected
+    assert reported
     assert (reply.sound, reply.revision) == (checked["sound"], checked["revision"] or "")
-    assert reply.errors + reply.warnings == len(told)
+    assert reply.errors + reply.warnings == len(reported)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_a_name_that_stands_twice_is_refused(channel: grpc.Channel) -> None:
 
 def test_the_limits_are_told_and_stand_in_the_contract(channel: grpc.Channel) -> None:
     """A caller reads them there."""
-    told = PolicyServiceStub(channel).GetPolicy(pb.GetPolicyRequest()).limits
-    assert (told.policy_files, told.policy_bytes, told.policy_findings) == (16, 2_097_152, 1_000)
-    assert (told.validations, told.validation_seconds) == (2, 60)
+    reported = PolicyServiceStub(channel).GetPolicy(pb.GetPolicyRequest()).limits
+    assert (reported.policy_files, reported.policy_bytes, reported.policy_findings) == (16, 2_097_152, 1_000)
+    assert (reported.validations, reported.validation_seconds) == (2, 60)
     proto = (POLICY.parent / "proto/callability/v1/policy_service.proto").read_text()
     for words in ("more than 16 files", "2,097,152 bytes", "the first 1,000", "2 policies are being checked"):
         assert words in proto
@@ -168,8 +168,8 @@ def test_two_are_checked_at_a_time_and_one_more_is_refused(address: str) -> None
     """It is said how many; whoever gives up makes room."""
     with grpc.insecure_channel(address) as channel:
         validate = PolicyServiceStub(channel).ValidatePolicy
-        asked = [validate.future(request_of(SHIPPED)) for _ in range(12)]
-        errors = [error for each in asked if (error := each.exception())]
+        futures = [validate.future(request_of(SHIPPED)) for _ in range(12)]
+        errors = [error for each in futures if (error := each.exception())]
         assert 1 <= len(errors) <= 10
         for error in errors:
             assert isinstance(error, grpc.RpcError)
@@ -197,17 +197,17 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
 ) -> None:
     """A caller that goes away, a deadline, and the end of the service cancel alike."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    told = tmp_path / "processes"
+    reported = tmp_path / "processes"
 
     async def story() -> None:
-        waiting = asyncio.create_task(output_of("support.endless", f"{told}\n".encode(), 600))
-        await asyncio.to_thread(eventually, told.exists)
+        waiting = asyncio.create_task(output_of("support.endless", f"{reported}\n".encode(), 600))
+        await asyncio.to_thread(eventually, reported.exists)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
     asyncio.run(story())
-    eventually(lambda: not any(_runs(int(each)) for each in told.read_text().split()))
+    eventually(lambda: not any(_runs(int(each)) for each in reported.read_text().split()))
 
 
 def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

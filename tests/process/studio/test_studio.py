@@ -66,20 +66,20 @@ def page(first_page: Page) -> Page:
 
 def test_a_page_begins_with_the_files(page: Page) -> None:
     """Every rule set with its tests."""
-    told = page.policy()
-    assert [file["name"] for file in told["files"]] == [
+    reply = page.policy()
+    assert [file["name"] for file in reply["files"]] == [
         f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test")
     ]
-    assert told["files"][0]["text"] == RULES
-    assert told["questions"] == [*QUESTIONS]
+    assert reply["files"][0]["text"] == RULES
+    assert reply["questions"] == [*QUESTIONS]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_facts_to_set_come_with_the_table(page: Page, shipped: Policy, name: str) -> None:
     """Each fact that the rule set's own question has, with its readings."""
-    told = page.ask("table", question=name)["question"]["facts"]
+    reply = page.ask("table", question=name)["question"]["facts"]
     question = shipped.rule_sets[name].rule_set.question
-    readings = {fact["name"]: tuple(reading["value"] for reading in fact["readings"]) for fact in told}
+    readings = {fact["name"]: tuple(reading["value"] for reading in fact["readings"]) for fact in reply}
     assert readings == {
         name: question.facts[name].readings for name in chain.from_iterable(axis.facts for axis in question.axes)
     }
@@ -87,28 +87,28 @@ def test_the_facts_to_set_come_with_the_table(page: Page, shipped: Policy, name:
 
 def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Policy) -> None:
     """The same revision, and nothing found."""
-    told = page.ask("check", texts={})
-    assert (told["sound"], told["findings"], told["revision"]) == (True, [], shipped.revision)
-    assert told["proved"]["callability"]["combinations"] == 756
+    reply = page.ask("check", texts={})
+    assert (reply["sound"], reply["findings"], reply["revision"]) == (True, [], shipped.revision)
+    assert reply["proved"]["callability"]["combinations"] == 756
 
 
 def test_a_finding_has_its_place_and_what_to_do(page: Page) -> None:
     """As `check` tells it, by the name of the file."""
-    told = page.ask(
+    reply = page.ask(
         "check", texts={"callability.yaml": RULES.replace("approval.disabled: true}, ", "aproval: true}, ")}
     )
-    [finding] = told["findings"]
+    [finding] = reply["findings"]
     line = RULES[: RULES.index("id: user-off")].count("\n") + 1
     assert (finding["file"], finding["line"], finding["code"]) == ("callability.yaml", line, "unknown-fact")
-    assert not told["sound"]
+    assert not reply["sound"]
 
 
 def test_a_finding_about_facts_has_facts_to_look_at(page: Page) -> None:
     """Those of its witness."""
-    told = page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
-    witnesses = {finding["code"]: finding["witness"] for finding in told["findings"]}
+    reply = page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
+    witnesses = {finding["code"]: finding["witness"] for finding in reply["findings"]}
     assert witnesses["callable-withheld"] == {"approval.status": "changed"}
-    assert {finding["file"] for finding in told["findings"]} == {"callability.yaml", "callability_test.yaml"}
+    assert {finding["file"] for finding in reply["findings"]} == {"callability.yaml", "callability_test.yaml"}
 
 
 def test_a_rule_set_that_is_missing_and_a_file_too_many_are_found(tmp_path: Path) -> None:
@@ -116,22 +116,22 @@ def test_a_rule_set_that_is_missing_and_a_file_too_many_are_found(tmp_path: Path
     policy = _copy(tmp_path)
     (policy / "load_outcome.yaml").rename(policy / "load_outcomes.yaml")
     with studio(policy) as bound:
-        told = Page(bound).ask("check", texts={})
-    found = sorted((finding["code"], finding["file"]) for finding in told["findings"])
+        reply = Page(bound).ask("check", texts={})
+    found = sorted((finding["code"], finding["file"]) for finding in reply["findings"])
     assert found == [("missing-rule-set", ""), ("unknown-question", "load_outcomes.yaml")]
 
 
 def test_an_answer_has_words_and_path_and_the_row_that_decides(page: Page) -> None:
     """The row is the first that holds."""
     facts = {"tool.config_denied": "true", "approval.status": "pending"}
-    told = page.ask("decide", question="callability", facts=facts)
-    assert (told["verdict"]["status"], told["verdict"]["rule"]) == ("disabled_by_config", "operator-denied")
-    assert told["path"]["sentences"][-1] == "then it is callable"
-    assert "{edit_config}" in told["words"]["remediation"]
-    assert [trial["truth"] for trial in told["trials"]] == ["false", "true"]
-    row = page.ask("table", question="callability")["rows"][told["row"]]
+    reply = page.ask("decide", question="callability", facts=facts)
+    assert (reply["verdict"]["status"], reply["verdict"]["rule"]) == ("disabled_by_config", "operator-denied")
+    assert reply["path"]["sentences"][-1] == "then it is callable"
+    assert "{edit_config}" in reply["words"]["remediation"]
+    assert [trial["truth"] for trial in reply["trials"]] == ["false", "true"]
+    row = page.ask("table", question="callability")["rows"][reply["row"]]
     assert (row["rule"], row["facts"]) == ("operator-denied", {"tool.config_denied": ["true"]})
-    assert "operator-denied" in RULES.splitlines()[told["line"] - 1]
+    assert "operator-denied" in RULES.splitlines()[reply["line"] - 1]
 
 
 def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shipped: Policy) -> None:
@@ -146,25 +146,27 @@ def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shi
             seen.setdefault(verdict, proved.table.space.named(combination))
         assert len(seen) > 5
         for verdict, facts in seen.items():
-            told = analysis.decide(name, facts, "")
-            row = rows[told["row"]]
+            reply = analysis.decide(name, facts, "")
+            row = rows[reply["row"]]
             assert (row.rule, row.status, row.undetermined) == (verdict.rule, verdict.status, verdict.undetermined)
 
 
 def test_an_unknown_fact_decides_nothing_below_it(page: Page) -> None:
     """And the path says what to find out."""
-    told = page.ask("decide", question="callability", facts={"server.enabled": "unknown", "tool.config_denied": "true"})
-    assert (told["verdict"]["status"], told["verdict"]["undetermined"]) == ("disabled_unknown", True)
-    assert told["verdict"]["unread"] == ["server.enabled"]
-    assert told["path"]["sentences"] == ["find out `server.enabled` first"]
+    reply = page.ask(
+        "decide", question="callability", facts={"server.enabled": "unknown", "tool.config_denied": "true"}
+    )
+    assert (reply["verdict"]["status"], reply["verdict"]["undetermined"]) == ("disabled_unknown", True)
+    assert reply["verdict"]["unread"] == ["server.enabled"]
+    assert reply["path"]["sentences"] == ["find out `server.enabled` first"]
 
 
 def test_facts_that_cannot_occur_together_are_moved_and_not_the_one_that_was_set(page: Page) -> None:
     """An HTTP status is a failure of its class."""
-    told = page.ask("decide", question="load_outcome", facts={"load.http_status": "403"}, changed="load.http_status")
-    assert told["verdict"]["status"] == "denied"
-    assert (told["facts"]["load.failure"], told["facts"]["load.http_class"]) == ("http_status", "4xx")
-    assert "load.http_status" not in told["moved"]
+    reply = page.ask("decide", question="load_outcome", facts={"load.http_status": "403"}, changed="load.http_status")
+    assert reply["verdict"]["status"] == "denied"
+    assert (reply["facts"]["load.failure"], reply["facts"]["load.http_class"]) == ("http_status", "4xx")
+    assert "load.http_status" not in reply["moved"]
 
 
 def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
@@ -178,9 +180,9 @@ def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
     assert {reading["told"] for reading in facts["tool.name"]} == {"drop_*", "other than drop_*"}
     assert [reading["value"] for reading in facts["server.label.team"]] == ["none", "payments", "web", "unknown"]
     given = {"tool.name": "drop_table", "server.label.team": "payments", "server.label.gone": "x"}
-    told = page.ask("decide", question="callability", facts=given, changed="tool.name")
-    assert told["verdict"]["rule"] == table["rows"][told["row"]]["rule"] == "drops"
-    assert (told["facts"]["tool.name"] in {each["value"] for each in facts["tool.name"]}, told["moved"]) == (True, [])
+    reply = page.ask("decide", question="callability", facts=given, changed="tool.name")
+    assert reply["verdict"]["rule"] == table["rows"][reply["row"]]["rule"] == "drops"
+    assert (reply["facts"]["tool.name"] in {each["value"] for each in facts["tool.name"]}, reply["moved"]) == (True, [])
     given["server.label.team"] = "none of these"
     assert page.ask("decide", question="callability", facts=given)["verdict"]["rule"] != "drops"
     assert {change["before"]["status"] for change in page.ask("difference")["changes"]} >= {"callable"}
@@ -200,8 +202,8 @@ def test_whatever_is_set_there_are_facts_that_can_occur(name: str) -> None:
 def test_where_the_draft_cannot_be_decided_the_saved_file_answers(page: Page) -> None:
     """And says so."""
     page.ask("check", texts={"callability.yaml": "rules: nothing"})
-    told = page.ask("decide", question="callability", facts={"server.enabled": "false"})
-    assert (told["of"], told["verdict"]["status"]) == ("saved", "server_disabled")
+    reply = page.ask("decide", question="callability", facts={"server.enabled": "false"})
+    assert (reply["of"], reply["verdict"]["status"]) == ("saved", "server_disabled")
     assert page.ask("table", question="callability")["of"] == "saved"
     assert not page.ask("difference")["compared"]
 
@@ -211,11 +213,11 @@ def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
     same = page.ask("difference")
     assert (same["compared"], same["answers"], same["changes"], same["lines"]) == (True, 0, [], {})
     page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
-    told = page.ask("difference")
-    changes = {(change["before"]["status"], change["after"]["status"]) for change in told["changes"]}
+    reply = page.ask("difference")
+    changes = {(change["before"]["status"], change["after"]["status"]) for change in reply["changes"]}
     assert changes == {("pending_approval", "callable"), ("pending_approval", "disabled_unknown")}
-    assert {change["example"]["approval.status"] for change in told["changes"]} == {"changed"}
-    assert [line[0] for line in told["lines"]["callability.yaml"] if line[0] in "+-"] == ["-", "+"]
+    assert {change["example"]["approval.status"] for change in reply["changes"]} == {"changed"}
+    assert [line[0] for line in reply["lines"]["callability.yaml"] if line[0] in "+-"] == ["-", "+"]
 
 
 def test_other_words_are_a_change_of_their_own_kind(page: Page) -> None:
@@ -236,9 +238,9 @@ def test_a_file_is_saved_as_it_was_typed(tmp_path: Path) -> None:
         file = page.policy()["files"][0]
         assert file["text"] == RULES
         text = f"{RULES}# seen\n"
-        told = page.ask("save", name="callability.yaml", text=text, digest=file["digest"], even_refused=True)
-        assert told["text"] == text
-        assert told["digest"] == page.digest("callability.yaml") != file["digest"]
+        reply = page.ask("save", name="callability.yaml", text=text, digest=file["digest"], even_refused=True)
+        assert reply["text"] == text
+        assert reply["digest"] == page.digest("callability.yaml") != file["digest"]
     after = _state(policy)
     assert after.pop(str(policy / "callability.yaml")) == text.replace("\n", "\r\n").encode()
     assert after.items() <= before.items()
@@ -265,11 +267,11 @@ def test_what_would_be_refused_is_saved_only_where_that_is_said(tmp_path: Path) 
     policy = write_policy(tmp_path, RULES)
     with studio(policy) as bound:
         page = Page(bound)
-        asked = {"name": "callability.yaml", "text": "rules: []", "digest": page.digest("callability.yaml")}
-        response = page.post("save", **asked)
+        body = {"name": "callability.yaml", "text": "rules: []", "digest": page.digest("callability.yaml")}
+        response = page.post("save", **body)
         assert (response.status_code, response.json()["code"]) == (409, "refused")
         assert (policy / "callability.yaml").read_text() == RULES
-        page.ask("save", **asked, even_refused=True)
+        page.ask("save", **body, even_refused=True)
     assert (policy / "callability.yaml").read_text() == "rules: []"
 
 
@@ -296,14 +298,14 @@ def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path
     (tmp_path / "callability_test.yaml").mkdir()
     with studio(tmp_path) as bound:
         page = Page(bound)
-        told = {file["name"]: file["problem"] for file in page.policy()["files"]}
-        assert told["callability_test.yaml"] == "cannot be read: is a directory"
+        reply = {file["name"]: file["problem"] for file in page.policy()["files"]}
+        assert reply["callability_test.yaml"] == "cannot be read: is a directory"
         found = page.ask("check", texts=dict.fromkeys(problems, RULES))["findings"]
         for name, (_, problem) in problems.items():
-            assert told[name] == problem
+            assert reply[name] == problem
             assert name in {finding["file"] for finding in found}
-            asked = {"name": name, "text": RULES, "digest": page.digest(name)}
-            assert page.post("save", **asked, even_refused=True).json()["code"] == "not-editable"
+            body = {"name": name, "text": RULES, "digest": page.digest(name)}
+            assert page.post("save", **body, even_refused=True).json()["code"] == "not-editable"
     for name, (content, _) in problems.items():
         assert (tmp_path / name).read_bytes() == content
 
@@ -317,16 +319,16 @@ def test_a_directory_that_vanishes_is_told_and_what_is_typed_is_looked_at(tmp_pa
         page = Page(bound)
         digest = page.digest("callability.yaml")
         policy.rename(tmp_path / "away")
-        told = page.ask("check", texts={"callability.yaml": RULES})
-        assert [(finding["code"], finding["file"]) for finding in told["findings"]] == [("no-directory", "")]
-        assert list(told["proved"]) == ["callability"]
-        asked = {"name": "callability.yaml", "text": "rules: []", "digest": digest, "even_refused": True}
-        assert page.post("save", **asked).json()["code"] == "not-written"
+        reply = page.ask("check", texts={"callability.yaml": RULES})
+        assert [(finding["code"], finding["file"]) for finding in reply["findings"]] == [("no-directory", "")]
+        assert list(reply["proved"]) == ["callability"]
+        body = {"name": "callability.yaml", "text": "rules: []", "digest": digest, "even_refused": True}
+        assert page.post("save", **body).json()["code"] == "not-written"
         policy.write_text("no directory")
         assert page.policy()["files"][0]["problem"] == "cannot be read: not a directory"
         policy.unlink()
         (tmp_path / "away").rename(policy)
-        page.ask("save", **asked)
+        page.ask("save", **body)
     assert (policy / "callability.yaml").read_text() == "rules: []"
 
 
@@ -335,9 +337,9 @@ def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
     rule = "  - {id: r%s, when: {load.failur: %s}, status: transient}\n"
     rules = "".join(rule % (number, number) for number in range(MAX_FINDINGS + 100))
     with studio(tmp_path) as bound:
-        told = Page(bound).ask("check", texts={"load_outcome.yaml": f"rules:\n{rules}words: {{}}\n"})
-    found = [finding for finding in told["findings"] if finding["file"] == "load_outcome.yaml"]
-    assert len(found) == MAX_FINDINGS < told["counts"]["error"]
+        reply = Page(bound).ask("check", texts={"load_outcome.yaml": f"rules:\n{rules}words: {{}}\n"})
+    found = [finding for finding in reply["findings"] if finding["file"] == "load_outcome.yaml"]
+    assert len(found) == MAX_FINDINGS < reply["counts"]["error"]
     assert {finding["severity"] for finding in found} == {"error"}
 
 
@@ -357,8 +359,8 @@ def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
     with studio_process() as (_, bound):
         page = Page(bound)
         assert not page.policy()["writable"]
-        asked = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
-        response = page.post("save", **asked)
+        body = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
+        response = page.post("save", **body)
         assert (response.status_code, response.json()["code"]) == (409, "read-only")
 
 
@@ -377,9 +379,9 @@ def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
 )
 def test_what_comes_from_elsewhere_is_refused(page: Page, headers: dict[str, str]) -> None:
     """Another name of this server, another site, or a page of another start; for whatever is posted."""
-    asked = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
+    body = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
     for what in ("check", "save", "leave"):
-        response = page.post(what, headers, **asked)
+        response = page.post(what, headers, **body)
         assert (response.status_code, response.json()["code"]) == (403, "elsewhere")
     if "host" in headers or "sec-fetch-site" in headers:
         assert page.get("/policy", headers).status_code == 403
@@ -406,7 +408,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_writte
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "sentence"),
+    ("body", "status", "sentence"),
     [
         ({"texts": {"callability.yaml": "x" * (MAX_BYTES + 1)}}, 400, "is larger than 524,288 bytes"),
         ({"texts": {"callability.yaml": "x" * 17 * 1024**2}}, 413, "the request is larger than 16,777,216 bytes"),
@@ -415,10 +417,10 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_writte
     ],
 )
 def test_a_request_that_cannot_be_is_told_with_its_limit(
-    page: Page, asked: dict[str, object], status: int, sentence: str
+    page: Page, body: dict[str, object], status: int, sentence: str
 ) -> None:
     """And the page goes on."""
-    response = page.post("check", **asked)
+    response = page.post("check", **body)
     assert response.status_code == status
     assert sentence in response.json()["sentence"]
 

@@ -60,7 +60,7 @@ class BadHttp:
         self.calls = 0
         self.accepted = 0
         self.head = ""
-        self.asked: list[str] = []
+        self.requested_methods: list[str] = []
         """The methods of all requests, in their order."""
         self.session = session
         self.tls: ssl.SSLContext | None = None
@@ -189,7 +189,7 @@ class BadHttp:
 
     def _answer(self, head: str, request: dict[str, Any]) -> Step:
         method = request.get("method")
-        self.asked.append(method or "")
+        self.requested_methods.append(method or "")
         if self.opening is not None and method in ("server/discover", "initialize"):
             return self.opening(request) if callable(self.opening) else self.opening
         if method == "server/discover" and self._modern:

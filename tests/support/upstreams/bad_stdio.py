@@ -92,7 +92,7 @@ def release(request: dict[str, Any]) -> None:
     say(request, text("released"))
 
 
-def tell_secrets() -> None:
+def print_secrets() -> None:
     """Say on both streams what should stay in the environment, and on one what should stay in the arguments."""
     sys.stderr.write(f"my token is {os.environ['TOKEN']}\n{sys.argv}\n{json.dumps(sys.argv)}\n")
     write(os.environ["TOKEN"].encode() + b"\n")
@@ -129,7 +129,7 @@ BEFORE_THE_ANSWER: dict[str, Callable[[], object]] = {
     "huge": lambda: write_large(b"", b""),
     "no end": write_without_end,
     "stderr": lambda: sys.stderr.write("no end " * 10000 + "\n" + STDERR_LINE * (2 * MEGABYTE // 64)),
-    "secrets": tell_secrets,
+    "secrets": print_secrets,
 }
 NULLS: dict[str, Any] = {
     "content": [

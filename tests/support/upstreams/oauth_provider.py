@@ -162,7 +162,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
             answer = None
             if scope["type"] == "http":
                 self.requests.append(f"{scope['method']} {scope['path']}")
-                answer = await self._told_to_answer(scope)
+                answer = await self._prepared_answer(scope)
                 receive = self._hearing(scope, receive)
             await (answer or application)(scope, receive, send)
 
@@ -178,7 +178,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
 
         return hearing
 
-    async def _told_to_answer(self, scope: Scope) -> ASGIApp | None:
+    async def _prepared_answer(self, scope: Scope) -> ASGIApp | None:
         match scope["path"]:
             case "/mcp" if "/mcp" in self.echoing:
                 token = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
@@ -215,19 +215,19 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         """
         if params.resource != self.url:
             raise AuthorizeError("invalid_target", f"there is nothing but {self.url}")
-        told: dict[str, str | None] = {"state": params.state, "iss": self.issuer}
+        parameters: dict[str, str | None] = {"state": params.state, "iss": self.issuer}
         if self.wrong_state:
-            told["state"] = secrets.token_urlsafe()
+            parameters["state"] = secrets.token_urlsafe()
         match self.person:
             case "nobody":
                 return ""
             case "decline":
-                told["error"] = "access_denied"
+                parameters["error"] = "access_denied"
             case "fail":
-                told["error"] = "server_error"
+                parameters["error"] = "server_error"
             case "authorize":
-                told["code"] = self._new_code(client, params)
-        return construct_redirect_uri(str(params.redirect_uri), **told)
+                parameters["code"] = self._new_code(client, params)
+        return construct_redirect_uri(str(params.redirect_uri), **parameters)
 
     def _new_code(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         code = secrets.token_urlsafe()

@@ -14,9 +14,9 @@ OPENING = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"list
 
 def called(params: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a call."""
-    told = {"called": params["name"], "with": params.get("arguments"), "nothing": None}
+    content_object = {"called": params["name"], "with": params.get("arguments"), "nothing": None}
     content = [{"type": "text", "text": f"{params['name']} was called"}]
-    return {"content": content, "structuredContent": told, "resultType": "complete"}
+    return {"content": content, "structuredContent": content_object, "resultType": "complete"}
 
 
 def outcome(method: str, params: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any]:

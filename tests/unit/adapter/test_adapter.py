@@ -518,8 +518,8 @@ def test_a_limit_of_thousands_of_digits_is_an_error_too() -> None:
 
 def test_null_is_as_good_as_left_out() -> None:
     """Models send it for what they leave out."""
-    asked = checked_arguments({"query": "x", "limit": None, "include_disabled": None})
-    assert asked == DiscoveryArguments("x", DEFAULT_LIMIT, include_disabled=False)
+    arguments = checked_arguments({"query": "x", "limit": None, "include_disabled": None})
+    assert arguments == DiscoveryArguments("x", DEFAULT_LIMIT, include_disabled=False)
 
 
 def test_words_of_another_status_are_never_said() -> None:

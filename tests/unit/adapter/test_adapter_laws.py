@@ -164,9 +164,9 @@ def test_each_tool_is_counted_once(inventory: Servers) -> None:
     request = request_of(inventory)
     response = answered(request)
     judgement = judge(request, response)
-    told = tool_counts(judgement)
-    for asked, results in zip(request.servers, response.servers, strict=True):
-        counts = told.get(asked.name)
-        of_server = Counter(str(tool.status) for tool in judgement.tools if tool.server == asked.name)
-        assert dict(counts or {"callable": len(asked.tools)}) == {"callable": 0} | of_server
+    counted = tool_counts(judgement)
+    for sent, results in zip(request.servers, response.servers, strict=True):
+        counts = counted.get(sent.name)
+        of_server = Counter(str(tool.status) for tool in judgement.tools if tool.server == sent.name)
+        assert dict(counts or {"callable": len(sent.tools)}) == {"callable": 0} | of_server
         assert sum(count.count for count in results.counts) == of_server.total()

@@ -77,21 +77,21 @@ def _result(status: str, **options: Any) -> dict[str, Any]:
 
 def test_each_status_of_a_load_has_a_message_of_its_own() -> None:
     """Starting up lists the servers, needs attention each with its reason, a denial says who can grant access."""
-    told = _messages("up", "slow", "slower", "locked", "gone", "lost")
-    assert list(told) == [LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT]
-    assert told[LoadStatus.TRANSIENT].startswith('Still starting up: "slow", "slower". ')
-    assert told[LoadStatus.DENIED].startswith('Access refused: "locked". ')
-    assert f"only the operator can lift it, and has to {NEUTRAL['grant_access']}." in told[LoadStatus.DENIED]
+    messages = _messages("up", "slow", "slower", "locked", "gone", "lost")
+    assert list(messages) == [LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT]
+    assert messages[LoadStatus.TRANSIENT].startswith('Still starting up: "slow", "slower". ')
+    assert messages[LoadStatus.DENIED].startswith('Access refused: "locked". ')
+    assert f"only the operator can lift it, and has to {NEUTRAL['grant_access']}." in messages[LoadStatus.DENIED]
     gone = '"gone" (the connection was refused), "lost" (answered with HTTP 404)'
-    assert told[LoadStatus.PERMANENT].startswith(f"Needs attention: {gone}. ")
-    assert NEUTRAL["check_server"] in told[LoadStatus.PERMANENT]
+    assert messages[LoadStatus.PERMANENT].startswith(f"Needs attention: {gone}. ")
+    assert NEUTRAL["check_server"] in messages[LoadStatus.PERMANENT]
     assert _messages("up") == {}
 
 
 def test_a_new_try_is_told_of_for_the_servers_alone_that_have_one() -> None:
     """L-7: those without are told of apart."""
-    [told] = _messages("slow", "again").values()
-    without, _, with_one = told.partition(" What did not load will be tried again by itself")
+    [messages] = _messages("slow", "again").values()
+    without, _, with_one = messages.partition(" What did not load will be tried again by itself")
     assert ('"slow"' in without, '"again"' in without) == (True, False)
     assert ('"slow"' in with_one, '"again"' in with_one) == (False, True)
     assert "tried again" not in without
@@ -99,9 +99,9 @@ def test_a_new_try_is_told_of_for_the_servers_alone_that_have_one() -> None:
 
 def test_a_denial_is_never_called_a_start() -> None:
     """Spec B: it is no start, and no new try comes."""
-    [told] = _messages("locked").values()
-    assert "starting" not in told
-    assert "trying again does not change it" in told
+    [messages] = _messages("locked").values()
+    assert "starting" not in messages
+    assert "trying again does not change it" in messages
 
 
 def test_every_server_is_named_whatever_the_author_wrote() -> None:
@@ -182,8 +182,8 @@ def test_names_and_reasons_never_break_a_text(server: str, reason: str, variable
 
 def test_a_placeholder_in_a_reason_is_not_filled() -> None:
     """What is filled in is never looked at again."""
-    told = load_messages({"gone": _load(LOADS["gone"])}, {"gone": "{check_server} {servers}"}, phrases={})
-    assert '"gone" ({check_server} {servers})' in told[LoadStatus.PERMANENT]
+    messages = load_messages({"gone": _load(LOADS["gone"])}, {"gone": "{check_server} {servers}"}, phrases={})
+    assert '"gone" ({check_server} {servers})' in messages[LoadStatus.PERMANENT]
 
 
 def test_words_of_another_status_are_not_used() -> None:

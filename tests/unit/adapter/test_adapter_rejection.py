@@ -123,7 +123,7 @@ def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_
 
 
 @pytest.mark.parametrize(
-    ("on_the_wire", "said", "told"),
+    ("on_the_wire", "said", "retry"),
     [
         (verdict_pb2.RETRY_LATER, "Calling again later may succeed.", "later"),
         (verdict_pb2.RETRY_NEVER, "Calling again gives the same answer. ", "never"),
@@ -131,7 +131,7 @@ def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_
         (99, "Calling again later may succeed.", "later"),
     ],
 )
-def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, told: str) -> None:
+def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, retry: str) -> None:
     """It is the service that knows whether a fact stays unknown; one of another version may not say."""
     response = checked(OPEN, UNREAD)
     response.verdict.retry = on_the_wire  # type: ignore[assignment]  # a number of another version
@@ -139,7 +139,7 @@ def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, to
     assert result is not None
     assert said in text_of(result)
     assert text_of(result).count("again") == 1
-    assert result["structuredContent"]["retry"] == told
+    assert result["structuredContent"]["retry"] == retry
 
 
 def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> None:
@@ -215,8 +215,8 @@ def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
         "This tool is held back, and the reason could not be determined. Tell the user so, and that the next step is to"
         " READ-LOGS."
     )
-    told = [judgement.remediation(some, PHRASES) for some in ([reset], [clone], [push], [reset, clone])]
-    assert [each["disabled_unknown"] for each in told] == [
+    remediations = [judgement.remediation(some, PHRASES) for some in ([reset], [clone], [push], [reset, clone])]
+    assert [each["disabled_unknown"] for each in remediations] == [
         reason,
         unread,
         unread,
@@ -293,7 +293,7 @@ def test_an_unknown_tool_is_answered_with_near_names_and_no_status() -> None:
 @pytest.mark.parametrize("phrases", [PHRASES, NEUTRAL], ids=["own phrases", "neutral phrases"])
 def test_no_words_of_a_config_lock_send_the_user_to_a_switch(phrases: Mapping[str, str]) -> None:
     """SC-003, over the whole matrix, in discovery and in the rejection of a call."""
-    told: list[str] = []
+    remediations: list[str] = []
     for server, tool in matrix():
         response = checked(server, tool)
         if response.verdict.status == verdict_pb2.TOOL_STATUS_DISABLED_BY_CONFIG:
@@ -307,14 +307,14 @@ def test_no_words_of_a_config_lock_send_the_user_to_a_switch(phrases: Mapping[st
                 phrases=phrases,
                 include_disabled=True,
             )
-            told += [
+            remediations += [
                 found["remediation"]["disabled_by_config"],
                 text_of(rejection(response, "git", "reset", phrases=phrases)),
             ]
-    assert len(told) == 2 * 84
+    assert len(remediations) == 2 * 84
     forbidden = [phrases[action] for action in USERS_ACTIONS]
-    assert [text for text in told if TOGGLES.search(text) or any(phrase in text for phrase in forbidden)] == []
-    assert all(phrases["edit_config"] in text for text in told)
+    assert [text for text in remediations if TOGGLES.search(text) or any(phrase in text for phrase in forbidden)] == []
+    assert all(phrases["edit_config"] in text for text in remediations)
 
 
 def test_discovery_and_the_call_path_say_the_same_of_every_combination() -> None:

@@ -45,7 +45,7 @@ SECONDS = st.sampled_from([30, 90, 630])
 TOGETHER = 3
 BY_THEMSELVES = (("accept", "plain"), ("challenge", "guarded"), ("accept", "guarded"))
 """What real servers do when nobody holds them back."""
-ASKED = (("enable", 0, "waiting", "guarded"), ("challenge", "guarded"))
+PROMPTED = (("enable", 0, "waiting", "guarded"), ("challenge", "guarded"))
 RETURNED = (("enable", 0, "returning", "guarded"), ("challenge", "guarded"))
 
 # Each example opens servers or plays a long story: a smaller one of a failure is not worth the minutes.
@@ -94,8 +94,8 @@ def _explained(models: list[Model], steps: tuple[Step, ...], seen: object, dials
     """Return what may be, where the steps came one after the other in some order; without any it is not explained."""
     possible = [after for order in permutations(steps) for model in models for after in model.after(order)]
     fitting = {after.key: after for after in possible if after.seen == seen and after.dials == dials}
-    told = dict.fromkeys(f"{after.seen} {after.dials}" for after in possible)
-    assert fitting, "\n".join(["seen:", f"{seen} {dials}", "possible:", *told])
+    results = dict.fromkeys(f"{after.seen} {after.dials}" for after in possible)
+    assert fitting, "\n".join(["seen:", f"{seen} {dials}", "possible:", *results])
     return list(fitting.values())
 
 
@@ -114,14 +114,14 @@ async def _story(world: World, data: st.DataObject) -> None:
     await world.end()
 
 
-def _played(directory: Path, tell: Callable[[World], Awaitable[Any]]) -> Any:
+def _played(directory: Path, play: Callable[[World], Awaitable[Any]]) -> Any:
     """Tell a story of a world, to its end."""
 
     async def story(patch: pytest.MonkeyPatch) -> Any:
         world = World(directory, patch)
-        told = await tell(world)
+        results = await play(world)
         await world.end()
-        return told
+        return results
 
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=Loop) as runner:
         return runner.run(story(patch))
@@ -145,9 +145,9 @@ def test_whatever_comes_together_is_as_if_it_had_come_one_after_the_other(
 
 def test_a_dialog_that_nobody_answers_keeps_no_attempt_from_its_end(tmp_path: Path) -> None:
     """It ends by another's `disable_server`, and by the authorization itself (E-5, E-6)."""
-    stopped = _played(tmp_path, lambda world: _seen_after(world, *ASKED, ("disable", "guarded")))
+    stopped = _played(tmp_path, lambda world: _seen_after(world, *PROMPTED, ("disable", "guarded")))
     assert (stopped["states"]["guarded"], stopped["callers"]) == ("absent", {0: "cancelled"})
-    granted = (*ASKED, ("page", "guarded", "code"), ("accept", "guarded"))
+    granted = (*PROMPTED, ("page", "guarded", "code"), ("accept", "guarded"))
     connected = _played(tmp_path, lambda world: _seen_after(world, *granted))
     assert (connected["states"]["guarded"], connected["callers"]) == ("connected", {0: "enabled"})
 
@@ -164,18 +164,18 @@ def test_who_comes_to_the_end_of_an_attempt_for_a_reason_of_others_has_another(
 ) -> None:
     """Of callers who left before it knew, and of sessions without dialogs; at whatever moment it comes (E-2, E-3)."""
 
-    async def tell(world: World, turns: int) -> dict[str, Any]:
+    async def play(world: World, turns: int) -> dict[str, Any]:
         await _seen_after(world, first)
         await world.do(then)
         for _ in range(turns):
             await asyncio.sleep(0)
         return await _seen_after(world, ("enable", 1, "waiting", "guarded"))
 
-    told = [_played(tmp_path, lambda world, turns=turns: tell(world, turns)) for turns in range(12)]  # type: ignore[misc]
+    results = [_played(tmp_path, lambda world, turns=turns: play(world, turns)) for turns in range(12)]  # type: ignore[misc]
     assert [
-        each["callers"][1] for each in told if each["callers"][0] == outcome and each["callers"][1] != "waiting"
+        each["callers"][1] for each in results if each["callers"][0] == outcome and each["callers"][1] != "waiting"
     ] == []
-    assert [each["states"]["guarded"] for each in told] == ["connecting"] * 12
+    assert [each["states"]["guarded"] for each in results] == ["connecting"] * 12
 
 
 def test_a_connection_that_was_lost_before_its_caller_came_again_is_not_told_of(tmp_path: Path) -> None:

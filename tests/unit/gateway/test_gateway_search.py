@@ -191,7 +191,7 @@ def test_no_text_is_too_strange_to_be_a_query(query: str) -> None:
     assert all(hit.score > 0 for hit in hits)
 
 
-def test_a_thousand_tools_are_built_and_searched(tell: Callable[[str], None]) -> None:
+def test_a_thousand_tools_are_built_and_searched(note: Callable[[str], None]) -> None:
     """Ten thousand characters are one query more; the times are printed, and nothing is asserted of them."""
     documents = [
         SearchDocument(f"{verb}_{noun}_{number}", f"server{number % 20}", f"{verb} a {noun}", f"{verb} {noun} " * 20)
@@ -205,4 +205,4 @@ def test_a_thousand_tools_are_built_and_searched(tell: Callable[[str], None]) ->
     assert len(index.search("delete a file", 15)) == 15
     once = perf_counter()
     assert len(index.search("delete file " * 833)) == 600
-    tell(f"build {built - start:.3f} s, query {once - built:.4f} s, longest query {perf_counter() - once:.4f} s")
+    note(f"build {built - start:.3f} s, query {once - built:.4f} s, longest query {perf_counter() - once:.4f} s")

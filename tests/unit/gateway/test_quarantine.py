@@ -168,12 +168,12 @@ def test_no_answer_of_a_real_gateway_holds_what_is_held_back(transport: str, tmp
 
     async def answers(client: Client) -> list[str]:
         queries = ("burn file", "zebra", *MARKED, POISON["description"], ODD_NAME, "held")
-        asked: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
-        asked += [
+        calls: list[tuple[str, dict[str, Any]]] = [("upstream_servers", {})]
+        calls += [
             ("retrieve_tools", {"query": each, "include_disabled": flag}) for each in queries for flag in (True, False)
         ]
-        asked += [("call_tool", {"name": f"{name}:burn_file"}) for name in holds]
-        return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in asked]
+        calls += [("call_tool", {"name": f"{name}:burn_file"}) for name in holds]
+        return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in calls]
 
     async def story(directory: Path, *, over: bool) -> list[str]:
         records = {name: dict(hold.approved if over else hold.records) for name, hold in holds.items()}

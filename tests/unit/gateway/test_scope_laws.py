@@ -106,9 +106,9 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
     visible = tuple(name for name in world if name in scope)
     with TemporaryDirectory() as directory:
         scoped = _scene(directory, world, approvals, visible=visible)
-        asked = asyncio.run(scoped.answers(questions))
+        scoped_answers = asyncio.run(scoped.answers(questions))
         alone = _scene(directory, {name: world[name] for name in visible}, approvals)
-        assert asked == asyncio.run(alone.answers(questions))
+        assert scoped_answers == asyncio.run(alone.answers(questions))
     assert all(not upstream.called for name, upstream in scoped.upstreams.items() if name not in visible)
 
 

@@ -114,8 +114,8 @@ def test_the_shipped_policy_is_sound_under_strict_and_has_three_notes() -> None:
     """Each repeats what the rules above leave, so that the rule can be read by itself."""
     done = callability("check", "--strict", "--verbose")
     assert done.returncode == 0, done.stdout
-    told = [each for each in done.stdout.splitlines() if "note: " in each]
-    assert [each.rpartition(" [")[2] for each in told] == ["part-always-true]"] * 3
+    report = [each for each in done.stdout.splitlines() if "note: " in each]
+    assert [each.rpartition(" [")[2] for each in report] == ["part-always-true]"] * 3
     assert "    where       server.enabled: true, tool.config_denied: true\n" in done.stdout
     assert (
         "    order       swapping it with `user-off` changes 26 answers,"
@@ -126,8 +126,8 @@ def test_the_shipped_policy_is_sound_under_strict_and_has_three_notes() -> None:
 
 def test_json_has_everything() -> None:
     """Effects, order, and witnesses as facts by name."""
-    told = json.loads(callability("check", "--json").stdout)
-    [tools] = [each for each in told["rule_sets"] if each["name"] == "callability"]
+    report = json.loads(callability("check", "--json").stdout)
+    [tools] = [each for each in report["rule_sets"] if each["name"] == "callability"]
     assert tools["rules"][1] == {
         "id": "operator-denied",
         "status": "disabled_by_config",
@@ -140,9 +140,9 @@ def test_json_has_everything() -> None:
     }
     assert {"upper": "server-off", "lower": "operator-denied", "answers": 252}.items() <= tools["order"][0].items()
     assert len(tools["laws"]) == 9
-    assert told["findings"] == []
-    assert [note["code"] for note in told["notes"]] == ["part-always-true"] * 3
-    assert told["notes"][1]["witness"]["load.timeout_signature"] == "true"
+    assert report["findings"] == []
+    assert [note["code"] for note in report["notes"]] == ["part-always-true"] * 3
+    assert report["notes"][1]["witness"]["load.timeout_signature"] == "true"
 
 
 def test_findings_are_written_as_sarif(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_findings_are_written_as_sarif(tmp_path: Path) -> None:
     write_policy(tmp_path, text.replace("{server.enabled: false},  ", "{server.enabled: false, caller.refuses: true},"))
     done = callability("check", ".", "--format", "sarif", cwd=tmp_path)
     assert done.returncode == 1
-    told = json.loads(done.stdout)
-    [run] = told["runs"]
-    assert told["version"] == "2.1.0"
+    report = json.loads(done.stdout)
+    [run] = report["runs"]
+    assert report["version"] == "2.1.0"
     rules = run["tool"]["driver"]["rules"]
     assert [rule["shortDescription"]["text"] for rule in rules] == [MEANINGS[rule["id"]].means for rule in rules]
     [law] = [each for each in run["results"] if "what may be locked" in each["message"]["text"]]
@@ -198,12 +198,12 @@ def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         os.close(theirs)
         shown = b"".join(iter(lambda: _read(ours), b""))
-        told, _ = process.communicate(timeout=120)
+        report, _ = process.communicate(timeout=120)
     os.close(ours)
     assert b"deciding" in shown
-    assert "deciding" not in told
+    assert "deciding" not in report
     piped = callability("check")
-    assert (piped.stdout, piped.stderr) == (told, "")
+    assert (piped.stdout, piped.stderr) == (report, "")
 
 
 def _read(terminal: int) -> bytes:

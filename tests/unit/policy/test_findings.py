@@ -38,8 +38,8 @@ def write_case(case: dict[str, Any], directory: Path) -> Path:
 
 def _found(directory: Path) -> list[str]:
     findings = check_files(policy_files(directory), directory, engine=Engine.REFERENCE).findings
-    told = [finding for finding in findings if finding.code != "rule-not-tested"]
-    return [line(finding).removeprefix(f"{directory}/callability.yaml:").strip() for finding in told]
+    report = [finding for finding in findings if finding.code != "rule-not-tested"]
+    return [line(finding).removeprefix(f"{directory}/callability.yaml:").strip() for finding in report]
 
 
 def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:

@@ -89,10 +89,10 @@ def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str
 def test_the_name_that_stands_for_a_class_is_told_apart_by_no_list(lists: list[frozenset[str]], name: str) -> None:
     """From any name of the class; and it is no word for what could not be read."""
     classes = name_classes(lists, "other")
-    standing = classes.representative(name)
-    assert [holds(each, standing) for each in lists] == [holds(each, name) for each in lists]
-    assert standing != UNKNOWN
-    assert classes.representative(standing) == standing
+    member = classes.representative(name)
+    assert [holds(each, member) for each in lists] == [holds(each, name) for each in lists]
+    assert member != UNKNOWN
+    assert classes.representative(member) == member
 
 
 @settings(deadline=None)
@@ -156,10 +156,10 @@ def test_the_rows_of_a_table_tell_names_by_patterns(drawn: list[tuple[Condition,
         return
     written = {value for rule in rule_set.rules if rule.when for value in _values(rule.when)}
     for row in rows_of(rule_set, tabled(rule_set)):
-        for fact, told in row.facts.items():
-            if fact.endswith(".name") and not any("other" in each for each in told):
-                parts = {part for each in told for part in _parts(each)}
-                assert parts <= {*written, UNKNOWN, '""'} or "more" in " ".join(told)
+        for fact, described in row.facts.items():
+            if fact.endswith(".name") and not any("other" in each for each in described):
+                parts = {part for each in described for part in _parts(each)}
+                assert parts <= {*written, UNKNOWN, '""'} or "more" in " ".join(described)
 
 
 def _values(condition: Condition) -> frozenset[str]:
@@ -172,10 +172,10 @@ def _values(condition: Condition) -> frozenset[str]:
             return frozenset().union(*(_values(part) for part in condition.parts))
 
 
-def _parts(told: str) -> list[str]:
+def _parts(described: str) -> list[str]:
     for word in (", but not ", ", and "):
-        told = told.replace(word, " or ")
-    return told.split(" or ")
+        described = described.replace(word, " or ")
+    return described.split(" or ")
 
 
 def test_patterns_that_are_too_tangled_are_refused() -> None:
@@ -233,8 +233,8 @@ def test_a_policy_that_names_what_another_does_not_can_be_compared(tmp_path: Pat
     by_name = _policy(tmp_path / "a", "tool.name: '*delete*'")
     by_label = _policy(tmp_path / "b", "server.label.environment: production")
     where = [condition for change in differences(by_name, by_label) for condition in change.where]
-    told = {(fact, value) for condition in where for fact, values in condition.items() for value in values}
-    assert {("tool.name", "*delete*"), ("server.label.environment", "production")} <= told
+    described = {(fact, value) for condition in where for fact, values in condition.items() for value in values}
+    assert {("tool.name", "*delete*"), ("server.label.environment", "production")} <= described
     assert differences(by_name, by_name) == ()
 
 
@@ -286,10 +286,10 @@ tests:
     write_policy(tmp_path, "rules:\n" + LOCKS + rule + TAIL)
     (tmp_path / "callability_test.yaml").write_text(cases)
     check = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE)
-    told = [line(each).removeprefix(f"{tmp_path}/callability_test.yaml:") for each in check.findings]
-    assert [each for each in told if each.startswith(("2:", "3:"))] == [
+    described = [line(each).removeprefix(f"{tmp_path}/callability_test.yaml:") for each in check.findings]
+    assert [each for each in described if each.startswith(("2:", "3:"))] == [
         "2:36: a value of `tool.name` in test `one` is a pattern, and must be a name (write a name that it matches)"
         " [pattern-in-test]",
         "3:36: `tool.name` is never unknown, as test `two` has it [unknown-value]",
     ]
-    assert not any("three" in each for each in told)
+    assert not any("three" in each for each in described)

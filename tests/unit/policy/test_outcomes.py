@@ -170,8 +170,8 @@ def test_a_refused_connection_is_made_transient_by_an_edit_of_one_line(tmp_path:
 def test_only_a_retry_that_is_scheduled_is_told_of() -> None:
     """L-7: in the words of the rule that has the fact, and in no others."""
     rule_set = _shipped().rule_sets["load_outcome"].rule_set
-    telling = {rule.id for rule in rule_set.rules if rule.because and "tried again" in rule.because.template}
-    assert telling == {rule.id for rule in rule_set.rules if rule.when and "load.retry_scheduled" in rule.reads}
+    own_words = {rule.id for rule in rule_set.rules if rule.because and "tried again" in rule.because.template}
+    assert own_words == {rule.id for rule in rule_set.rules if rule.when and "load.retry_scheduled" in rule.reads}
     promise = re.compile(r"will (?:be )?(?:retr|tr(?:y|ied) again)", re.IGNORECASE)
     assert not any(promise.search(text.template) for words in rule_set.words.values() for text in words.values())
 
@@ -225,8 +225,8 @@ def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:
     own = {rule.id: rule.action.template for rule in rule_set.rules if rule.status == "connect_failed" and rule.action}
     assert list(own) == ["dialog-expired", "may-work-later", "access-refused", "needs-attention"]
     steps = ("try it again if the user wants to", "try it again later", "{grant_access}", "{check_server}")
-    for step, telling in zip(steps, own, strict=True):
-        assert [rule for rule, text in own.items() if step in text] == [telling]
+    for step, own_words in zip(steps, own, strict=True):
+        assert [rule for rule, text in own.items() if step in text] == [own_words]
     assert not any("{check_logs}" in text for text in own.values())
     assert "{check_logs}" in rule_set.words["connect_failed"]["message"].template
 
@@ -338,11 +338,11 @@ def test_a_policy_without_one_of_its_rule_sets_is_refused(tmp_path: Path) -> Non
 
 def test_explain_answers_each_question() -> None:
     """With its own texts, and without a path or a word on upstream text where there is none."""
-    told = callability("explain", "--question", "load_outcome", "load.phase=tls", "load.failure=tls").stdout
-    assert told.startswith("permanent, by rule `needs-attention`\n  lifted by      operator\n  retry          never\n")
-    assert "  message        Needs attention: {servers}." in told
-    assert "upstream text" not in told
-    assert "path to" not in told
+    texts = callability("explain", "--question", "load_outcome", "load.phase=tls", "load.failure=tls").stdout
+    assert texts.startswith("permanent, by rule `needs-attention`\n  lifted by      operator\n  retry          never\n")
+    assert "  message        Needs attention: {servers}." in texts
+    assert "upstream text" not in texts
+    assert "path to" not in texts
     wrong = callability("explain", "--question", "load_outcom")
     assert (wrong.returncode, wrong.stderr) == (
         2,

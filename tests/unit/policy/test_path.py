@@ -204,10 +204,10 @@ def test_explain_names_the_labels_and_their_owner(tmp_path: Path) -> None:
         "  1. `server.label.environment` from production to none, staging or test: the operator, by `edit_labels`",
         "  then it is callable",
     ]
-    told = json.loads(
+    report = json.loads(
         callability("explain", "--json", "--policy", str(policy), "server.label.environment=production").stdout
     )
-    assert told["path"]["steps"][0]["changes"] == [
+    assert report["path"]["steps"][0]["changes"] == [
         {
             "fact": "server.label.environment",
             "current": "production",

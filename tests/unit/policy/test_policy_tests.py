@@ -146,8 +146,8 @@ def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Pa
 )
 def test_tests_are_filtered_by_a_part_of_their_name_or_a_glob(wanted: str, names: list[str], tmp_path: Path) -> None:
     """Without regard to capitals."""
-    told = json.loads(_test("--filter", wanted, "--json", cwd=_policy(tmp_path, TESTS)).stdout)
-    assert [test["name"] for rule_set in told["rule_sets"] for test in rule_set["tests"]] == names
+    report = json.loads(_test("--filter", wanted, "--json", cwd=_policy(tmp_path, TESTS)).stdout)
+    assert [test["name"] for rule_set in report["rule_sets"] for test in rule_set["tests"]] == names
 
 
 @pytest.mark.parametrize(

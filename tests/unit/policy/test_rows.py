@@ -76,8 +76,8 @@ def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
 def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     """For each rule its own condition, and then where that cannot be read."""
     proved = _shipped().rule_sets["callability"]
-    told = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.table)]
-    assert told == [
+    shown_rows = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.table)]
+    assert shown_rows == [
         ({"server.enabled": ("false",)}, "server_disabled"),
         ({"server.enabled": ("unknown",)}, "disabled_unknown"),
         ({"tool.config_denied": ("true",)}, "disabled_by_config"),
@@ -113,10 +113,10 @@ def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_othe
     for combination in CORE_SPACE.combinations():
         facts = CORE_SPACE.named(combination)
         before, after = (_status(each, facts) for each in (old, new))
-        told = {
+        shown_rows = {
             (each.before.status, each.after.status) for each in changes if any(_holds(w, facts) for w in each.where)
         }
-        assert told == ({(before, after)} if before != after else set())
+        assert shown_rows == ({(before, after)} if before != after else set())
 
 
 def _status(drawn: RuleSet, facts: Mapping[str, str]) -> str:

@@ -34,10 +34,10 @@ def test_what_became_of_a_call_is_told_in_the_words_of_the_page() -> None:
 
 def test_only_the_error_of_a_server_itself_has_none_of_these_endings() -> None:
     """Of one that cannot be connected it is said that the call was not sent."""
-    told = re.findall(r"^Not done: server `(\w+)` (.+)$", FAILING, re.MULTILINE)
-    bare = [what for _, what in told if not what.endswith((f"{NOT_SENT}.", f"{NOT_CARRIED_OUT}.", f"{MAY_HAVE_RUN}."))]
+    page = re.findall(r"^Not done: server `(\w+)` (.+)$", FAILING, re.MULTILINE)
+    bare = [what for _, what in page if not what.endswith((f"{NOT_SENT}.", f"{NOT_CARRIED_OUT}.", f"{MAY_HAVE_RUN}."))]
     assert [what.partition(" -")[0] for what in bare] == ["refused the call with JSON-RPC error"]
-    assert [what.endswith(f"{NOT_SENT}.") for server, what in told if server == "gone"] == [True]
+    assert [what.endswith(f"{NOT_SENT}.") for server, what in page if server == "gone"] == [True]
 
 
 def test_a_server_that_is_not_connected_may_have_what_is_not_found() -> None:
