@@ -1,4 +1,4 @@
-"""The files that people write for the gateway: its config and the approvals, read once and checked whole."""
+"""The operator's files: the config and the approvals, read once and checked whole."""
 
 from callability.gateway.config.approvals import (
     NO_APPROVALS,

@@ -1,4 +1,4 @@
-"""The approvals file: what people decided about single tools. A gateway only reads it; people's commands write it."""
+"""The approvals file: people's decisions about single tools. Gateways read it, and people's commands write it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ApprovalRecord:
     sha256: str = ""
 
     def status_of(self, sha256: str | None) -> ApprovalStatus | None:
-        """Return the status for a tool with a fingerprint, None where it is not known: another tool is `changed`."""
+        """Return the status for a tool with a fingerprint, None if it is not known: another fingerprint is `changed`."""
         pinned = bool(self.sha256) and sha256 is not None and self.status is not None
         return "changed" if pinned and sha256 != self.sha256 else self.status
 
@@ -40,16 +40,16 @@ UNKNOWN_APPROVAL = ApprovalRecord(disabled=None, status=None)
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The records of one reading of the file; where it is not `readable`, the approval of every tool is unknown."""
+    """The records of one reading of the file; if it is not `readable`, the approval of every tool is unknown."""
 
     readable: bool
     records: Mapping[str, Mapping[str, ApprovalRecord]] = field(default_factory=dict)
     warnings: tuple[Finding, ...] = ()
     digest: str = ""
-    """Which state of the file was read: see `document.digest`. Empty for a file that is not there."""
+    """The digest of the file that was read: see `document.digest`. Empty for a file that does not exist."""
 
     def record(self, server: str, tool: str) -> ApprovalRecord | None:
-        """Return the record of a tool, or None where there is none; where the file is not readable, all is unknown."""
+        """Return the record of a tool, or None if there is none; if the file is not readable, everything is unknown."""
         return self.records.get(server, {}).get(tool) if self.readable else UNKNOWN_APPROVAL
 
     def tools(self, server: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Approvals:
 
 
 NO_APPROVALS = Approvals(readable=True)
-"""What holds where no file is configured: no records."""
+"""No records: for a gateway without an approvals file."""
 
 
 def load_approvals(path: Path) -> Approvals:
@@ -118,7 +118,7 @@ def _blank(node: Node) -> bool:
 
 
 def _place(key: Scalar, node: Node) -> Place:
-    """Return where a value stands, or its key: a value that is left blank has no place of its own."""
+    """Return the place of a value, or of its key: a value that is left blank has no place of its own."""
     return key.place if _blank(node) else node.place
 
 

@@ -1,4 +1,4 @@
-"""The definitions that were approved, each in a file that is named by its fingerprint."""
+"""Stores the definitions that were approved, each in a file that is named by its fingerprint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callability.gateway.config.fingerprint import canonical_form
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """A directory beside an approvals file; what is in it can be thrown away, and is then not shown any more."""
+    """A directory beside an approvals file; its content can be deleted, and is then no longer shown."""
 
     directory: Path
 
@@ -36,7 +36,7 @@ class Definitions:
         replace(self._path(sha256), data)
 
     def kept(self, sha256: str) -> dict[str, Any] | None:
-        """Return the definition with a digest, or None where none is kept, or what is kept is another."""
+        """Return the definition with a digest, or None if none is kept, or another one is."""
         try:
             data = self._path(sha256).read_bytes()
         except OSError:
@@ -48,7 +48,7 @@ class Definitions:
 
 
 def _read(data: bytes, sha256: str) -> dict[str, Any] | None:
-    """Return a definition, or None if the digest is that of other data, or the data cannot be read as what it was."""
+    """Return a definition, or None if its digest differs, or its data is not a definition in canonical form."""
     if hashlib.sha256(data).hexdigest() != sha256:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The gateway's config: the upstream servers, the approvals file and the deadlines, as the operator wrote them."""
+"""The gateway's config as the operator wrote it: the upstream servers, the approvals file and the deadlines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ConfigRefused(Exception):
-    """A config that the gateway does not start with (A.7); its message is all findings, one a line."""
+    """A config that the gateway refuses (A.7); its message is all findings, one a line."""
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         super().__init__("\n".join(map(str, findings)))
@@ -36,8 +36,8 @@ class ConfigRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A sound config; `servers` and `catalog` are in the order of the file and share no name, and `approvals` is None
-    where no file is configured.
+    """A config without errors; `servers` and `catalog` are in the order of the file and share no name, and `approvals`
+    is None if no file is configured.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class Config:
     warnings: tuple[Finding, ...]
     root: document.Node = field(repr=False)
     digest: str = ""
-    """Which state of the file was read: see `document.digest`."""
+    """The digest of the file that was read: see `document.digest`."""
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
     http: HttpConfig = field(default_factory=HttpConfig)
     strict_labels: bool = False
@@ -56,11 +56,11 @@ class Config:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all servers, those of the catalog behind the others."""
+        """The names of all servers, those of the catalog last."""
         return (*self.servers, *self.catalog)
 
     def server(self, name: str) -> ServerConfig:
-        """Return a server; one of the catalog as it is when it is switched on.
+        """Return a server; one of the catalog as it is when it is enabled.
 
         Raises:
             KeyError: the config has no such server.
@@ -68,14 +68,14 @@ class Config:
         return self.catalog[name].server if name in self.catalog else self.servers[name]
 
     def place(self, *keys: str | int) -> Place:
-        """Return where a value stands, for example of `"mcpServers", "files", "disabled_tools"`.
+        """Return the place of a value, for example of `"mcpServers", "files", "disabled_tools"`.
 
-        Of a key that is not in the file it is the place of what would hold it.
+        A key that is not in the file has the place of what would hold it.
         """
         return place(self.root, keys)
 
     def key_place(self, *keys: str | int) -> Place:
-        """Return where a key stands, or the nearest one above it."""
+        """Return the place of a key, or of the nearest one above it."""
         return key_place(self.root, keys)
 
     def unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
@@ -137,6 +137,6 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
 def _near(name: str, tools: frozenset[str]) -> str:
     if set(name) & set("*?"):
         return "names are exact: `*` and `?` stand for themselves"
-    # A tool's name is the upstream's own word: only one that fits on a line is shown.
+    # A tool's name comes from the upstream: only one that fits on a line is shown.
     hint = did_you_mean(name, (tool for tool in tools if tool.isascii() and tool.isprintable() and len(tool) <= 128))
     return hint if hint.startswith("did") else ""

@@ -1,4 +1,4 @@
-"""What does not go together in a config file, although each key by itself may be sound.
+"""Finds keys of a config file that do not fit together, although each of them is valid.
 
 No finding holds a value of `args`, `env`, `headers`, `oauth` or `url`: they may be secrets.
 """
@@ -17,18 +17,18 @@ from callability.gateway.config.variables import FILLED, is_odd
 
 TOOL_LISTS = ("enabled_tools", "disabled_tools")
 SECTIONS = {"mcpServers": "server", "catalog": "catalog server"}
-"""The keys of the file under which servers stand, and what one of them is called."""
+"""The keys of the file that hold servers, and what one of them is called."""
 
 _WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys(HTTP_SPELLINGS, "url")}
 _READ_AS_GIVEN = ("command", "cwd")
-"""Keys of which a reader may expect that variables are filled in, and none are."""
+"""Keys in which a reader may expect variables to be filled in, although they are not."""
 _TYPES = {"command": "stdio", "url": "http"}
 _COMPANIONS = {"command": ("args", "env", "cwd"), "url": ("headers", "oauth")}
 _VARIABLE_OF_OTHERS = re.compile(r"\$\{(env|input):")
 
 
 def server_subject(section: str, server: str) -> str:
-    """Return how a server is called in a sentence."""
+    """Return the name of a server in a sentence."""
     return f"{SECTIONS[section]} {shown(server)}"
 
 
@@ -76,7 +76,7 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
 
 
 def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
-    """Find what looks like a variable and is taken as it is written."""
+    """Find what looks like a variable and is used as it is written."""
     match node:
         case Mapping(entries=entries):
             for _, value in entries:
@@ -113,7 +113,7 @@ def _secret_findings(server: Mapping, subject: str) -> Iterator[Finding]:
 
 
 def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
-    """Find servers of agents that are not there, and tokens that would name two agents."""
+    """Find servers of agents that do not exist, and tokens that would identify two agents."""
     agents = root.get("agents") if isinstance(root, Mapping) else None
     digests: dict[str, str] = {}
     for name, agent in agents.entries if isinstance(agents, Mapping) else ():

@@ -1,6 +1,6 @@
-"""What the environment of a gateway lacks for its config: variables that are not set, and values that do not fit.
+"""Finds what the environment of a gateway lacks for its config: variables that are not set, and values that do not fit.
 
-Servers of the catalog are left out: an agent that enables one is told what is not set.
+Servers of the catalog are left out: an agent that enables one learns what is not set.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def unset_variables(root: Node, environment: Mapping[str, str]) -> Iterator[Find
 def unfit_variables(
     root: Node, servers: Mapping[str, ServerConfig], environment: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield a finding for each key that the values of its variables make unsound, such as a line break in a header."""
+    """Yield a finding for each key that its variables make invalid, such as a line break in a header."""
     for name, server in servers.items():
         if unset(server, environment):
             continue

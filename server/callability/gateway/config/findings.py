@@ -1,4 +1,4 @@
-"""What is wrong with a config file: its keys one by one; `disagreements` finds those that do not go together.
+"""Finds what is wrong with the single keys of a config file; `disagreements` finds those that do not fit together.
 
 No finding holds a value of `args`, `env`, `headers` or `url`, nor a name in `env` or `headers`: they may be secrets.
 """
@@ -49,7 +49,7 @@ Location = tuple[int | str, ...]
 
 
 def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
-    """Return what a file says, or None where it cannot be read so, and everything that is wrong with it."""
+    """Return the content of a file, or None if it is invalid, and all its findings."""
     together = tuple(disagreements(root))
     try:
         return ConfigFile.model_validate(plain(root)), together
@@ -60,7 +60,7 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
 
 
 def _is_named_elsewhere(root: Node, location: Location) -> bool:
-    """Say whether it is `mcpServers` that is missing, of a file that has it by another client's name."""
+    """Say whether a missing `mcpServers` is there by another client's name."""
     keys = {key.value for key, _ in root.entries} if isinstance(root, Mapping) else set()
     return location == ("mcpServers",) and not keys.isdisjoint(SERVERS_KEYS)
 
@@ -141,7 +141,7 @@ def _retyped(node: Node, wanted: str) -> str:
 def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
     model = _INNER[above[2]] if len(above) > 2 else _MODELS[above[0]] if above else ConfigFile
-    # `$schema` is for editors: nobody who looks for a key of the gateway's means it.
+    # `$schema` is for editors: nobody who misspells a key of the gateway means it.
     names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
     of_server = model in {ServerConfig, CatalogEntry}
     if (of_server or not above) and (

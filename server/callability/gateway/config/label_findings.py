@@ -1,4 +1,4 @@
-"""The labels of the config compared with those that the policy declares: a typo would open what a rule locks."""
+"""Compares the labels of the config with those that the policy declares: a typo would open what a rule locks."""
 
 from __future__ import annotations
 

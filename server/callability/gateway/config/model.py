@@ -33,7 +33,7 @@ from callability.gateway.config.values import (
 
 
 class _Model(BaseModel):
-    """Frozen, closed to unknown keys, and silent about the values that it refuses: some are secrets."""
+    """Frozen, closed to unknown keys, and silent about refused values, because some are secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

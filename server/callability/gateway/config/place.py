@@ -1,4 +1,4 @@
-"""Where the values of a config file stand."""
+"""Finds the places of values in a config file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from callability.finding import Place
 
 
 def found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
-    """Return the key and the node at a location, as far as it leads; a list has its item for a key."""
+    """Return the key and the node at a location, as far as it leads; the key of an item is that of its list."""
     key = node = root
     held: tuple[Node, Node] | None
     for step in location:
@@ -27,10 +27,10 @@ def found(root: Node, location: Iterable[int | str]) -> tuple[Node, Node]:
 
 
 def place(root: Node, location: Iterable[int | str]) -> Place:
-    """Return where a value stands, or the nearest node above it that is there."""
+    """Return the place of a value, or of the nearest existing node above it."""
     return found(root, location)[1].place
 
 
 def key_place(root: Node, location: Iterable[int | str]) -> Place:
-    """Return where the key of a value stands, or the nearest one above it that is there."""
+    """Return the place of the key of a value, or of the nearest existing one above it."""
     return found(root, location)[0].place

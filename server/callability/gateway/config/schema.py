@@ -1,4 +1,4 @@
-"""The config file as a JSON Schema (2020-12), for editors: it refuses what the gateway refuses, as far as one can."""
+"""The config file as a JSON Schema (2020-12) for editors; it refuses what the gateway refuses, as far as it can."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Generator(GenerateJsonSchema):
         return {key: value for key, value in written.items() if key != "default" or value is not None}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
-        """Say what names match: as `patternProperties` a name that does not would be taken, and its value too."""
+        """Restrict names: with `patternProperties` a name that does not match would be accepted, and its value too."""
         written = super().dict_schema(schema)
         for pattern, values in written.pop("patternProperties", {}).items():
             names = {**written.get("propertyNames", {}), "pattern": pattern}
@@ -77,5 +77,5 @@ class _Generator(GenerateJsonSchema):
         return written
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Leave out titles that say a key again."""
+        """Leave out titles that only repeat a key."""
         return False

@@ -1,4 +1,4 @@
-"""Secrets among the arguments of a command, which every process list of the machine shows."""
+"""Finds secrets among the arguments of a command, which every process list of the machine shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from callability.gateway.config.variables import names_in
 
 _SHORTEST = 6
-"""A shorter value is taken for a switch, not for a secret."""
+"""A shorter value is a switch, not a secret."""
 _WORDS = (
     "api-?key|access-?key|secret-?key|private-?key|token|secret|password|passwd|pwd|credentials?|authorization|bearer"
 )
@@ -19,7 +19,7 @@ _PASSWORD_IN_URL = re.compile(r"://[^/?#\s:@]*:[^/?#\s@]+@")
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[int]:
-    """Yield the indexes of the arguments that hold a secret, as far as names tell; variables are not filled in."""
+    """Yield the indexes of the arguments that hold a secret, judged by names; variables are not filled in."""
     for index, argument in enumerate(arguments):
         before = arguments[index - 1] if index else ""
         follows_flag = before.startswith("-") and _is_secretive(before) and not argument.startswith("-")
@@ -32,6 +32,6 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[int]:
 
 
 def _is_secretive(name: str) -> bool:
-    """Say whether a name of a flag or variable, in any spelling, ends as those of secrets do."""
+    """Say whether a name of a flag or variable, in any spelling, ends as names of secrets do."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name.lstrip("-"))
     return _NAME.fullmatch(re.sub(r"[_.]", "-", words).lower()) is not None

@@ -1,4 +1,4 @@
-"""The values that a config file may hold, each with its check and with the same said as JSON Schema."""
+"""The values that a config file may hold, each with its check and the same as JSON Schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_REQUEST_BYTES = 64 * 1024 * 1024
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
 HTTP_SPELLINGS = ("http", "streamable-http", "streamableHttp")
-"""How clients write the transport of a server on HTTP."""
+"""How clients spell the transport of a server on HTTP."""
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]")
 # What a pattern can say of an address; which hosts and ports there can be, it cannot. One that names a variable is
 # looked at when that is filled in.
@@ -41,7 +41,7 @@ _ADDRESS = (
 )
 
 
-# Compared by identity: what stands in an annotation must have a hash.
+# Compared by identity: what is in an annotation must have a hash.
 @dataclass(frozen=True, slots=True, eq=False)
 class _Checked:
     """A check of a value, and the keywords by which a JSON Schema says the same, as far as it can."""
@@ -57,7 +57,7 @@ class _Checked:
 
 
 def _given(value: object) -> object:
-    # A list whose entries are all commented out must not read as no list: that would open every tool.
+    # A list whose entries are all commented out must not count as no list: that would open every tool.
     if value is None:
         raise PydanticCustomError("no-value", "has no value", {"hint": "give it one, or leave the key out"})
     return value

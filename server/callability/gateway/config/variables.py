@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
 
 
 class Unfillable(Exception):
-    """A value of the environment is not allowed where it is to stand; `keys` are the keys of the entry."""
+    """A value of the environment is not allowed in its place; `keys` are the keys of the entry."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         super().__init__("cannot be reached: a value of its variables is not allowed where it stands")
@@ -40,7 +40,7 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def is_odd(text: str) -> bool:
-    """Say whether a text has a `${` that begins no variable and is not written `$${`."""
+    """Say whether a text has a `${` that starts no variable and is not written `$${`."""
     return "${" in _REFERENCE.sub("\0", text)
 
 

@@ -23,14 +23,14 @@ TOKENS_KEPT = 8
 """Tokens of one connection that are still masked after others have replaced them."""
 
 LONG_AGO = 1.0
-"""A time that is over, as the library counts: to it, zero is no time."""
+"""A time in the past; the library takes zero for no time."""
 
 # It writes states, codes and the provider's answers to the log.
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
 
 
 class AuthorizationFailed(Exception):
-    """An authorization did not come about, or was of no use: then `status` is the server's answer to it."""
+    """An authorization failed, or did not help: then `status` is the server's answer to it."""
 
     def __init__(self, words: str, status: int | None = None) -> None:
         super().__init__(words)
@@ -39,9 +39,9 @@ class AuthorizationFailed(Exception):
 
 
 class Authorization(OAuthClientProvider):
-    """Gets a token when the server asks for one, once: a person who has declined is not asked again.
+    """Gets a token when the server asks for one, but only once: a person who has declined is not asked again.
 
-    `ask` raises `AuthorizationFailed` where nobody can be asked, or the person declines.
+    `ask` raises `AuthorizationFailed` if nobody can be asked, or the person declines.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Authorization(OAuthClientProvider):
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if self._failed is not None:
             raise self._failed
-        # The library holds a lock until each answer is there, so that calls would wait for one another.
+        # The library holds a lock until each answer has arrived, so that calls would wait for one another.
         sent = self.context.current_tokens
         if sent is None or self.context.is_token_valid():
             if sent is not None:
@@ -74,7 +74,7 @@ class Authorization(OAuthClientProvider):
             response = yield request
             if not _refuses_token(response):
                 return
-            # With a token whose time is over the library asks the provider for another before it asks a person.
+            # With an expired token the library asks the provider for another one before it asks a person.
             if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
                 self.context.token_expiry_time = LONG_AGO
         flow = super()._auth_flow(request)
@@ -129,7 +129,7 @@ class _Kept:
 def _client(
     metadata: OAuthClientMetadata, client_id: str | None, client_secret: str | None
 ) -> OAuthClientInformationFull | None:
-    """Return the client that the provider knows already; without one the gateway registers."""
+    """Return the client that the provider knows; without one the gateway registers itself."""
     if client_id is None:
         return None
     method = "none" if client_secret is None else "client_secret_post"

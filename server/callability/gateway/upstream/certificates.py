@@ -1,4 +1,4 @@
-"""Which certificates are trusted when an upstream is reached over TLS."""
+"""Chooses the certificates that are trusted when an upstream is reached over TLS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic
 import httpx2
 
 FRESH_SECONDS = 5
-"""How long the certificates that were read are taken for those that the system has."""
+"""How long certificates are used before they are read again."""
 
 
 def trusted() -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""One connection to an upstream: a single task opens it, holds it and leaves it; calls come from any task."""
+"""One connection to an upstream: a single task opens, holds and closes it, and calls come from any task."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class Connection:
-    """Goes from connecting to connected or failed, and never back; `tools` are those given until it has its own.
+    """Goes from connecting to connected or failed, and never back; `tools` are the given ones until it has its own.
 
-    With `names_only` nothing but the names of the tools is kept.
+    With `names_only` only the names of the tools are kept.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Connection:
         self._scope = anyio.CancelScope()
 
     async def own(self) -> None:
-        """Open, hold until told to leave, and leave: all in the calling task, as the SDK's cancel scopes demand."""
+        """Open, hold until asked to close, and close: all in the calling task, as the SDK's cancel scopes require."""
         if isinstance(self._target, Unreachable):
             self._fail(self._target.failure)
             return
@@ -123,23 +123,23 @@ class Connection:
             self._fail(_CLOSED)
 
     def retire(self) -> None:
-        """Take no more calls, and leave when those under way have ended."""
+        """Accept no more calls, and close when those under way have ended."""
         self._fail(_RENEWED)
         self._leave_if_idle()
 
     def give_up(self, failure: Failure) -> None:
-        """End the opening; whoever waits for it gets the failure, and does not wait for the cleaning up."""
+        """End the opening; whoever waits for it gets the failure, and does not wait for the clean-up."""
         self._fail(failure)
         self._scope.cancel()
 
     def late(self, failure: Failure) -> Failure:
-        """Return why an opening failed that is given up for its time: what was heard may say it better."""
+        """Return why an opening failed that ran out of time: what was received may explain it better."""
         if self._child is not None and self._child.is_garbled:
             return only_garbage(failure)
         return self._opening.known or failure
 
     def close(self) -> None:
-        """Tell the owner to leave; whoever waits for an opening or an answer gets an error."""
+        """Ask the owner to close; whoever waits for an opening or an answer gets an error."""
         if self.state == "connecting":
             self._scope.cancel()
         self.state, self.failure = "closed", _CLOSED
@@ -219,12 +219,12 @@ class Connection:
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
 
     def _take(self, tools: tuple[UpstreamTool, ...]) -> None:
-        """Take a list over whole; one that is the same stays the same object, so that nothing is made anew for it."""
+        """Replace the list of tools; an equal list keeps the old object, so that nothing is rebuilt for it."""
         if tools != self.tools:
             self.tools = tools
 
     def _lose_list(self, failure: Failure) -> None:
-        """Give the connection up: what its tools are now, nobody knows."""
+        """Give up the connection: its tools are no longer known."""
         self._fail(failure)
         self._leave_if_idle()
 
@@ -259,7 +259,7 @@ class Connection:
         self._leave.set()
 
     def _fail(self, failure: Failure) -> None:
-        """Take no more calls; the first failure is the one that counts, and calls under way may still be answered."""
+        """Accept no more calls; the first failure is the one that counts, and calls under way may still be answered."""
         if self.failure is None:
             if self._lists and self.state == "connecting" and failure.phase in _WITHIN_THE_SESSION:
                 failure = replace(failure, phase=LoadPhase.LIST)
@@ -279,7 +279,7 @@ class Connection:
         if exchange.known is not None:
             return UpstreamError(self._name, exchange.known, ending_of(exchange.known))
         failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
-        # A child that said nothing at all in that time hangs, and would for ever; over HTTP each call stands alone.
+        # A child that wrote nothing in all that time hangs, and would forever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
             self._fail(failure)
         return UpstreamError(self._name, failure, MAY_HAVE_RUN)

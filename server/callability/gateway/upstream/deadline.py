@@ -1,4 +1,4 @@
-"""How long a call may take: a while without a word of the upstream, and a longer while in all."""
+"""Limits the time of a call: without a word from the upstream, and in all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mcp.shared.dispatcher import ProgressFnT
 
 
 class CallDeadline:
-    """Ends a call `seconds` after its beginning or its latest progress, and `most` seconds after its beginning."""
+    """Ends a call `seconds` after its start or its latest progress, and `most` seconds after its start."""
 
     def __init__(self, seconds: float, most: float) -> None:
         self.seconds = seconds
@@ -35,7 +35,7 @@ class CallDeadline:
             self._timeout = None
 
     def extended_by(self, report: ProgressFnT | None) -> ProgressFnT | None:
-        """Return what takes the progress of the call and passes it on; None if the agent asked for none."""
+        """Return what takes the progress of the call and passes it on; None if the agent wants none."""
         if report is None:
             return None
 
@@ -47,7 +47,7 @@ class CallDeadline:
 
     @property
     def words(self) -> str:
-        """How the end of the time is put."""
+        """Words for the end of the time."""
         if not self._is_extended:
             return f"did not answer within {self.seconds:g} s"
         if asyncio.get_running_loop().time() >= self._last:

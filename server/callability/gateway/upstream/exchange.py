@@ -1,4 +1,4 @@
-"""What came of the last HTTP request of one call or one opening."""
+"""The outcome of the last HTTP request of one call or one opening."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from callability.gateway.upstream.failure import Failure
 
 @dataclass(slots=True)
 class Exchange:
-    """The outcome of the latest request; `lost` asks for a new connection, `status` is that of the last answer.
+    """The outcome of the latest request; `lost` demands a new connection, `status` is that of the last answer.
 
-    An answer that says nothing for `seconds` is given up, whoever waits for it: a caller that has gone does not
-    end its request in MCP 2025-11-25, and requests without an end would fill the pool. With None it never is.
-    `so_far` returns the failure of an answer that is an error while its body is still being read. `refusal` is the
-    failure of a handshake that was refused or deferred: the same try does not ask again. `text` is what arrived of the
-    last list of tools: it says what is wrong where the SDK only says that something is.
+    An answer that is silent for `seconds` is given up, whoever waits for it: in MCP 2025-11-25 a caller that has gone
+    does not end its request, and endless requests would fill the pool. With None it is never given up. `so_far` returns
+    the failure of an answer that is an error while its body is still being read. `refusal` is the failure of a
+    handshake that was refused or deferred: the same try does not repeat it. `text` is what arrived of the last list of
+    tools: it shows what is wrong if the SDK only says that something is.
     """
 
     seconds: float | None
@@ -29,12 +29,12 @@ class Exchange:
     text: bytearray = field(default_factory=bytearray, repr=False)
 
     def begin(self) -> None:
-        """Forget the outcome of an earlier request: another one is sent now."""
+        """Forget the outcome of an earlier request, because another one is sent now."""
         self.failure = self.status = self.so_far = None
         self.text = bytearray()
 
     def lose(self, failure: Failure) -> None:
-        """Note a failure after which the connection is not to be used again."""
+        """Set a failure after which the connection must not be used again."""
         self.failure, self.lost = failure, True
 
     @property

@@ -11,7 +11,7 @@ NOT_SENT = "; the call was not sent"
 MAY_HAVE_RUN = "; the call may have been carried out"
 NOT_CARRIED_OUT = "; the call was not carried out"
 MESSAGE_BYTES = 16 * 1024 * 1024
-"""The longest message that is taken from an upstream."""
+"""The longest message that is accepted from an upstream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Failure:
 
     @classmethod
     def together(cls, failures: Iterable[Failure]) -> Failure:
-        """Return the first of some failures, and with it the others that differ."""
+        """Return the first of some failures, with the others that differ."""
         first, *others = dict.fromkeys(each for failure in failures for each in failure.each)
         return replace(first, others=tuple(others))
 

@@ -1,4 +1,4 @@
-"""The socket of a TLS handshake that does not come to its end."""
+"""Closes the socket of a TLS handshake that does not finish."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from anyio.abc import AsyncResource
 class Handshake:
     """For the `trace` extension of a request: closes the socket of a handshake that failed, or was cancelled.
 
-    The library closes it where the handshake raises an `Exception`, and leaves it open where it is cancelled, for
-    whoever collects garbage.
+    The library closes it if the handshake raises an `Exception`; if the handshake is cancelled, it leaves the socket to
+    the garbage collector.
     """
 
     def __init__(self) -> None:
         self._socket: AsyncResource | None = None
 
     async def heard(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take what a connection is info to do, and what came of it."""
+        """Take an event of a connection, with its details."""
         if event.endswith(".connect_tcp.complete"):
             self._socket = info["return_value"]
         elif event.endswith(".start_tls.failed") and self._socket is not None:

@@ -67,7 +67,7 @@ class HttpClient(httpx2.AsyncClient):
         self._name = name
 
     async def send(self, request: httpx2.Request, *args: Any, **options: Any) -> httpx2.Response:
-        """Send, and note in the caller's exchange what came of it."""
+        """Send, and note the outcome in the caller's exchange."""
         request.extensions = {**request.extensions, "trace": Handshake().heard}
         if request.method != "POST":
             try:
@@ -94,7 +94,7 @@ class HttpClient(httpx2.AsyncClient):
     async def _answer(
         self, request: httpx2.Request, method: str | None, exchange: Exchange, *args: Any, **options: Any
     ) -> httpx2.Response | None:
-        """Return the answer; None if there is none, for a reason that the exchange has then."""
+        """Return the answer; None if there is none, for a reason that the exchange then has."""
         try:
             response = await super().send(request, *args, **options)
             try:
@@ -103,7 +103,7 @@ class HttpClient(httpx2.AsyncClient):
                 await response.aclose()
                 raise
         except TooLong:
-            # The server is well, and so is the connection: what is left of the body goes with its own socket.
+            # The server and the connection are well: what is left of the body goes with its own socket.
             exchange.failure = TOO_LONG
         except AuthorizationFailed as error:
             exchange.lose(error.failure)
@@ -116,7 +116,7 @@ class HttpClient(httpx2.AsyncClient):
 
 
 def _direct(url: str) -> dict[str, None]:
-    """Return the hosts that are asked without the proxy that the environment may name: those on loopback."""
+    """Return the hosts on loopback, which are reached without the proxy that the environment may name."""
     hosts = {"localhost", "127.0.0.1", "[::1]"}
     with suppress(httpx2.InvalidURL):
         host = httpx2.URL(url).host

@@ -1,4 +1,4 @@
-"""What an HTTP response means: read where reading it could fail, and handed on as the SDK can take it."""
+"""Interprets an HTTP response: reads it where reading could fail, and passes on what the SDK can accept."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from callability.gateway.upstream.transport_failure import ends_connection, tran
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
-# The status has been said: for what else an error has to say, nobody waits long.
+# The status is known: nobody waits long for what else an error says.
 ERROR_BODY_SECONDS = 5
 SESSION_LOST = "no longer knows the session of this connection"
 _BAD_SESSION = "named a session with characters that MCP does not allow"
 _REDIRECT = "answered with a redirect that is not followed"
 # By their definition, these statuses answer a request that was not carried out.
 _NOT_CARRIED_OUT = frozenset({401, 404, 405, 406, 411, 413, 415, 421, 426, 429})
-# With these statuses a JSON-RPC error in the body is the word of a proxy or a guard, not of the tool's server.
+# With these statuses a JSON-RPC error in the body comes from a proxy or a guard, not from the tool's server.
 _STATUS_COUNTS = frozenset({401, 403, 408, 429, 502, 503, 504})
 _FRAMING = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _SESSION = "mcp-session-id"
@@ -41,7 +41,7 @@ class TooLong(Exception):
 async def judged(
     response: httpx2.Response, request: httpx2.Request, method: str | None, exchange: Exchange
 ) -> httpx2.Response | None:
-    """Note in the exchange what a response means, and return it for the SDK; None if it is of no use.
+    """Note in the exchange what a response means, and return it for the SDK; None if it is unusable.
 
     `method` is that of the JSON-RPC request.
 
@@ -73,7 +73,7 @@ async def judged(
 
 
 async def _judged_error(response: httpx2.Response, request: httpx2.Request, exchange: Exchange) -> httpx2.Response:
-    """Let the status line count, and as much of the body as can be read (L-1)."""
+    """Use the status line, and as much of the body as can be read (L-1)."""
     body = _ErrorBody(response)
     exchange.so_far = lambda: _failure(request, response, body.decoded())
     await body.read()
@@ -85,14 +85,14 @@ async def _judged_error(response: httpx2.Response, request: httpx2.Request, exch
 
 
 class _ErrorBody:
-    """The body of an error: what arrives of it in time, with an end or without."""
+    """The body of an error: what arrives of it in time, complete or not."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
         self._raw = bytearray()
 
     async def read(self) -> None:
-        """Read on until the end, the limit of time or length, or an error of the transport."""
+        """Read on until the end, a limit of time or length, or an error of the transport."""
         with anyio.move_on_after(ERROR_BODY_SECONDS):
             try:
                 async for chunk in self._response.aiter_raw():
@@ -104,7 +104,7 @@ class _ErrorBody:
         await self._response.aclose()
 
     def decoded(self) -> bytes:
-        """Return what was read, without its content encoding where it has one in truth."""
+        """Return what was read, without its content encoding if it really has one."""
         raw = bytes(self._raw)
         encoding = self._response.headers.get("content-encoding")
         if encoding is None:
@@ -123,7 +123,7 @@ class _ErrorBody:
 
 
 class _WatchedStream(httpx2.AsyncByteStream):
-    """An event stream whose early end is noted: the SDK tells it from no other error; `kept` takes what arrives."""
+    """An event stream that notes an early end, which the SDK does not distinguish; `kept` takes what arrives."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange, kept: bytearray | None) -> None:
         self._stream = stream
@@ -194,7 +194,7 @@ def _failure(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
 
 
 def _seconds_of(retry_after: str) -> float | None:
-    """Return how long a server asks to be left alone: it says so in seconds, or by a date."""
+    """Return for how long a server asks not to be called, in seconds or by a date."""
     if retry_after.isdecimal():
         return float(retry_after)
     try:

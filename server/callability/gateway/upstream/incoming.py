@@ -1,4 +1,4 @@
-"""The messages of an upstream on their way to the SDK."""
+"""Filters the messages of an upstream on their way to the SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Item = SessionMessage | Exception
 
 
 class IncomingMessages:
-    """Hands messages on, all but those over which the SDK would end the connection; `latest` is the latest result."""
+    """Passes on all messages except those over which the SDK would end the connection; `latest` is the latest result."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class IncomingMessages:
             yield _Checked(incoming, self), outgoing
 
     def takes(self, item: _Item) -> bool:
-        """Say whether an item is handed on, and remember what it brings."""
+        """Say whether an item is passed on, and remember what it brings."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCResponse):
             self.latest = message.result
@@ -77,6 +77,6 @@ class _Checked:
 
 
 def _is_beyond_numbers(params: dict[str, Any]) -> bool:
-    """Say whether a progress is a whole number that no floating-point number can hold: the SDK converts it."""
+    """Say whether a progress is a whole number beyond any floating-point number, to which the SDK converts it."""
     numbers = (params.get("progress"), params.get("total"))
     return any(isinstance(number, int) and abs(number) > sys.float_info.max for number in numbers)

@@ -1,4 +1,4 @@
-"""What a child writes, line by line and in bounded memory: of a line that is too long only its two ends are kept."""
+"""Reads what a child writes, line by line and in bounded memory: of a line that is too long only both ends are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a list of tools that is not MCP, in words that name the tool."""
+"""Explains what is wrong with a list of tools that is not MCP, naming the tool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnreadAnswer:
 
 
 class ListFault(Exception):
-    """The tools cannot be known from what was listed."""
+    """The tools cannot be read from the list."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)

@@ -1,4 +1,4 @@
-"""The tool list of one connection: read whole, and again when the upstream says that it changed."""
+"""Reads the tool list of one connection, and again when the upstream announces a change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
 """Tools of one upstream: a longer list would hold up the discovery of everybody."""
-# In seconds, between two listings: an upstream that announces without end must not keep the gateway listing.
+# In seconds, between two listings: an upstream that announces without end must not keep the gateway busy.
 LEAST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
 QUIET_SECONDS = 10.0
@@ -119,12 +119,12 @@ class Listing:
             await self._turn.wait()
 
     def end(self) -> None:
-        """Let nobody wait any more."""
+        """Release all who wait."""
         self._ended = True
         self._turn.set()
 
     async def follow(self, client: Client) -> None:
-        """Read the list again at every change, as long as the connection stands."""
+        """Read the list again at every change, for as long as the connection lasts."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
             while True:
@@ -147,7 +147,7 @@ class Listing:
             _logger.warning(words, self._name, LONGEST_PAUSE)
 
     async def _pause(self) -> None:
-        """Wait between two listings, for the longer the more there were; a call that waits for one ends it."""
+        """Wait between two listings, longer the more there were; a call that waits for one ends the pause."""
         pause = min(LEAST_PAUSE * 2 ** min(max(0, self._series - SHORT_PAUSES), 16), LONGEST_PAUSE)
         self._quiet_at = time.monotonic() + pause + QUIET_SECONDS
         await asyncio.sleep(LEAST_PAUSE)
@@ -174,7 +174,7 @@ class Listing:
         self._change.set()
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes as of MCP 2026-07-28, where the upstream tells them on a stream that is asked for."""
+        """Listen for changes as in MCP 2026-07-28, if the upstream announces them on a stream."""
         tools = client.server_capabilities.tools
         if not tools or not tools.list_changed:
             return
@@ -182,7 +182,7 @@ class Listing:
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as events:
-                    # What changed before the stream stood is told by nobody.
+                    # Nobody announces what changed before the stream was open.
                     self._announce()
                     async for _ in events:
                         self._announce()

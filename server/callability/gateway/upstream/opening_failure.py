@@ -1,4 +1,4 @@
-"""Why an opening ended, told from the errors that ended it, where the transport has not told it better."""
+"""Explains why an opening failed, from the errors that ended it, if the transport has no better explanation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield what a group consists of; an error that tells nothing is told by what it was raised from."""
+    """Yield the errors of a group; an error that says nothing is replaced by its cause."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)
@@ -56,7 +56,7 @@ def _failure(error: BaseException, status: int | None) -> Failure:
         words = f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages"
     elif isinstance(error, ValidationError) or code == PARSE_ERROR:
         words, kind, phase = NOT_MCP, LoadFailure.NOT_MCP, LoadPhase.RESPONSE
-    # A RuntimeError is the SDK's word for a handshake that names a version it does not know.
+    # The SDK raises RuntimeError for a handshake that names a version it does not know.
     elif isinstance(error, RuntimeError) or code == UNSUPPORTED_PROTOCOL_VERSION:
         words = "speaks no version of MCP that this gateway speaks"
     elif code is not None:

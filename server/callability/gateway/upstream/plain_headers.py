@@ -1,4 +1,4 @@
-"""What is kept of the headers of a response: only what every reader of them can handle.
+"""Keeps only those headers of a response that every reader of them can handle.
 
 A server may send any byte but NUL and line breaks. The SDK and the HTTP client copy headers and cookies as ASCII, and
 decode a body with any codec that Python knows: with other bytes, or a codec that is none for text, they raise.

@@ -1,4 +1,4 @@
-"""What of a target nobody is told: found where configs hold secrets, and masked in what its server says."""
+"""The secrets of a target: found where configs hold secrets, and masked in what its server says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEGAL = "%/?:@!$&'()*+,;=~"
 
 
 class Secrets:
-    """The secrets of a target; a text is masked whole or, where it was cut, as far as it surely can be."""
+    """Masks the secrets of a target in texts; a text that was cut is masked as far as that is certain."""
 
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values for form in _forms(value) if len(form) >= SECRET_CHARACTERS}
@@ -48,7 +48,7 @@ class Secrets:
         return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args)))
 
     def masked(self, text: str, *, cut: bool = False) -> str:
-        """Return a text without the secrets; the end of one that was cut is left out: a secret may begin there."""
+        """Return a text without the secrets; the end of a cut text is left out, because a secret may begin there."""
         if self._pattern is None:
             return text
         masked = self._pattern.sub(MASK, text)
@@ -58,7 +58,7 @@ class Secrets:
 def _forms(value: str) -> Iterator[str]:
     """Yield a value and each of its lines, as they are, and as JSON and Python write them.
 
-    What ends a line is not the same to everybody: of a log it is the newline only.
+    Not everybody ends a line at the same characters: in a log only the newline does.
     """
     for part in (value, *value.split("\n"), *value.splitlines()):
         plain = part.strip()
@@ -99,7 +99,9 @@ def _sent(part: str) -> Iterator[str]:
 
 
 def _in_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield what follows a flag with a telling name or is joined to it, and what URLs among the arguments hold."""
+    """Yield what follows a flag whose name suggests a secret or is joined to it, and what URLs among the arguments
+    hold.
+    """
     for flag, value in pairwise(arguments):
         if _FLAG.fullmatch(flag) and not value.startswith("--"):
             yield from _credentials([value])

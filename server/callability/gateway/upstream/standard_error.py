@@ -1,4 +1,4 @@
-"""What a child writes on its standard error, in the gateway's log: a line each, masked, and not without end."""
+"""Logs what a child writes on its standard error: a line each, masked, and at a limited rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class StandardError:
-    """Logs the lines of one child; after too many of them nothing for `WINDOW_SECONDS`, then how many were left out."""
+    """Logs the lines of one child; after too many it pauses for `WINDOW_SECONDS`, then reports how many were left out."""
 
     def __init__(self, name: str, secrets: Secrets, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class StandardError:
         try:
             while chunk := await stream.read(CHUNK_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")
-                # One byte more than is read of a line tells that it was cut.
+                # One byte more than is read of a line shows that it was cut.
                 rest = rest[: _LINE_BYTES + 1]
                 for line in lines:
                     self.log(line)

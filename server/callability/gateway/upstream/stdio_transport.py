@@ -41,7 +41,7 @@ Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 class StdioTransport:
-    """Runs a target while `streams` is entered; `on_end` is told how the child ended, when it did so by itself."""
+    """Runs a target while `streams` is entered; `on_end` is called with how the child ended, if it did so by itself."""
 
     def __init__(self, name: str, target: StdioTarget, on_end: Callable[[Failure], None]) -> None:
         self.heard = 0
@@ -53,7 +53,7 @@ class StdioTransport:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
-        """Start the child, yield what it says and what it is told, and end it within 4 s.
+        """Start the child, yield the streams of messages from it and to it, and end it within 4 s.
 
         Raises:
             OSError: the command cannot be run.
@@ -104,7 +104,7 @@ class StdioTransport:
             async for line in Lines(child.stdout):
                 message = self._stand_in(line) if isinstance(line, LongLine) else self._message(line)
                 if message is None:
-                    # Lines that are there already are read without a pause: a flood of them would hold up everybody.
+                    # Lines that have arrived are read without a pause: a flood of them would hold up everybody.
                     await checkpoint()
                 else:
                     with suppress(anyio.BrokenResourceError):
@@ -132,7 +132,7 @@ class StdioTransport:
         return message
 
     def _stand_in(self, line: LongLine) -> JSONRPCError | None:
-        """Return an error in the stead of an answer that is too long, so that its call alone fails, and at once.
+        """Return an error in place of an answer that is too long, so that only its call fails, and at once.
 
         The failure in its `data` is an object that no upstream can send.
         """
@@ -158,7 +158,7 @@ class StdioTransport:
             await self._end(child, arrived)
 
     async def _end(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Tell how the child ended, then let the session see it: a caller that wakes up finds the reason."""
+        """Report how the child ended, then let the session see it, so that a caller that wakes up finds the reason."""
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             await child.exited.wait()
         if not child.stopping:
@@ -176,7 +176,7 @@ class _ChildProtocol(SubprocessStreamProtocol):
         self.exited = asyncio.Event()
 
     def process_exited(self) -> None:
-        """Note the exit, whoever still holds the pipes."""
+        """Note the exit, even if somebody still holds the pipes."""
         super().process_exited()
         self.exited.set()
 
@@ -201,7 +201,7 @@ class _Child:
         return self._transport.get_returncode()
 
     async def stop(self) -> None:
-        """Close the child's stdin, then end its group, harder at each stage; return when all are gone or given up."""
+        """Close the child's stdin, then end its group with stronger signals; return when all are gone or given up."""
         self.stopping = True
         gone = False
         try:
@@ -238,7 +238,7 @@ class _Child:
 
 
 def _unread(line: bytes) -> JSONRPCError | None:
-    """Return an error in the stead of an answer that is no message, such as one that is nested too deeply."""
+    """Return an error in place of an answer that is no message, such as one that is nested too deeply."""
     request = LongLine(line[:END_BYTES], line[-END_BYTES:]).answered()
     if request is None:
         return None
@@ -260,7 +260,7 @@ def _end_failure(exit_code: int | None, when: str) -> Failure:
 
 
 def only_garbage(failure: Failure) -> Failure:
-    """Return the failure of a child that has written, and no message: it is no MCP server, and no waiting mends it."""
+    """Return the failure of a child that wrote, but no message: it is no MCP server, and waiting does not help."""
     words = f"{failure.words}, and wrote only what is not MCP"
     return replace(failure, words=words, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
 

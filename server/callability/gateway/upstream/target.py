@@ -1,4 +1,4 @@
-"""Where an upstream is reached, as the config says it, with its variables filled in."""
+"""Where an upstream is reached: plain data, from an entry of the config with its variables filled in."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def target_of(
 ) -> Target:
     """Return the target of an entry; what its variables stand for is masked wherever the server says it.
 
-    An entry that cannot be filled in, since a variable is not set or does not fit, has a target that fails to open.
+    If an entry cannot be filled in, because a variable is not set or does not fit, its target fails to open.
     """
     if missing := unset(entry, environment):
         return _unreachable(f"needs what is not set: {listed(missing)}")

@@ -1,4 +1,4 @@
-"""An error of the HTTP client in words and facts."""
+"""Translates an error of the HTTP client into words and facts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _facts_of(error: Exception, cause: BaseException) -> _Facts:
             return facts
     if isinstance(error, httpx2.ConnectError):
         return next((facts for kind, facts in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
-    # The one case where only the library's text tells two things apart.
+    # The one case in which only the library's text distinguishes two errors.
     if isinstance(error, httpx2.RemoteProtocolError) and not re.search("disconnected|closed connection", str(error)):
         return "answered with something that is not HTTP", LoadFailure.NOT_MCP, LoadPhase.RESPONSE
     phase = LoadPhase.REQUEST if isinstance(error, httpx2.WriteError) else LoadPhase.RESPONSE

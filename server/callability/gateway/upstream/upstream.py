@@ -1,4 +1,4 @@
-"""An upstream MCP server as the gateway sees it: it connects when needed, and one that fails harms no other."""
+"""An upstream MCP server as the gateway sees it: it connects when needed, and its failures affect no other."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamErro
 from callability.gateway.upstream.target import Target
 from callability.gateway.upstream.tool import UpstreamTool
 
-# Every owner bounds its own leaving; this bounds the ones whose bounds do not hold.
+# Every owner limits the time of its own closing; this limits those that exceed it.
 CLOSE_SECONDS = 8
 REST_SECONDS = 5.0
-"""After an opening has begun that fails, calls begin no other one for so long."""
+"""For so long after the start of an opening that fails, calls start no other one."""
 _NOT_CONNECTED = Failure("is not connected")
 
 
 class Upstream:
     """One upstream and its connections, of which at most one takes calls; use it in one event loop.
 
-    An opening takes at most `open_seconds`, the listing of the tools included, and a call at most `call_seconds`, or
-    `call_max_seconds` if it reports progress. Over HTTP the tools are listed again after `refresh_seconds`, beside the
-    changes that the upstream tells. With `names_only` no text of the tools is kept, as for a server in quarantine
-    (A.4). `tools` are those listed earlier. With `once_within` it is opened once only, for at most so many seconds,
-    since a person may be asked on the way: whoever wants it again makes another. A call that comes within
-    `rest_seconds` after the beginning of an opening that failed gets that failure, and opens nothing.
+    An opening takes at most `open_seconds`, including the listing of the tools, and a call at most `call_seconds`, or
+    `call_max_seconds` if it reports progress. Over HTTP the tools are listed again after `refresh_seconds`, in addition
+    to the changes that the upstream announces. With `names_only` no text of the tools is kept, as for a server in
+    quarantine (A.4). `tools` are those listed earlier. With `once_within` it opens only once, for at most so many
+    seconds, because a person may be asked on the way; a second opening needs another `Upstream`. A call within
+    `rest_seconds` after the start of an opening that failed gets that failure, and opens nothing.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Upstream:
         self._names_only = names_only
         self._earlier = tools
         self.reopen_seconds = 30.0
-        """Until an opening that failed is tried again by whoever keeps this open, the first time."""
+        """How long until its supervisor first tries a failed opening again."""
         self._connection: Connection | None = None
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
@@ -71,7 +71,7 @@ class Upstream:
 
     @property
     def state(self) -> State:
-        """Where the connection is; `failed` until the next opening, and `closed` before the first one."""
+        """The state of the connection; `failed` until the next opening, and `closed` before the first one."""
         return "closed" if self._connection is None else self._connection.state
 
     @property
@@ -81,7 +81,7 @@ class Upstream:
 
     @property
     def last_failure(self) -> Failure | None:
-        """What is known of the same failure, for a classifier."""
+        """The facts of the same failure, for a classifier."""
         return self._connection.failure if self._connection is not None and self.state == "failed" else None
 
     @property
@@ -90,7 +90,7 @@ class Upstream:
         return self._earlier if self._connection is None else self._connection.tools
 
     def set_deadlines(self, deadlines: Deadlines) -> None:
-        """Take other deadlines for the openings and the calls that begin from now on."""
+        """Set the deadlines of the openings and calls that start from now on."""
         self._open_seconds = deadlines.open_seconds
         self._call_seconds = deadlines.call_seconds
         self._call_max_seconds = deadlines.call_max_seconds
@@ -98,7 +98,7 @@ class Upstream:
         self.reopen_seconds = deadlines.reopen_seconds
 
     def start(self) -> None:
-        """Begin to open, unless that is done or under way, and return at once; once closed, it stays so."""
+        """Start to open, unless that is done or under way, and return at once; once closed, it stays closed."""
         spent = self._once_within is not None and self._openings
         if self._retired or spent or self.state in ("connecting", "connected"):
             return
@@ -129,15 +129,15 @@ class Upstream:
 
     @property
     def longest_opening(self) -> float:
-        """Seconds that the openings take at most that begin from now on."""
+        """The longest time of an opening that starts from now on, in seconds."""
         return self._open_seconds
 
     async def opening_started(self) -> None:
-        """Wait until the next opening begins, whoever asks for it."""
+        """Wait until the next opening starts, whoever starts it."""
         await self._opening_started.wait()
 
     async def ended(self) -> None:
-        """Wait until the connection, or its opening, has ended; who sees none waits for nothing."""
+        """Wait until the connection, or its opening, has ended; return at once if there is none."""
         if self._connection is not None:
             await self._connection.ended.wait()
 
@@ -157,13 +157,13 @@ class Upstream:
         return self._connection is not None and self._connection.is_restless
 
     def renew(self) -> None:
-        """Open another connection in place of the one that stands, which ends when its calls have."""
+        """Replace the current connection; it ends when its calls have ended."""
         if self._connection is not None and self.state == "connected":
             self._connection.retire()
             self.start()
 
     async def connected(self) -> Connection:
-        """Return the connection on which a call can be made, opening one where that is needed.
+        """Return the connection for a call, and open one if needed.
 
         Raises:
             UpstreamError: it cannot be opened, or could not a moment ago, so that the call was not sent.
@@ -180,12 +180,12 @@ class Upstream:
 
     @property
     def _rests(self) -> bool:
-        """Whether the last opening failed and began so recently that no call may begin another one."""
+        """Whether the last opening failed and started so recently that no call may start another one."""
         failed = self._connection is not None and self.state == "failed" and not self._connection.stood
         return failed and asyncio.get_running_loop().time() < self._rests_until
 
     async def tools_current(self) -> None:
-        """Wait for the opening, or the listing, that is under way; how it ends, the state and the tools tell."""
+        """Wait for the opening, or the listing, that is under way; the state and the tools show how it ended."""
         connection = self._connection
         if connection is not None:
             await connection.settled.wait()
@@ -200,10 +200,10 @@ class Upstream:
         meta: Mapping[str, Any] | None = None,
         progress: ProgressFnT | None = None,
     ) -> CallToolResult:
-        """Call a tool on a connection; without one it is connected first where that is needed.
+        """Call a tool on a connection; without one, connect first if needed.
 
-        Whoever asked whether the tool may be called says `on` which connection that was: on another one it may be
-        another tool. `meta` goes with the call, and `progress` is told what the upstream says of it on the way.
+        `on` is the connection for which the call was judged: on another one the tool may be another. `meta` goes with
+        the call, and `progress` gets the upstream's reports on the way.
 
         Raises:
             UpstreamRefusal: the upstream answered with a JSON-RPC error.
@@ -214,16 +214,16 @@ class Upstream:
         return await connection.call(tool, arguments, deadline, meta=meta, progress=progress)
 
     def late(self, failure: Failure) -> Failure:
-        """Return why an opening failed that is given up for its time: what was heard of it may say it better."""
+        """Return why an opening failed that ran out of time: what was received of it may explain it better."""
         return failure if self._connection is None else self._connection.late(failure)
 
     def give_up(self, failure: Failure) -> None:
-        """End the opening that is under way with a failure, unless a call waits for it; another may be started."""
+        """End the current opening with a failure, unless a call waits for it; another one may be started."""
         if self._connection is not None and self.state == "connecting" and not self._callers:
             self._connection.give_up(failure)
 
     def disconnect(self) -> None:
-        """Begin to disconnect for good; from now on there are no calls, and no openings."""
+        """Start to disconnect for good; from now on there are no calls and no openings."""
         self._retired = True
         if self._connection is not None:
             self._connection.close()
