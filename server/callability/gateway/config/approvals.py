@@ -30,7 +30,7 @@ class ApprovalRecord:
     sha256: str = ""
 
     def status_of(self, sha256: str | None) -> ApprovalStatus | None:
-        """Return the status for a tool with a fingerprint, None if it is not known: another fingerprint is `changed`."""
+        """Return the status for a fingerprint, None if it is not known: another fingerprint is `changed`."""
         pinned = bool(self.sha256) and sha256 is not None and self.status is not None
         return "changed" if pinned and sha256 != self.sha256 else self.status
 

@@ -19,7 +19,7 @@ _Item = SessionMessage | Exception
 
 
 class IncomingMessages:
-    """Passes on all messages except those over which the SDK would end the connection; `latest` is the latest result."""
+    """Passes on all messages but those over which the SDK would end the connection; `latest` is the latest result."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Any] = {}

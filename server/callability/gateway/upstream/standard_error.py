@@ -25,7 +25,7 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class StandardError:
-    """Logs the lines of one child; after too many it pauses for `WINDOW_SECONDS`, then reports how many were left out."""
+    """Logs the lines of one child; after too many it pauses for `WINDOW_SECONDS`, then logs how many it left out."""
 
     def __init__(self, name: str, secrets: Secrets, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
