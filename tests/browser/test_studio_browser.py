@@ -294,7 +294,7 @@ AGAIN = """async () => {
 """In one task of the browser: the question is cancelled, and asked again before its end is told."""
 
 
-def test_a_question_that_is_asked_again_at_once_stays(page: Page, policy: Path) -> None:
+def test_a_question_that_is_repeated_at_once_stays(page: Page, policy: Path) -> None:
     """The end of the first is not taken for its own."""
     _type_in(page, "The user switched this tool off.", "It is off.")
     _at_rest(page)
@@ -403,7 +403,7 @@ def test_what_looks_like_markup_is_text(page: Page) -> None:
     assert page.locator("img, body script").count() == 0
 
 
-def test_facts_are_those_that_the_server_tells(page: Page) -> None:
+def test_facts_are_those_that_the_server_returns(page: Page) -> None:
     """Of few values each has a button; of more than four there is a list; and any text may be a value."""
     labels = 'labels:\n  server: {team: ["<b>", "`c`", d, none of these]}\nrules:\n'
     rule = "  - {id: mine, when: {agent.name: [\"\", '<i>*'], server.label.team: <b>}, status: disabled_by_user}\n"
@@ -445,7 +445,7 @@ def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
 
 
-def test_a_draft_that_is_too_large_is_told_with_the_limit(page: Page) -> None:
+def test_a_draft_that_is_too_large_is_rejected_with_the_limit(page: Page) -> None:
     """Until it is smaller, whatever else is done."""
     _text(page).fill("#" * 524_289)
     expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")

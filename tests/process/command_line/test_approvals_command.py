@@ -113,7 +113,7 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
     )
 
 
-def test_the_list_tells_what_is_known_of_each_tool(tmp_path: Path, approvals: Command) -> None:
+def test_the_list_shows_what_is_known_about_each_tool(tmp_path: Path, approvals: Command) -> None:
     """Those that wait first, those that only a file names too, what the config denies, and why a server has none."""
     off = shelf(tmp_path, "off", READ, enabled=False, disabled_tools=["format"])
     held = shelf(tmp_path, "held", {"name": "bu\u202ern"}, quarantined=True, trust="manual")
@@ -292,7 +292,7 @@ def test_what_is_seen_is_not_escaped() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_told_with_what_to_do(
+def test_what_cannot_be_done_is_reported_with_what_to_do(
     arguments: tuple[str, ...], code: int, message: str, tmp_path: Path, approvals: Command
 ) -> None:
     """And nothing is written."""
@@ -331,7 +331,7 @@ def test_a_tool_that_cannot_be_verified_is_switched_off_all_the_same(tmp_path: P
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
-def test_on_a_terminal_a_person_is_asked(answer: str, code: int, tmp_path: Path) -> None:
+def test_on_a_terminal_a_person_has_to_confirm(answer: str, code: int, tmp_path: Path) -> None:
     """After the definition was shown; without a yes nothing is approved."""
     _write(tmp_path, READ, records="{}\n")
     ours, theirs = pty.openpty()

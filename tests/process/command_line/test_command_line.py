@@ -26,7 +26,7 @@ words: 3
 """
 
 
-def test_a_sound_policy_is_told_with_what_was_proved() -> None:
+def test_a_valid_policy_is_reported_with_what_was_proved() -> None:
     """Facts, combinations, rules, the engine, that it always answers and that no rule is dead."""
     done = callability("check", "policy", cwd=POLICY.parent)
     assert (done.returncode, done.stderr) == (0, "")
@@ -36,7 +36,7 @@ def test_a_sound_policy_is_told_with_what_was_proved() -> None:
     assert "policy: sound, 0 errors, 0 warnings" in done.stdout
 
 
-def test_five_faults_are_all_told_with_their_places(tmp_path: Path) -> None:
+def test_five_faults_are_all_reported_with_their_places(tmp_path: Path) -> None:
     """In the order of the file, with exit code 1."""
     write_policy(tmp_path, FAULTY)
     done = callability("check", ".", cwd=tmp_path)
@@ -111,7 +111,7 @@ def test_the_engines_can_be_compared() -> None:
     assert both.returncode == 0 or "durable-rules cannot be imported here" in both.stdout
 
 
-def test_explain_tells_verdict_rules_and_path() -> None:
+def test_explain_prints_verdict_rules_and_path() -> None:
     """Each rule tried in order with why it did not decide, and who changes what."""
     done = callability("explain", "tool.config_denied=true", "approval.status=changed", "caller.refuses=true")
     assert done.returncode == 0
@@ -219,7 +219,7 @@ def test_the_shipped_policy_is_written_out_to_edit(tmp_path: Path) -> None:
     assert (again.returncode, "is there already; nothing was written" in again.stderr) == (1, True)
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     """And the help, for each command."""
     assert callability("--version").stdout == f"callability {__version__}\n"
     for command in ("check", "test", "explain", "serve"):

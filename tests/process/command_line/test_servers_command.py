@@ -83,7 +83,7 @@ def test_a_server_that_is_not_there_is_a_wrong_call(config: Path) -> None:
     assert (code, error) == (2, "callability: the config has no server `wep` (did you mean `web`?)\n")
 
 
-def test_a_config_that_is_not_sound_is_told_and_not_touched(config: Path) -> None:
+def test_a_config_with_errors_is_reported_and_not_touched(config: Path) -> None:
     """With its findings."""
     broken = CONFIG.replace("trust: manual", "trsut: manual")
     config.write_text(broken)
@@ -93,7 +93,7 @@ def test_a_config_that_is_not_sound_is_told_and_not_touched(config: Path) -> Non
     assert config.read_text() == broken
 
 
-def test_a_directory_that_may_not_be_written_is_told(config: Path) -> None:
+def test_a_directory_that_may_not_be_written_is_reported(config: Path) -> None:
     """The config is as it was."""
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")

@@ -19,7 +19,7 @@ from support.running import COMMAND
 LOOKED_UP = {"name": "look_up", "description": "Looks something up."}
 
 
-def test_a_terminal_shows_how_servers_stand_and_how_often_locked_tools_were_asked_for(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_state_of_servers_and_how_often_locked_tools_were_requested(tmp_path: Path) -> None:
     """On a terminal only, within the 80 columns of a narrow one, and never as a part of the log."""
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", LOOKED_UP), "off": {"command": "x", "enabled": False}})
     ours, theirs = pty.openpty()
@@ -59,7 +59,7 @@ def test_the_line_has_the_count_before_the_states() -> None:
     assert status(metrics) == line
 
 
-def test_the_line_tells_how_far_the_first_loads_are() -> None:
+def test_the_line_shows_how_far_the_first_loads_are() -> None:
     """Until something is known of every server; then how they stand, as always."""
     metrics = Metrics()
     loads = {"available": 8, "transient": 2, "loading": 10}

@@ -66,7 +66,7 @@ def test_a_table_as_a_page_is_whole_and_asks_no_other_host() -> None:
     assert cells.addresses == []
 
 
-def test_a_question_that_there_is_not_is_told_with_a_near_name() -> None:
+def test_an_unknown_question_is_reported_with_a_near_name() -> None:
     """A wrong call."""
     done = callability("table", "--question", "callabilty")
     assert done.returncode == 2
@@ -80,7 +80,7 @@ def test_a_policy_that_answers_the_same_has_no_differences(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, "no answer changes\n")
 
 
-def test_a_change_is_told_by_the_conditions_that_it_changes_and_an_example(tmp_path: Path) -> None:
+def test_a_change_is_described_by_conditions_and_an_example(tmp_path: Path) -> None:
     """Although the tests beside the rules do not fit any more."""
     change = (
         "when: {load.failure: timeout}, status: transient",
@@ -179,7 +179,7 @@ def _inventory(directory: Path, *options: str) -> Path:
     return path
 
 
-def test_the_tools_that_a_change_concerns_are_told(tmp_path: Path) -> None:
+def test_the_tools_that_a_change_concerns_are_listed(tmp_path: Path) -> None:
     """Each by its name, with its status before and after."""
     inventory = _inventory(tmp_path)
     assert "SECRET" not in inventory.read_text()

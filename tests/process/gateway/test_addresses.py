@@ -89,7 +89,7 @@ def test_a_gateway_asks_a_server_on_loopback_without_the_proxy_of_the_environmen
         ("http://localhost.example.org/mcp", False),
     ],
 )
-def test_only_loopback_is_asked_without_the_proxy(url: str, direct: bool, proxied: pytest.MonkeyPatch) -> None:
+def test_only_loopback_is_reached_without_the_proxy(url: str, direct: bool, proxied: pytest.MonkeyPatch) -> None:
     """Servers elsewhere may only be within reach of the proxy."""
     client = HttpClient("s", HttpTarget(url))
     assert (client._transport_for_url(client.build_request("GET", url).url) is client._transport) == direct
@@ -146,7 +146,7 @@ def test_a_free_port_is_printed_with_its_number() -> None:
         assert int(address.rpartition(":")[2]) > 0
 
 
-def test_a_policy_is_not_asked_at_port_0(tmp_path: Path) -> None:
+def test_a_policy_service_cannot_have_port_0(tmp_path: Path) -> None:
     """The gateway would wait for ever."""
     done = callability("gateway", "--config", str(write_config(tmp_path, {})), "--policy-address", "127.0.0.1:0")
     assert (done.returncode, "port 0 only lets a server choose a free port" in done.stderr) == (2, True)

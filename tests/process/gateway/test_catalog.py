@@ -93,7 +93,7 @@ def says_what_to_do(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_authorization_that_comes_to_nothing_is_told_and_undone(
+async def test_an_authorization_that_fails_is_reported_and_removed(
     name: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
     """Nobody is asked twice, nothing is left, nothing dials by itself, and a retry works (E-3, E-4, E-7, E-8)."""
@@ -147,7 +147,7 @@ OPENINGS = {
 
 
 @pytest.mark.parametrize("name", OPENINGS)
-async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: Mode, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_open_is_reported_and_removed(name: str, mode: Mode, tmp_path: Path) -> None:
     """The answer has the reason, and what it means; once the server is well again, it is switched on."""
     case, upstream = OPENINGS[name], BadHttp(answers={"greet": "ok"})
     stalls = case.answer == "hang" or isinstance(case.answer, Cut)
@@ -172,7 +172,7 @@ async def test_a_server_that_does_not_open_is_told_and_undone(name: str, mode: M
             await works(it)
 
 
-async def test_a_program_that_is_not_there_or_ends_is_told_and_undone(mode: Mode, tmp_path: Path) -> None:
+async def test_a_program_that_is_missing_or_ends_is_reported_and_removed(mode: Mode, tmp_path: Path) -> None:
     """A server over stdio fails as one on HTTP does, and works once its program does."""
     tools = shelf(tmp_path, "greeter", GREET)
     program = tmp_path / "greeter"
@@ -332,7 +332,7 @@ async def test_an_agent_without_a_catalog_gets_every_answer_of_a_gateway_without
     assert answers[0] == answers[1]
 
 
-async def test_where_no_tool_can_be_called_the_lock_that_is_left_is_told(mode: Mode, tmp_path: Path) -> None:
+async def test_if_no_tool_can_be_called_the_remaining_lock_is_named(mode: Mode, tmp_path: Path) -> None:
     """The server is connected all the same, and what is told of the lock is true of a server of the catalog."""
     locked = {
         "denied": shelf(tmp_path, "denied", GREET, disabled_tools=["greet"]),

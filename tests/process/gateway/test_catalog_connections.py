@@ -84,7 +84,7 @@ async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
         await it.notified(1)
 
 
-async def test_an_authorization_that_is_of_no_use_is_not_asked_for_again(
+async def test_an_authorization_that_is_of_no_use_is_not_requested_again(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
     """A provider whose tokens are over when they come: one dialog, and the server's refusal is the reason."""
@@ -235,7 +235,7 @@ async def test_the_first_entry_brings_the_tools_of_the_catalog(mode: Mode, tmp_p
             await clerk.notified(0)
 
 
-async def test_a_caller_that_waits_is_told_how_it_goes_on(
+async def test_a_caller_that_waits_receives_progress(
     mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over MCP 2025-11-25 the call tells its progress while the dialog is open; over 2026-07-28 it is over (E-1)."""

@@ -163,7 +163,7 @@ MOMENTS: dict[str, Callable[[Mode, Path], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_switching_off_during_an_enable_ends_it_and_the_enable_says_so(
+async def test_a_disable_during_an_enable_ends_it_and_the_enable_says_so(
     moment: str, mode: Mode, tmp_path: Path
 ) -> None:
     """Fault 13: whenever it comes, the enable answers `cancelled`, nothing is there, and a retry works (E-6)."""
@@ -171,9 +171,7 @@ async def test_switching_off_during_an_enable_ends_it_and_the_enable_says_so(
         await MOMENTS[moment](mode, tmp_path)
 
 
-async def test_a_server_that_is_switched_off_is_not_told_to_have_been_connected_before(
-    mode: Mode, tmp_path: Path
-) -> None:
+async def test_a_server_that_is_disabled_is_not_reported_as_connected_before(mode: Mode, tmp_path: Path) -> None:
     """What was true when the call came is not told where it is no longer true (E-9)."""
     policy, upstream = HeldPolicy(3), BadHttp(answers={"greet": "ok"})
     async with (
@@ -300,7 +298,7 @@ async def test_nothing_waits_for_a_dialog_that_nobody_answers(
         assert (len(person.dialogs), provider.connections) == (1, 1)
 
 
-async def test_who_declines_a_dialog_of_an_attempt_long_gone_is_not_asked_again(
+async def test_declining_a_dialog_of_an_old_attempt_opens_no_other(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
     """Others have asked and been answered since; a late no is one all the same (E-2)."""

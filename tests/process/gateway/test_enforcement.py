@@ -85,7 +85,7 @@ def _digests(directory: Path) -> dict[str, str]:
     }
 
 
-def test_asking_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FR-012: neither beside the gateway's files, nor in its working directory, nor in the home directory."""
     (tmp_path / "working").mkdir()
     (tmp_path / "home").mkdir()

@@ -419,7 +419,7 @@ def test_a_config_that_is_not_sound_stops_the_start_with_all_findings(tmp_path: 
     assert (missing.returncode, "cannot be read" in missing.stderr) == (1, True)
 
 
-def test_a_policy_is_asked_at_an_address_of_loopback_only(tmp_path: Path) -> None:
+def test_a_policy_service_is_reached_on_loopback_only(tmp_path: Path) -> None:
     """What is asked is not encrypted."""
     done = callability("gateway", "--config", str(_without_locked(tmp_path)), "--policy-address", "10.0.0.1:1")
     assert (done.returncode, "is not loopback, and is refused" in done.stderr) == (2, True), done.stderr
@@ -488,7 +488,7 @@ def test_an_upstream_that_fails_in_mid_call_fails_alone_and_comes_back(tmp_path:
     asyncio.run(story())
 
 
-def test_a_server_that_does_not_start_is_told_and_does_not_hold_the_others(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_and_does_not_delay_the_others(tmp_path: Path) -> None:
     """A call of a tool of it says that it is not connected, and why."""
     servers = {
         "good": shelf(tmp_path, "good", *OPEN_TOOLS),

@@ -45,7 +45,7 @@ def script(path: Path, entry: dict[str, Any]) -> None:
     beside.rename(path)
 
 
-def test_what_mends_is_found_without_a_restart(tmp_path: Path) -> None:
+def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
     """It is told that it will be tried again, and it is (fault 11); then nothing is said any more."""
 
     async def story() -> None:
@@ -66,7 +66,7 @@ def test_what_mends_is_found_without_a_restart(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_does_not_mend_is_never_opened_again_by_itself(tmp_path: Path) -> None:
+def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -> None:
     """While one that mends is opened again and again, nobody connects to those, and a denial says so (fault 11)."""
 
     async def story() -> None:
@@ -176,7 +176,7 @@ def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_
     assert "Needs attention" in scoped[0]
 
 
-def test_a_line_of_the_policy_makes_a_refused_connection_mend(tmp_path: Path) -> None:
+def test_a_line_of_the_policy_makes_a_refused_connection_transient(tmp_path: Path) -> None:
     """Edited, it has the gateway load the server again, which begins to listen later (L-9)."""
     policy = shutil.copytree(POLICY, tmp_path / "policy", ignore=shutil.ignore_patterns("*_test.yaml"))
     rules = policy / "load_outcome.yaml"
@@ -229,7 +229,7 @@ def _children() -> set[int]:
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_a_connection_that_is_lost_is_loaded_anew_where_it_had_stood(again: bool, tmp_path: Path) -> None:
+def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(again: bool, tmp_path: Path) -> None:
     """At once where it had stood long enough; else there is no outcome, and nothing is run again and again."""
     deadlines = {"open_seconds": PATIENT, "reopen_seconds": 0.001 if again else 3600}
     config = write_config(tmp_path, {"it": bad()}, deadlines=deadlines)

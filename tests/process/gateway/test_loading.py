@@ -197,7 +197,7 @@ async def test_a_peer_that_accepts_and_never_answers_is_transient(where: str, st
     assert outcome.error == "did not answer within 1 s"
 
 
-async def test_a_session_that_is_lost_is_opened_anew_once(stub: InProcessStub) -> None:
+async def test_a_session_that_is_lost_is_opened_again_once(stub: InProcessStub) -> None:
     """A 404 to a request of an established session is a try; a second one needs attention."""
     async with BadHttp(session="one").listening() as server:
         server.listing = response(404)
@@ -219,7 +219,7 @@ async def test_a_session_that_is_lost_is_opened_anew_once(stub: InProcessStub) -
         (bad("lists without end"), "lists more than 20,000 tools"),
     ],
 )
-async def test_what_does_not_mend_needs_attention_at_once(target: Target, words: str, stub: InProcessStub) -> None:
+async def test_what_does_not_recover_needs_attention_at_once(target: Target, words: str, stub: InProcessStub) -> None:
     """The reason is the operator's, in words that can be shown."""
     outcome = await loaded(target, stub, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
@@ -233,7 +233,7 @@ async def test_a_refused_connection_needs_attention(stub: InProcessStub) -> None
     assert outcome.error == "refused the connection (nothing listens there)"
 
 
-async def test_a_refused_connection_mends_by_an_edit_of_one_line(tmp_path: Path) -> None:
+async def test_a_refused_connection_becomes_transient_by_an_edit_of_one_line(tmp_path: Path) -> None:
     """The classification is a rule file, and no code (L-9)."""
     policy = shutil.copytree(POLICY, tmp_path / "policy")
     rules = policy / "load_outcome.yaml"
@@ -350,7 +350,7 @@ async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, stub: In
     assert pauses == []
 
 
-async def test_what_mends_takes_a_second_try(stub: InProcessStub) -> None:
+async def test_what_recovers_takes_a_second_try(stub: InProcessStub) -> None:
     """A server that was busy at the first try is available after it."""
     async with BadHttp().listening() as server:
         server.opening = response(503)

@@ -112,7 +112,7 @@ async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, m
 
 
 @pytest.mark.parametrize(("number", "expected"), [(401, DENIED), (403, DENIED), (429, TRANSIENT)])
-async def test_what_was_refused_or_deferred_is_not_asked_again_in_the_same_try(
+async def test_what_was_refused_or_deferred_is_not_requested_again_in_the_same_try(
     number: int, expected: LoadStatus, stub: InProcessStub
 ) -> None:
     """One request a try: an `initialize` after the `server/discover` would only be refused too (L-1)."""

@@ -175,7 +175,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_code_is_good_once_for_who_asked_for_it(provider: OAuthProvider, by_hand: ByHand, name: str) -> None:
+async def test_a_code_is_good_once_for_the_client_that_requested_it(
+    provider: OAuthProvider, by_hand: ByHand, name: str
+) -> None:
     """A wrong PKCE verifier is refused like a wrong code; with all of it right there are tokens, once."""
     code = await by_hand.code()
     value, error = WRONG[name]
@@ -221,7 +223,7 @@ FAILURES: dict[str, tuple[object, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("setting", FAILURES)
-async def test_the_provider_fails_as_it_is_told(provider: OAuthProvider, setting: str) -> None:
+async def test_the_provider_fails_as_configured(provider: OAuthProvider, setting: str) -> None:
     """The client's own library says what failed."""
     value, error, words = FAILURES[setting]
     setattr(provider, setting, value)
@@ -256,7 +258,7 @@ async def test_a_refresh_token_is_good_once_an_access_token_its_time(provider: O
     assert (await by_hand.tokens(refresh_token=given["refresh_token"]))["error"] == "invalid_grant"
 
 
-async def test_after_all_was_revoked_the_person_is_asked_again(provider: OAuthProvider, by_hand: ByHand) -> None:
+async def test_after_all_was_revoked_the_person_has_to_consent_again(provider: OAuthProvider, by_hand: ByHand) -> None:
     """No code and no refresh token is worth anything; clients stay registered."""
     given, code = await by_hand.tokens(code=await by_hand.code()), await by_hand.code()
     async with signing_in(provider.url) as http:
@@ -270,7 +272,7 @@ async def test_after_all_was_revoked_the_person_is_asked_again(provider: OAuthPr
     assert provider.connections == 2
 
 
-async def test_a_valid_token_may_be_told_to_be_of_no_use(provider: OAuthProvider, by_hand: ByHand) -> None:
+async def test_a_valid_token_may_be_rejected(provider: OAuthProvider, by_hand: ByHand) -> None:
     """An invalid one is refused as ever, and so is the name of another host."""
     token = (await by_hand.tokens(code=await by_hand.code()))["access_token"]
     assert (await opened_with(provider, token, Host="evil.example")).status_code == 421

@@ -61,7 +61,7 @@ def test_an_example_is_sound_tested_and_what_editors_take(example: str, tmp_path
 
 
 @pytest.mark.anyio
-async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp_path: Path) -> None:
+async def test_a_freeze_locks_what_may_destroy_something_in_production(tmp_path: Path) -> None:
     """Over MCP, with the words of the rule; what destroys nothing can be called, and so can all that is elsewhere."""
     tools = (
         {"name": "drop_table", "description": "Drops a table."},
@@ -98,7 +98,7 @@ async def test_a_freeze_is_told_for_what_may_destroy_something_in_production(tmp
 
 
 @pytest.mark.anyio
-async def test_an_agent_that_is_not_on_the_list_is_told_so_and_one_that_is_calls(tmp_path: Path) -> None:
+async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_listed_one_calls(tmp_path: Path) -> None:
     """Each by its own token, on the same gateway; other servers are for both."""
     tool = {"name": "send_invoice", "description": "Sends an invoice."}
     servers = {name: shelf(tmp_path, name, tool) for name in ("billing-eu", "mail")}

@@ -178,7 +178,7 @@ def test_another_approvals_file_that_cannot_be_read_locks_everything(tmp_path: P
     asyncio.run(story())
 
 
-def test_a_directory_that_is_made_anew_is_followed(tmp_path: Path) -> None:
+def test_a_directory_that_is_created_again_is_followed(tmp_path: Path) -> None:
     """The place where the config lies counts, and not what lay there when the gateway was started."""
     place = tmp_path / "place"
     place.mkdir()

@@ -118,7 +118,7 @@ def test_an_edit_of_the_approvals_takes_effect_and_a_broken_one_does_not(tmp_pat
     asyncio.run(story())
 
 
-def test_approvals_that_were_unreadable_at_start_are_read_when_they_are_mended(tmp_path: Path) -> None:
+def test_approvals_that_were_unreadable_at_start_are_read_when_they_are_fixed(tmp_path: Path) -> None:
     """Until then every approval is unknown."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
 
@@ -161,7 +161,7 @@ def _changing_over_http() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", ["2025 over stdio", "2026 over stdio", "2026 over http"])
-def test_a_change_that_an_upstream_tells_is_seen_by_the_next_question(how: str, tmp_path: Path) -> None:
+def test_a_change_that_an_upstream_announces_is_seen_by_the_next_request(how: str, tmp_path: Path) -> None:
     """The question waits until what was reported is read.
 
     Over HTTP the report comes beside the answer, and may come after it. As of MCP 2026-07-28 changes come on a stream,
@@ -240,7 +240,7 @@ def _agent(*servers: str) -> dict[str, Any]:
     return {"token_sha256": hashlib.sha256(b"clerk's token").hexdigest(), "servers": list(servers)}
 
 
-def test_a_token_is_asked_for_from_the_edit_that_gives_one(tmp_path: Path) -> None:
+def test_a_token_is_required_from_the_edit_that_adds_one(tmp_path: Path) -> None:
     """A gateway that was open is so no longer, for who is connected too; and the agent sees what the edit says."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ), "mail": shelf(tmp_path, "mail", SEND)})
 

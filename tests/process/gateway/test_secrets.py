@@ -68,7 +68,7 @@ def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: 
         (f"https://host/mcp?key={SECRET}",),
     ],
 )
-def test_an_argument_whose_name_tells_of_a_secret_is_one(arguments: tuple[str, ...]) -> None:
+def test_an_argument_whose_name_suggests_a_secret_is_one(arguments: tuple[str, ...]) -> None:
     """After its flag or joined to it, and in a URL."""
     assert Secrets.of(StdioTarget("x", arguments)).masked(f"<{SECRET}>") == "<***>"
 

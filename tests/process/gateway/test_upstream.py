@@ -358,7 +358,7 @@ async def test_a_request_that_nobody_waits_for_is_given_up() -> None:
         assert it.state == "connected"
 
 
-async def test_a_server_that_forgot_the_session_is_opened_anew_by_the_next_call() -> None:
+async def test_a_server_that_forgot_the_session_is_opened_again_by_the_next_call() -> None:
     """The forgetful answer means that the call was not carried out; it is not sent again all the same."""
     async with BadHttp(session="one").listening() as server, upstream(HttpTarget(server.url)) as it:
         assert not (await it.call("pid", {})).is_error

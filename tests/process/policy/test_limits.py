@@ -274,7 +274,7 @@ def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monke
     assert line(report) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
 
 
-def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:
+def test_the_first_of_very_many_findings_are_listed_and_the_rest_is_counted(tmp_path: Path) -> None:
     """In lines, in JSON and in SARIF alike."""
     text = "rules: []\nwords:\n" + "".join(f" k{number}: 1\n" for number in range(1_500))
     write_policy(tmp_path, text)
@@ -288,7 +288,7 @@ def test_of_very_many_findings_the_first_are_told_and_how_many_there_are(tmp_pat
     assert (len(run["results"]), run["properties"]["findingsMore"]) == (1_000, 501)
 
 
-def test_names_that_are_told_one_after_the_other_are_few() -> None:
+def test_a_list_of_names_is_short() -> None:
     """However many there are; and the nearest is found soon."""
     names = [f"{'a' * 30}{number}{'b' * 30}" for number in range(1_000)]
     assert listed(names).endswith("` and 980 more")

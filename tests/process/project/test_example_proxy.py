@@ -90,7 +90,7 @@ def test_a_query_finds_what_can_be_called_and_nothing_of_what_cannot(proxy: Modu
     }
 
 
-def test_locked_tools_are_shown_when_asked_for_with_the_proxys_own_phrases(
+def test_locked_tools_are_shown_on_request_with_the_proxys_own_phrases(
     proxy: ModuleType, channel: grpc.Channel
 ) -> None:
     """One that the operator denies, shown whole, and one that is withheld, since nobody knows that it is approved."""

@@ -150,7 +150,7 @@ def test_a_batch_is_answered_as_each_tool_by_itself(
         assert decided == [expected[case] for case in mine], agent
 
 
-def test_an_explanation_tells_what_was_read(
+def test_an_explanation_shows_what_was_read(
     stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
     """The names as they were asked about, in quotes, and no fact that no rule reads."""

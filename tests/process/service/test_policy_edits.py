@@ -103,7 +103,7 @@ def test_a_policy_behind_links_is_followed(directory: Path) -> None:
         eventually(lambda: service.rule() == "switched-off")
 
 
-def test_a_bad_edit_keeps_the_last_good_policy_and_is_told_until_it_is_mended(directory: Path) -> None:
+def test_a_bad_edit_keeps_the_last_good_policy_and_is_reported_until_it_is_fixed(directory: Path) -> None:
     """In the log, by a metric and by `GetPolicy`; health stays SERVING."""
     with served(directory) as service:
         sound, text = service.policy(), service.rules.read_text()
@@ -235,9 +235,7 @@ def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
     assert set(seen) == {(revisions[0], "user-off"), (revisions[1], "switched-off")}
 
 
-def test_a_gateway_takes_an_edit_of_its_policy_over_and_tells_of_one_that_is_not_sound(
-    directory: Path, tmp_path: Path
-) -> None:
+def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(directory: Path, tmp_path: Path) -> None:
     """In its list of servers, its log and its metrics; until it is mended, what the policy said before holds."""
     approvals = tmp_path / "approvals.yaml"
     approvals.write_text("files:\n  read_file: {disabled: true}\n")

@@ -89,7 +89,7 @@ def test_the_server_is_healthy_and_describes_itself(channel: grpc.Channel) -> No
     }
 
 
-def test_the_policy_tells_what_it_is(channel: grpc.Channel) -> None:
+def test_the_policy_describes_itself(channel: grpc.Channel) -> None:
     """Revision, engine, rules, statuses, actions and limits."""
     reply = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest())
     checked = json.loads(callability("check", str(POLICY), "--json").stdout)

@@ -40,7 +40,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
-def test_a_sound_policy_is_told_with_what_was_proved(channel: grpc.Channel) -> None:
+def test_a_valid_policy_is_reported_with_what_was_proved(channel: grpc.Channel) -> None:
     """Its revision, its rule sets with their combinations, and the tests that it passed."""
     reply = PolicyServiceStub(channel).ValidatePolicy(request_of(SHIPPED))
     checked = json.loads(callability("check", str(POLICY), "--json").stdout)
@@ -124,7 +124,7 @@ def test_a_name_that_stands_twice_is_refused(channel: grpc.Channel) -> None:
     assert reason == "DUPLICATE_FILE"
 
 
-def test_the_limits_are_told_and_stand_in_the_contract(channel: grpc.Channel) -> None:
+def test_the_limits_are_returned_and_documented_in_the_contract(channel: grpc.Channel) -> None:
     """A caller reads them there."""
     reported = PolicyServiceStub(channel).GetPolicy(pb.GetPolicyRequest()).limits
     assert (reported.policy_files, reported.policy_bytes, reported.policy_findings) == (16, 2_097_152, 1_000)
@@ -210,7 +210,7 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
     eventually(lambda: not any(_runs(int(each)) for each in reported.read_text().split()))
 
 
-def test_a_process_without_an_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_an_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes too long, it fails, or it is ended."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):

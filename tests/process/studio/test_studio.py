@@ -310,7 +310,7 @@ def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path
         assert (tmp_path / name).read_bytes() == content
 
 
-def test_a_directory_that_vanishes_is_told_and_what_is_typed_is_looked_at(tmp_path: Path) -> None:
+def test_a_directory_that_vanishes_is_reported_and_drafts_are_still_checked(tmp_path: Path) -> None:
     """Nothing is saved until it is back."""
     policy = tmp_path / "policy"
     policy.mkdir()
@@ -332,7 +332,7 @@ def test_a_directory_that_vanishes_is_told_and_what_is_typed_is_looked_at(tmp_pa
     assert (policy / "callability.yaml").read_text() == "rules: []"
 
 
-def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
+def test_a_part_of_what_is_too_long_to_read_is_shown(tmp_path: Path) -> None:
     """Of findings the errors first, with how many there are."""
     rule = "  - {id: r%s, when: {load.failur: %s}, status: transient}\n"
     rules = "".join(rule % (number, number) for number in range(MAX_FINDINGS + 100))
@@ -343,7 +343,7 @@ def test_of_more_than_can_be_read_a_part_is_told(tmp_path: Path) -> None:
     assert {finding["severity"] for finding in found} == {"error"}
 
 
-def test_of_a_long_difference_of_lines_a_part_is_told() -> None:
+def test_a_part_of_a_long_difference_of_lines_is_shown() -> None:
     """With a sign that there is more."""
     analysis = DraftAnalysis(POLICY)
     analysis.check(
@@ -416,7 +416,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_writte
         ({"texts": {}, "more": 1}, 400, "more: Extra inputs are not permitted"),
     ],
 )
-def test_a_request_that_cannot_be_is_told_with_its_limit(
+def test_an_impossible_request_is_rejected_with_its_limit(
     page: Page, body: dict[str, object], status: int, sentence: str
 ) -> None:
     """And the page goes on."""

@@ -55,7 +55,7 @@ def test_a_study_that_is_ended_answers_nobody_and_starts_nothing(tmp_path: Path)
     assert set(_children(os.getpid())) == before
 
 
-def test_a_study_that_ends_by_itself_is_begun_anew(tmp_path: Path) -> None:
+def test_an_analysis_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
     """What was typed is still in the page, which sends it again."""
     with studio_process("--policy", str(tmp_path)) as (process, bound):
         page = Page(bound)
@@ -87,14 +87,14 @@ def test_only_loopback_is_listened_on() -> None:
     assert "is not loopback" in done.stderr
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     """Exit code 1, as everywhere."""
     done = callability("studio", "--policy", str(tmp_path / "none"))
     assert done.returncode == 1
     assert "is not a directory" in done.stderr
 
 
-def test_a_page_that_was_long_idle_is_looked_at_anew(tmp_path: Path) -> None:
+def test_a_page_that_was_idle_for_long_is_analysed_again(tmp_path: Path) -> None:
     """There is room for four; what is asked of a fifth ends the oldest, and nothing but its process."""
     with studio_process("--policy", str(tmp_path)) as (process, bound):
         pages = [Page(bound) for _ in range(MAX_SESSIONS + 1)]

@@ -88,7 +88,7 @@ def test_each_status_of_a_load_has_a_message_of_its_own() -> None:
     assert _messages("up") == {}
 
 
-def test_a_new_try_is_told_of_for_the_servers_alone_that_have_one() -> None:
+def test_a_new_try_is_mentioned_only_for_the_servers_that_have_one() -> None:
     """L-7: those without are told of apart."""
     [messages] = _messages("slow", "again").values()
     without, _, with_one = messages.partition(" What did not load will be tried again by itself")

@@ -387,7 +387,7 @@ def test_a_file_that_is_not_sound_is_not_touched(text: str, tmp_path: Path) -> N
     assert path.read_text() == text
 
 
-def test_a_file_that_is_not_there_is_made_only_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
     """In the form that a person would write."""
     path = tmp_path / "approvals.yaml"
     with pytest.raises(document.Refused):

@@ -52,14 +52,14 @@ def test_a_line_says_who_called_what_and_what_came_of_it(
     assert _line(answer, caplog) == f"agent `clerk` called `t` of `s`: {outcome} in 1000.0 ms"
 
 
-def test_whoever_is_not_told_apart_is_an_agent(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_that_is_not_identified_is_an_agent(caplog: pytest.LogCaptureFixture) -> None:
     """And a name that an agent made up cannot break the line."""
     caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     line = _line(error_result("x"), caplog, agent="", tool="a\nb")
     assert line == "an agent called `a\\u000ab` of `s`: error in 1000.0 ms"
 
 
-def test_a_call_that_is_not_answered_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_that_is_not_answered_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     """It was cancelled, or the policy could not be asked."""
     caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     with pytest.raises(LookupError):

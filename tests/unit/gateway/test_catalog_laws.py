@@ -178,7 +178,7 @@ def test_who_comes_to_the_end_of_an_attempt_for_a_reason_of_others_has_another(
     assert [each["states"]["guarded"] for each in results] == ["connecting"] * 12
 
 
-def test_a_connection_that_was_lost_before_its_caller_came_again_is_not_told_of(tmp_path: Path) -> None:
+def test_a_connection_that_was_lost_before_its_caller_returned_is_not_reported(tmp_path: Path) -> None:
     """Of what happened between the question and its answer, the answer tells the end (E-9)."""
     lost = (*RETURNED, ("page", "guarded", "code"), ("accept", "guarded"), ("crash", "guarded"))
     seen = _played(tmp_path, lambda world: _seen_after(world, *lost, ("again", 1, 0, "accepted")))

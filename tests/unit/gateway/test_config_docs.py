@@ -202,7 +202,7 @@ def test_schema_and_gateway_agree_about_any_data(data: object) -> None:
         (f"mcpServers: {{a: {{command: x, labels: {{{'é' * 65}: b}}}}}}", {"bad-length"}),
     ],
 )
-def test_what_a_schema_cannot_tell_is_what_the_page_says(text: str, codes: set[str], tmp_path: Path) -> None:
+def test_what_a_schema_cannot_express_is_what_the_page_says(text: str, codes: set[str], tmp_path: Path) -> None:
     """Each of the exceptions is one: the schema takes it and the gateway does not."""
     data, refusal = _refusal(tmp_path, text)
     assert refusal == codes

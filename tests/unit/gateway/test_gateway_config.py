@@ -210,7 +210,7 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
         ("  a: {token: x, servers: []}", "3:7: unknown key `token` in agent `a` (one of `servers`, `token_sha256`)"),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_told(agents: str, finding: str) -> None:
+def test_what_is_wrong_with_an_agent_is_reported(agents: str, finding: str) -> None:
     """At its place, and never with a digest."""
     assert refused(AGENTS + agents + "\n") == [f"servers.yaml:{finding}"]
 
@@ -267,7 +267,7 @@ CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
         ),
     ],
 )
-def test_what_is_wrong_with_the_catalog_is_told(entry: str, findings: list[str]) -> None:
+def test_what_is_wrong_with_the_catalog_is_reported(entry: str, findings: list[str]) -> None:
     """At its place, and never with a secret."""
     assert refused(CATALOG + entry + "\n") == [f"servers.yaml:{finding}" for finding in findings]
 

@@ -125,7 +125,7 @@ def test_hits_are_ordered_by_score_and_then_by_name() -> None:
     assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.document.qualified_name))
 
 
-def test_words_beyond_the_bound_are_left_aside() -> None:
+def test_words_beyond_the_bound_are_ignored() -> None:
     """Thirty-two different words are searched for, however often each of them stands in the query."""
     filler = " ".join(f"word{number}" for number in range(31))
     assert found(f"{filler} {filler} branch") == ["git:delete_branch"]

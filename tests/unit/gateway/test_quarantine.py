@@ -140,7 +140,7 @@ def test_a_name_that_is_a_text_is_counted_and_not_named(hold: Hold, query: str, 
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
-def test_a_hold_is_told_by_its_status_and_ends_when_somebody_has_looked(hold: Hold, tmp_path: Path) -> None:
+def test_a_hold_shows_in_the_status_and_ends_after_a_review(hold: Hold, tmp_path: Path) -> None:
     """Before, the tool is named and no more (fault 8); afterwards it is found, is shown whole and can be called."""
     found = ("retrieve_tools", {"query": "burn file secret", "include_disabled": True})
     call = ("call_tool", {"name": "held:burn_file"})

@@ -69,7 +69,7 @@ def test_a_server_that_writes_little_is_logged_whole(caplog: pytest.LogCaptureFi
     assert caplog.messages == ["`x` stderr: line"] * (10 * MOST_LINES)
 
 
-def test_at_the_end_of_the_stream_the_number_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_at_the_end_of_the_stream_the_number_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """And a last line without an end is one of them."""
     caplog.set_level(logging.INFO)
 

@@ -114,7 +114,7 @@ tests:
     ]
 
 
-def test_a_rule_that_decides_in_no_test_is_told_with_facts_for_one(tmp_path: Path) -> None:
+def test_a_rule_that_decides_in_no_test_is_reported_with_facts_for_one(tmp_path: Path) -> None:
     """Where there are tests: a policy without any has said so by that."""
     write_policy(tmp_path, policy_text({}))
     (tmp_path / "callability_test.yaml").write_text(
@@ -185,7 +185,7 @@ def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
     assert "undetermined `true` where `false` is expected; withhold_text `true` where `false` is expected" in found
 
 
-def test_what_is_named_as_a_policy_file_and_is_none_is_told(tmp_path: Path) -> None:
+def test_what_is_named_like_a_policy_file_and_is_none_is_reported(tmp_path: Path) -> None:
     """Tests that vanish must not leave a policy sound."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").symlink_to(tmp_path / "nowhere")

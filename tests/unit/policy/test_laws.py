@@ -91,7 +91,7 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
     ]
 
 
-def test_a_law_that_does_not_hold_is_told_with_a_counter_example_and_refuses(tmp_path: Path) -> None:
+def test_a_law_that_does_not_hold_refuses_the_policy_with_a_counter_example(tmp_path: Path) -> None:
     """The rule that decided, its status, how often, and one set of facts: the user's switch has been put first."""
     lines = SOUND.splitlines(keepends=True)
     user = next(number for number, each in enumerate(lines) if "id: user-off" in each)

@@ -86,7 +86,7 @@ def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str
 
 @settings(deadline=None)
 @given(lists=LISTS, name=NAMES)
-def test_the_name_that_stands_for_a_class_is_told_apart_by_no_list(lists: list[frozenset[str]], name: str) -> None:
+def test_the_representative_of_a_class_is_distinguished_by_no_list(lists: list[frozenset[str]], name: str) -> None:
     """From any name of the class; and it is no word for what could not be read."""
     classes = name_classes(lists, "other")
     member = classes.representative(name)
@@ -131,7 +131,7 @@ def test_the_table_decides_names_as_the_reference_does(
 
 @settings(max_examples=30, deadline=None)
 @given(one=_drawn, other=_drawn, raw=st.lists(_raw, min_size=1, max_size=10))
-def test_a_change_is_told_of_each_name_that_is_decided_otherwise(
+def test_a_change_is_reported_for_each_name_that_is_decided_differently(
     one: list[tuple[Condition, str]], other: list[tuple[Condition, str]], raw: list[dict[str, str]]
 ) -> None:
     """Also where the two files tell other names apart."""
@@ -149,7 +149,7 @@ def test_a_change_is_told_of_each_name_that_is_decided_otherwise(
 
 @settings(max_examples=30, deadline=None)
 @given(drawn=_drawn)
-def test_the_rows_of_a_table_tell_names_by_patterns(drawn: list[tuple[Condition, str]]) -> None:
+def test_the_rows_of_a_table_describe_names_by_patterns(drawn: list[tuple[Condition, str]]) -> None:
     """A row says of names which patterns they match, of all it holds; none is told by the name that stands for it."""
     rule_set = _rule_set(drawn)
     if rule_set is None:
@@ -184,7 +184,7 @@ def test_patterns_that_are_too_tangled_are_refused() -> None:
         list(shortest_names([frozenset(("*a" + "?" * 30,))], empty=False))
 
 
-def test_the_name_that_stands_for_what_could_not_be_read_cannot_be_told_apart() -> None:
+def test_the_name_for_what_could_not_be_read_cannot_be_distinguished() -> None:
     """Two patterns that have it in common alone are refused; one that has others too is not."""
     assert name_classes([frozenset(("unknow?",))], "other").representative("unknown") == "unknowa"
     with pytest.raises(SinglesOutUnknown):
@@ -248,7 +248,7 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path) -> None:
         differences(one, other)
 
 
-def test_patterns_that_tell_unknown_apart_together_are_not_compared(tmp_path: Path) -> None:
+def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: Path) -> None:
     """Those of each policy do not, and the command says so in a line."""
     one, other = _policy(tmp_path / "one", "tool.name: unknow?"), _policy(tmp_path / "other", "tool.name: '*n'")
     with pytest.raises(TooMuch, match="tell the name `unknown` apart"):
@@ -258,7 +258,7 @@ def test_patterns_that_tell_unknown_apart_together_are_not_compared(tmp_path: Pa
     assert "the two policies cannot be compared: the patterns of both policies tell" in done.stderr
 
 
-def test_a_label_that_no_rule_reads_is_told(tmp_path: Path) -> None:
+def test_a_label_that_no_rule_reads_is_reported(tmp_path: Path) -> None:
     """As a warning: the config may have it all the same."""
     check = _checked(tmp_path, LOCKS)
     assert [line(each).rpartition(": ")[2] for each in check.findings] == [

@@ -167,7 +167,7 @@ def test_a_refused_connection_is_made_transient_by_an_edit_of_one_line(tmp_path:
     assert (reply.verdict.status, reply.verdict.rule) == (outcome_pb2.LOAD_STATUS_TRANSIENT, "timed-out")
 
 
-def test_only_a_retry_that_is_scheduled_is_told_of() -> None:
+def test_only_a_retry_that_is_scheduled_is_mentioned() -> None:
     """L-7: in the words of the rule that has the fact, and in no others."""
     rule_set = _shipped().rule_sets["load_outcome"].rule_set
     own_words = {rule.id for rule in rule_set.rules if rule.because and "tried again" in rule.because.template}

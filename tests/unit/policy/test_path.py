@@ -164,7 +164,7 @@ def test_labels_that_lock_whatever_they_are_leave_a_change_of_the_policy() -> No
     assert end == "only a change of the policy lifts this"
 
 
-def test_many_labels_in_one_rule_are_no_trouble() -> None:
+def test_many_labels_in_one_rule_are_no_problem() -> None:
     """All of them have to change; no set of them is tried one after the other."""
     labels = [LabelFact(f"server.label.l{number:02}", ("none", "on"), "none") for number in range(60)]
     question = CALLABILITY.having(labels)

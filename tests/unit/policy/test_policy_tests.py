@@ -157,13 +157,13 @@ def test_tests_are_filtered_by_a_part_of_their_name_or_a_glob(wanted: str, names
         (["--filter", "x", "--coverage", "1"], "`--coverage` is about all tests, and `--filter` runs some"),
     ],
 )
-def test_a_wrong_call_is_told(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_a_wrong_call_is_reported(arguments: list[str], message: str, tmp_path: Path) -> None:
     """With exit code 2."""
     done = _test(*arguments, cwd=_policy(tmp_path, TESTS))
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"callability: {message}\n")
 
 
-def test_results_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_results_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     """With exit code 1: the call is well, and the file is not."""
     done = _test("--junit", "nowhere/x.xml", cwd=_policy(tmp_path, TESTS))
     message = "callability: `nowhere/x.xml` cannot be written: no such file or directory\n"

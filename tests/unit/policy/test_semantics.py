@@ -132,14 +132,14 @@ def test_an_engine_that_takes_too_long_is_ended() -> None:
 
 
 @needs_engine
-def test_an_engine_that_fails_is_told_with_what_it_said_last() -> None:
+def test_an_engine_that_fails_is_reported_with_its_last_message() -> None:
     """A task that is none ends its process."""
     with pytest.raises(NotDecided, match="the rules engine failed: KeyError: 'blocks'") as caught:
         run("{}", NOWHERE, 60, no_progress)
     assert caught.value.finding.code == "engine-failed"
 
 
-def test_an_engine_that_is_asked_for_and_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_requested_and_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is asked for, the reference stands in."""
     (tmp_path / "durable").mkdir()
     (tmp_path / "durable/__init__.py").write_text("raise ImportError")

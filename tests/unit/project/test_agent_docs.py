@@ -26,7 +26,7 @@ def test_every_status_is_on_the_page_with_who_lifts_it_and_whether_to_try_again(
     assert rows == [(status, status.lifted_by, status.retry) for status in locked]
 
 
-def test_what_became_of_a_call_is_told_in_the_words_of_the_page() -> None:
+def test_the_outcome_of_a_call_is_logged_in_the_words_of_the_page() -> None:
     """The endings of the sentences about an upstream that fails, and no others."""
     endings = re.findall(r"^\| `(the call .+?)` \|", FAILING, re.MULTILINE)
     assert {f"; {ending}" for ending in endings} == {NOT_SENT, NOT_CARRIED_OUT, MAY_HAVE_RUN}

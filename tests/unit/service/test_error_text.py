@@ -100,7 +100,7 @@ def test_a_text_has_its_status(status: str, text: str) -> None:
     text=st.sampled_from(["HTTP 403", "403 Forbidden", "Unauthorized", "status: 401"]),
     part=st.from_regex(r"[a-z./?=&-]{0,12}upstream[-_]timeout[a-z./?=&-]{0,12}", fullmatch=True),
 )
-def test_what_a_url_says_never_makes_a_denial_mend(text: str, part: str) -> None:
+def test_what_a_url_says_never_makes_a_denial_transient(text: str, part: str) -> None:
     """L-3, wherever the words stand in it."""
     facts = load_facts(outcome_pb2.LoadSignals(), f"{text} for https://example.org/{part}")
     assert TABLE.verdict(facts).status == "denied"
