@@ -72,7 +72,7 @@ def joined_hints(*hints: str) -> str:
 
 def witness_text(witness: Witness) -> str:
     """Write a set of facts, as far as they are not open."""
-    return ", ".join(f"{fact} {value or EMPTY}" for fact, value in witness) or "every fact at its open value"
+    return ", ".join(f"{fact} {value or EMPTY}" for fact, value in witness) or "every fact at its default"
 
 
 def line(finding: Finding) -> str:

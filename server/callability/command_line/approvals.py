@@ -37,23 +37,23 @@ from callability.tool_name import is_plain, unrecordable
 ServerArgument = Annotated[str, typer.Argument(metavar="SERVER", help="A server of the config.")]
 _EXACT = "by its exact name, as `approvals list` writes it"
 ToolArgument = Annotated[str, typer.Argument(metavar="TOOL", help=f"A tool of the server, {_EXACT}.")]
-WaitingOption = Annotated[bool, typer.Option("--waiting", help="Only those that are pending or changed.")]
-OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no server: look at the files only.")]
+WaitingOption = Annotated[bool, typer.Option("--waiting", help="List only tools that are pending or changed.")]
+OfflineOption = Annotated[bool, typer.Option("--offline", help="Connect no server: read only the files.")]
 
 
 def list_approvals(
     config: ConfigOption,
-    server: Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Left out: every server.")] = None,
+    server: Annotated[str | None, typer.Argument(metavar="[SERVER]", help="List only this server.")] = None,
     approvals: ApprovalsOption = None,
     waiting: WaitingOption = False,
     offline: OfflineOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the tools of the enabled servers with their approvals, those first that wait for a review.
+    """List the tools of the enabled servers with their approvals; tools that wait for a review come first.
 
-    The servers are connected for it, one of the catalog only where it is named: those on standard input and output are
-    run. Tools that only a file names are told too. Exit code 0: listed. 1: a file is refused, or a server cannot be
-    connected; the others are listed. 2: there is no such server.
+    The servers are connected; a server on stdio is started. A server of the catalog is connected only if it is named.
+    Tools that only a file names are listed too. Exit code 0: listed. 1: a file is refused, or a server cannot be
+    connected (the others are listed). 2: there is no such server.
     """
     files = sound_files(config, approvals)
     named = () if server is None else (known_server(files.config.names, server),)
@@ -86,15 +86,15 @@ def show(
     server: ServerArgument,
     config: ConfigOption,
     tool: Annotated[
-        str | None, typer.Argument(metavar="[TOOL]", help=f"A tool, {_EXACT}. Left out: every tool.")
+        str | None, typer.Argument(metavar="[TOOL]", help=f"A tool, {_EXACT}. Default: every tool.")
     ] = None,
     approvals: ApprovalsOption = None,
 ) -> None:
-    """Show what a tool says of itself, and what changed since it was approved.
+    """Show a tool's definition, and what changed since it was approved.
 
-    The server is connected for it, also one in quarantine: one on standard input and output is run. Characters that
-    could play with a terminal, or are not seen, are escaped. Exit code 0: shown. 1: a file is refused, or the server
-    cannot be connected. 2: there is no such server or tool.
+    The server is connected, even in quarantine; a server on stdio is started. Characters that control a terminal, or
+    that cannot be seen, are escaped. Exit code 0: shown. 1: a file is refused, or the server cannot be connected. 2:
+    there is no such server or tool.
     """
     named = None if tool is None else name_of(tool)
     files = sound_files(config, approvals)
@@ -110,14 +110,15 @@ def approve(
     every: Annotated[bool, typer.Option("--all", help="Approve every tool with a plain name.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     sha256: Annotated[
-        str | None, typer.Option("--sha256", metavar="HEX", help="Approve the one tool in exactly this form.")
+        str | None,
+        typer.Option("--sha256", metavar="HEX", help="Approve the one tool only with exactly this definition."),
     ] = None,
     approvals: ApprovalsOption = None,
 ) -> None:
-    """Approve tools as they are now.
+    """Approve tools with their current definitions.
 
-    The server is connected, also one in quarantine, and what is approved is shown. It is asked for on a terminal;
-    elsewhere `--yes` or `--sha256` has to say so. A tool that is another one later has to be approved again. `--all`
+    The server is connected, even in quarantine, and each definition is shown. On a terminal, the command asks;
+    elsewhere it needs `--yes` or `--sha256`. A tool whose definition changes later has to be approved again. `--all`
     skips tools whose names are not 1 to 128 characters of `[A-Za-z0-9_.-]`: approve such a tool by its name. Exit code
     0: done, or nothing to do. 1: a file is refused, the server cannot be connected, the answer was no, or a tool was
     skipped. 2: a wrong call.
@@ -148,9 +149,9 @@ def disable(
 ) -> None:
     """Switch a tool off.
 
-    Its record gets `disabled: true`, and nothing else of it changes. Where no file names the tool, the server is
-    connected to see whether it lists it; where it cannot be, the tool is switched off all the same. Exit code 0: done,
-    or nothing to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
+    Set `disabled: true` in its record, and change nothing else. If no file names the tool, the server is connected to
+    see whether it lists the tool; if that fails, the tool is switched off nevertheless. Exit code 0: done, or nothing
+    to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
     """
     name = name_of(tool)
     files = sound_files(config, approvals)
@@ -161,11 +162,11 @@ def disable(
 
 
 def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, approvals: ApprovalsOption = None) -> None:
-    """Switch a tool on that was switched off.
+    """Switch a tool on again.
 
-    Its record gets `disabled: false`, and nothing else of it changes: a tool that waits for approval still does. No
-    server is connected. Exit code 0: done, or nothing to do. 1: a file is refused or cannot be changed. 2: there is no
-    such server.
+    Set `disabled: false` in its record, and change nothing else: a tool that waits for approval still waits. No server
+    is connected. Exit code 0: done, or nothing to do. 1: a file is refused or cannot be changed. 2: there is no such
+    server.
     """
     name = name_of(tool)
     files = sound_files(config, approvals)

@@ -20,7 +20,7 @@ from callability.policy.shipped import shipped_policy
 
 
 class CheckFormat(StrEnum):
-    """How the findings are written."""
+    """The output format of the findings."""
 
     TEXT = "text"
     JSON = "json"
@@ -29,24 +29,25 @@ class CheckFormat(StrEnum):
 
 def check(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Left out: the shipped one.")
+        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="What decides the combinations; `both` compares durable-rules with the reference.")
+        Engine, typer.Option(help="What decides the combinations. `both` compares durable-rules with the reference.")
     ] = Engine.AUTO,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings refuse the policy too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse the policy for warnings too.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say of each rule where it decides, and where its place does.")
+        bool,
+        typer.Option("--verbose", "-v", help="Print for each rule where it decides, and where its position matters."),
     ] = False,
     form: Annotated[
-        CheckFormat, typer.Option("--format", help="How it is written; JSON has everything, SARIF the findings.")
+        CheckFormat, typer.Option("--format", help="Output format: JSON has everything, SARIF the findings.")
     ] = CheckFormat.TEXT,
     json: JsonOption = False,
     watch: WatchOption = False,
 ) -> None:
-    """Prove a policy: every combination of facts is decided, its laws and tests hold, and all findings are printed.
+    """Prove a policy: decide every combination of facts, prove its laws, run its tests, print all findings.
 
-    With `--watch` it is proved again after each edit. Exit code 0: the policy is sound. 1: it is refused.
+    With `--watch`, check again after each edit. Exit code 0: the policy is accepted. 1: it is refused.
     """
     of = directory or shipped_policy()
 

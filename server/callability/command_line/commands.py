@@ -38,25 +38,25 @@ COMMANDS: Mapping[str, Command | Group] = {
     "serve": Command("serve:serve", "policy", "Answer proxies over gRPC."),
     "gateway": Command("gateway:gateway", "gateway", "Run an MCP server in front of other MCP servers."),
     "policy": Group(
-        "The policy that comes with the program.",
+        "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
     ),
     "config": Group(
-        "The config of a gateway.",
+        "Check the config of a gateway.",
         {"check": Command("config:check", "gateway", "Print what a gateway would find in its files at start.")},
     ),
     "servers": Group(
-        "The servers of a gateway's config, for the person who keeps it.",
+        "List the servers of a gateway's config, and switch them on or off.",
         {
             "list": Command("servers:list_servers", "gateway", "List the servers of a config."),
             "enable": Command("servers:enable", "gateway", "Switch a server on."),
             "disable": Command("servers:disable", "gateway", "Switch a server off."),
             "quarantine": Command("servers:quarantine", "gateway", "Hold a server for review."),
-            "release": Command("servers:release", "gateway", "Let a server out of quarantine."),
+            "release": Command("servers:release", "gateway", "Release a server from quarantine."),
         },
     ),
     "approvals": Group(
-        "What a person decides about single tools of a gateway.",
+        "Review single tools of a gateway, and approve or switch them off.",
         {
             "list": Command("approvals:list_approvals", "gateway", "List the tools and their approvals."),
             "show": Command("approvals:show", "gateway", "Show a tool's definition and what changed in it."),
@@ -66,12 +66,12 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "schema": Group(
-        "What files may hold, for editors.",
+        "Print or write JSON Schemas of files, for editors.",
         {
             "config": Command("schema_config:config", "gateway", "Print the JSON Schema of the gateway's config."),
             "rules": Command("schema:rules", "policy", "Print the JSON Schema of a rule file."),
             "tests": Command("schema:cases", "policy", "Print the JSON Schema of the tests of a rule file."),
-            "policy": Command("schema:every", "policy", "Write the schemas of all rule files and tests."),
+            "policy": Command("schema:every", "policy", "Write the JSON Schemas of all rule files and tests."),
         },
     ),
 }

@@ -32,12 +32,12 @@ def check(
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
 ) -> None:
-    """Check the config and the approvals of a gateway: print everything that it would find at start.
+    """Check the config and the approvals of a gateway, and print everything that it would find at start.
 
-    No server is started. The labels of the config are compared with a policy if one is given. Variables are looked up
-    in the environment of this command. An approvals file that cannot be read is an error, although a gateway starts
-    with it and holds back every tool. `callability gateway --check` checks the policy too. Exit code 0: no errors. 1: a
-    file is refused. 2: a wrong call.
+    No server is started. The labels of the config are compared with a policy if one is given. Variables are read from
+    the environment of this command. An approvals file that cannot be read is an error here; a gateway starts with it
+    and holds back every tool. `callability gateway --check` checks the policy too. Exit code 0: no errors. 1: a file is
+    refused. 2: a wrong call.
     """
     check_policy_choice(policy, policy_address)
     files = checked_files(config, approvals)

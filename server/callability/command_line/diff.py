@@ -29,21 +29,21 @@ GIT_SECONDS = 30
 def diff(
     old: Annotated[
         str,
-        typer.Argument(metavar="OLD", help="The directory of a policy, or a git revision, at which NEW is looked up."),
+        typer.Argument(metavar="OLD", help="The directory of a policy, or a git revision of the NEW directory."),
     ],
     new: Annotated[
-        Path | None, typer.Argument(metavar="[NEW]", help="The directory of a policy. Left out: the shipped one.")
+        Path | None, typer.Argument(metavar="[NEW]", help="The directory of a policy. Default: the shipped one.")
     ] = None,
     inventory: Annotated[
         Path | None,
-        typer.Option("--inventory", metavar="FILE", help="Tell also which tools change, of `callability inventory`."),
+        typer.Option("--inventory", metavar="FILE", help="Print also which tools of a `callability inventory` change."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a change of a policy changes: every combination of facts that is answered otherwise, in few conditions.
+    """Print what a change of a policy changes: every combination of facts with another answer, in few conditions.
 
-    An answer is the status, and what is said about it. The tests beside the rules are not run. Exit code 0: no answer
-    changes. 1: some do, a policy or the inventory is refused, or the two policies cannot be compared: then nothing is
+    An answer is a status and its words. The tests of the policies are not run. Exit code 0: no answer changes. 1:
+    answers change; or a policy or the inventory is refused, or the two policies cannot be compared, and then nothing is
     written to standard output. 2: a wrong call, such as an OLD that is neither a directory nor a revision.
     """
     directory = new or shipped_policy()
@@ -132,7 +132,7 @@ def _words(change: PolicyChange) -> Iterator[str]:
 
 
 def _example(change: PolicyChange) -> str:
-    return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its open value"
+    return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its default"
 
 
 def _restricted(change: PolicyChange) -> Mapping[str, str]:

@@ -34,17 +34,17 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[FACT=VALUE]...",
-            help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. One"
-            " that is left out has its open value, which stands in nobody's way.",
+            help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. A"
+            " fact that is left out has its default, which locks nothing.",
         ),
     ] = None,
     question: Annotated[
-        str, typer.Option(metavar="QUESTION", help=f"Which question the facts are about: {', '.join(QUESTIONS)}.")
+        str, typer.Option(metavar="QUESTION", help=f"The question that the facts are about: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
     policy: PolicyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the answer is for given facts, which rules were tried, and what would make a tool callable.
+    """Print the answer for given facts, the rules that were tried, and what would make a tool callable.
 
     Exit code 0: answered. 1: the policy is refused. 2: a question, fact or value is not known.
     """

@@ -13,15 +13,17 @@ from callability.policy.shipped import examples, export_policy
 
 
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write; it is made if it is not there.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory to write to; it is created if needed.")
+    ],
     example: Annotated[
         str | None,
         typer.Option("--example", metavar="NAME", help=f"One of the examples instead: {', '.join(examples())}."),
     ] = None,
 ) -> None:
-    """Write the shipped policy into a directory, to edit it there. A file that is there already is never overwritten.
+    """Write the shipped policy to a directory for editing. Existing files are never overwritten.
 
-    Exit code 0: written. 1: it could not be. 2: there is no such example.
+    Exit code 0: written. 1: it cannot be written. 2: there is no such example.
     """
     if example is not None and example not in examples():
         leave(f"there is no example {shown(example)} ({did_you_mean(example, examples())})", 2)

@@ -55,11 +55,13 @@ class Transport(StrEnum):
 
 TransportOption = Annotated[Transport, typer.Option(help="How agents connect.")]
 AddressOption = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 takes a free one.")
+    str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 selects a free one.")
 ]
 AgentOption = Annotated[
     str,
-    typer.Option(metavar="NAME", help="Over stdio: the agent of the config that asks. Left out: sees every server."),
+    typer.Option(
+        metavar="NAME", help="Over stdio: the agent of the config that connects. Default: one that sees every server."
+    ),
 ]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Check the files and the policy, print the findings, and exit.")
@@ -80,13 +82,13 @@ def gateway(
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
 ) -> None:
-    """Stand as one MCP server in front of many: agents find and call tools, and read why one cannot be called.
+    """Run one MCP server in front of many: agents find and call tools, and read why a tool cannot be called.
 
-    An edit of the config, of the approvals or of the policy takes effect while it runs, whole or not at all. It ends
-    when standard input closes (stdio), or at SIGTERM, SIGINT or SIGHUP, and the processes of its servers with it. Over
-    HTTP its URL is written to standard output. With `--check` no server is started, and nothing is listened on. Exit
-    code 0: ended, or no errors. 1: the config or the policy is refused. 2: a wrong call, or an address that cannot be
-    listened on.
+    An edit of the config, the approvals or the policy takes effect while the gateway runs, whole or not at all. The
+    gateway exits and ends the processes of its servers when standard input closes (stdio), or at SIGTERM, SIGINT or
+    SIGHUP. Over HTTP, its URL is written to standard output. With `--check`, no server is started and no address is
+    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: a wrong call, or an
+    address that cannot be listened on.
     """
     log_to_standard_error(log_level)
     if not check and (strict or form is not ReportFormat.TEXT):

@@ -79,12 +79,12 @@ ApprovalsOption = Annotated[
     typer.Option(
         "--approvals",
         metavar="FILE",
-        help="The approval records. Left out: those that the config names, or else `approvals.yaml` beside it.",
+        help="The approval records. Default: those that the config names, or else `approvals.yaml` beside it.",
     ),
 ]
 GivenApprovalsOption = Annotated[
     Path | None,
-    typer.Option("--approvals", metavar="FILE", help="The approval records. Left out: those that the config names."),
+    typer.Option("--approvals", metavar="FILE", help="The approval records. Default: those that the config names."),
 ]
 
 

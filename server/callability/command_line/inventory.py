@@ -20,21 +20,21 @@ def inventory(
     config: ConfigOption,
     approvals: ApprovalsOption = None,
     agent: Annotated[
-        str, typer.Option("--agent", metavar="NAME", help="As this agent of the config sees them. Left out: all.")
+        str, typer.Option("--agent", metavar="NAME", help="Write what this agent of the config sees. Default: all.")
     ] = "",
     offline: Annotated[
-        bool, typer.Option("--offline", help="Connect no server: the tools are those that the files name.")
+        bool, typer.Option("--offline", help="Connect no server: write the tools that the files name.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where it is written. Left out: standard output.")
+        Path | None, typer.Option("--output", metavar="FILE", help="The output file. Default: standard output.")
     ] = None,
 ) -> None:
-    """Write the tools of a gateway's servers with their facts, as JSON of the contract's `CheckToolsRequest`.
+    """Write the tools of a gateway's servers with their facts as JSON: a `CheckToolsRequest` of the contract.
 
-    `callability diff --inventory` reads it. The enabled servers are connected for it: those on standard input and
-    output are run. It holds names and facts, annotations among them, and no other text of a server. Exit code 0:
-    written. 1: a file is refused, the output cannot be written, or a server cannot be connected; the others are
-    written. 2: there is no such agent.
+    `callability diff --inventory` reads it. The enabled servers are connected; a server on stdio is started. The output
+    contains names and facts, annotations among them, and no other text of a server. Exit code 0: written. 1: a file is
+    refused, the output cannot be written, or a server cannot be connected (the others are written). 2: there is no such
+    agent.
     """
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)

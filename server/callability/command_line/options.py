@@ -29,7 +29,7 @@ class LogLevel(StrEnum):
 
 PolicyOption = Annotated[
     Path | None,
-    typer.Option("--policy", metavar="DIR", help="The directory of the policy. Left out: the shipped one."),
+    typer.Option("--policy", metavar="DIR", help="The directory of the policy. Default: the shipped one."),
 ]
 PolicyAddressOption = Annotated[
     str | None,
@@ -42,10 +42,12 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics-address",
         metavar="ADDRESS",
-        help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Left out: none.",
+        help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Default: none.",
     ),
 ]
-LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much is logged to standard error.")]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option("--log-level", help="The lowest level that is logged to standard error.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
 

@@ -15,9 +15,7 @@ from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 
-QuestionArgument = Annotated[
-    str, typer.Argument(metavar="[QUESTION]", help=f"Whose: {', '.join(QUESTIONS)}. Left out: {CALLABILITY.name}.")
-]
+QuestionArgument = Annotated[str, typer.Argument(metavar="[QUESTION]", help=f"The question: {', '.join(QUESTIONS)}.")]
 
 
 def rules(question: QuestionArgument = CALLABILITY.name) -> None:
@@ -37,11 +35,13 @@ def cases(question: QuestionArgument = CALLABILITY.name) -> None:
 
 
 def every(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write; it is made if it is not there.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory to write to; it is created if needed.")
+    ],
 ) -> None:
-    """Write the schemas of all rule files and their tests into a directory, as the shipped ones name them.
+    """Write the JSON Schemas of all rule files and their tests to a directory, under the names of the shipped ones.
 
-    What is there already is overwritten. Exit code 0: written. 1: it could not be.
+    Existing files are overwritten. Exit code 0: written. 1: they cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ from callability.gateway.config.schema import config_schema
 
 def config(
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Write a page for people instead, with the approvals file.")
+        bool, typer.Option("--markdown", help="Print a page for people instead, with the approvals file.")
     ] = False,
 ) -> None:
-    """Print the JSON Schema of the gateway's config, with which an editor checks it as it is written."""
+    """Print the JSON Schema of the gateway's config, for editors."""
     typer.echo(config_page() if markdown else json.dumps(config_schema(), indent=2), nl=not markdown)

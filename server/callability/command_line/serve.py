@@ -48,7 +48,7 @@ def _calls(given: str | int) -> int:
 def serve(
     policy: PolicyOption = None,
     address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 takes a free one.")
+        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT, [::1]:PORT or unix:PATH; port 0 selects a free one.")
     ] = "127.0.0.1:7420",
     max_concurrent_calls: Annotated[
         int,
@@ -57,11 +57,12 @@ def serve(
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
 ) -> None:
-    """Prove a policy and answer proxies by it over gRPC, until SIGTERM or SIGINT.
+    """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
-    An edit of the policy takes effect while it runs, whole or not at all: when it is proved and passes its tests. The
-    address is written to standard output when calls are answered. A signal lets the calls in flight finish, for at
-    most 5 seconds, and refuses new ones. Exit code 0: stopped by a signal. 1: the policy is refused. 2: the address is.
+    An edit of the policy takes effect while the service runs if it is proved and passes its tests; otherwise the last
+    good policy stays in effect. The address is written to standard output when calls are answered. After a signal,
+    calls in flight have at most 5 seconds to finish, and new calls are refused. Exit code 0: stopped by a signal. 1:
+    the policy is refused. 2: the address is refused.
     """
     log_to_standard_error(log_level)
     check_metrics_address(metrics_address)

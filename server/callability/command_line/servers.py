@@ -40,8 +40,8 @@ def list_servers(config: ConfigOption, as_json: JsonOption = False) -> None:
 def enable(name: NameArgument, config: ConfigOption) -> None:
     """Switch a server on.
 
-    Sets `enabled: true` in the config, and nothing else of it; a gateway that runs takes it over. Exit code 0: done,
-    or nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    Set `enabled: true` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
     _set(config, name, "enabled", True, "is switched on")
 
@@ -49,8 +49,8 @@ def enable(name: NameArgument, config: ConfigOption) -> None:
 def disable(name: NameArgument, config: ConfigOption) -> None:
     """Switch a server off.
 
-    Sets `enabled: false` in the config, and nothing else of it; a gateway that runs takes it over. Exit code 0: done,
-    or nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    Set `enabled: false` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
     _set(config, name, "enabled", False, "is switched off")
 
@@ -58,17 +58,17 @@ def disable(name: NameArgument, config: ConfigOption) -> None:
 def quarantine(name: NameArgument, config: ConfigOption) -> None:
     """Hold a server for review.
 
-    Sets `quarantined: true` in the config, and nothing else of it; a gateway that runs takes it over. Exit code 0:
-    done, or nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    Set `quarantined: true` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
+    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
     _set(config, name, "quarantined", True, "is held in quarantine")
 
 
 def release(name: NameArgument, config: ConfigOption) -> None:
-    """Let a server out of quarantine.
+    """Release a server from quarantine.
 
-    Look at its tools first, by `callability approvals show`. Sets `quarantined: false` in the config, and nothing else
-    of it; a gateway that runs takes it over. Exit code 0: done, or nothing to do. 1: the config is refused or cannot be
+    Look at its tools first: `callability approvals show`. Set `quarantined: false` in the config, and change nothing
+    else. A running gateway applies it. Exit code 0: done, or nothing to do. 1: the config is refused or cannot be
     changed. 2: there is no such server.
     """
     _set(config, name, "quarantined", False, "is not held in quarantine")

@@ -23,8 +23,8 @@ class ReportFormat(StrEnum):
     JSON = "json"
 
 
-FormOption = Annotated[ReportFormat, typer.Option("--format", help="How the findings are written.")]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Let warnings refuse the files too.")]
+FormOption = Annotated[ReportFormat, typer.Option("--format", help="The output format of the findings.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse the files for warnings too.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ from callability.studio.serving import run
 def studio(
     policy: PolicyOption = None,
     address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT or [::1]:PORT; port 0 takes a free one.")
+        str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT or [::1]:PORT; port 0 selects a free one.")
     ] = "127.0.0.1:0",
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
-    """Serve a page on loopback to look at a policy, to try facts, and to edit it: nothing is written unless asked.
+    """Serve a local page for viewing a policy, trying facts and editing: nothing is written until you save.
 
-    The policy that comes with the program can be looked at, and edited for trial; to save an edit, export it first
-    (`callability policy export DIR`). The URL is written to standard output. It ends at SIGTERM or SIGINT. Exit code 0:
-    ended by a signal. 1: the directory cannot be read. 2: the address is refused.
+    The shipped policy cannot be saved: export it first (`callability policy export DIR`). The URL is written to
+    standard output. Exit code 0: ended by SIGTERM or SIGINT. 1: the directory cannot be read. 2: the address is
+    refused.
     """
     log_to_standard_error(log_level)
     directory = policy or shipped_policy()

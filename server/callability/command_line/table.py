@@ -38,18 +38,18 @@ class TableFormat(StrEnum):
 
 def table(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Left out: the shipped one.")
+        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
     ] = None,
     question: Annotated[
         str, typer.Option(metavar="QUESTION", help=f"Which question: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
-    form: Annotated[TableFormat, typer.Option("--format", help="How it is written.")] = TableFormat.TERMINAL,
+    form: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = TableFormat.TERMINAL,
 ) -> None:
-    """Write the decision table of a policy: the first row that holds is the answer.
+    """Print the decision table of a policy: the first row that matches is the answer.
 
-    Every combination of facts is in it. `-` stands for any value, and `combinations` says how many the rule decides so,
-    in all its rows. Where a rule is reached that rests on an unknown fact, the row says `undetermined`. Exit code 0:
-    written. 1: the policy is refused. 2: a question is not known.
+    The table covers every combination of facts. `-` stands for any value. `combinations` is the number of combinations
+    that the rule decides in all its rows. A row is `undetermined` if its rule depends on an unknown fact. Exit code 0:
+    printed. 1: the policy is refused. 2: a question is not known.
     """
     if question not in QUESTIONS:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)

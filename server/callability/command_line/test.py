@@ -25,7 +25,9 @@ _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 
 FilterOption = Annotated[
     str | None,
-    typer.Option("--filter", metavar="TEXT", help="Only tests with this in their name; with `*` or `?` a glob."),
+    typer.Option(
+        "--filter", metavar="TEXT", help="Run only tests with this in their name; with `*` or `?` it is a glob."
+    ),
 ]
 CoverageOption = Annotated[
     float | None,
@@ -41,21 +43,21 @@ CoverageOption = Annotated[
 
 def test(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Left out: the shipped one.")
+        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
     ] = None,
     wanted: FilterOption = None,
     percent: CoverageOption = None,
     to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name each test, and what no test reaches.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each test, and what no test covers.")] = False,
     json: JsonOption = False,
     watch: WatchOption = False,
 ) -> None:
-    """Run the tests beside the rule files of a policy, and say what of the rules they reach.
+    """Run the tests beside the rule files of a policy, and print their coverage.
 
-    A rule is reached where a test is decided by it, and a part of a condition where it is true in one test and false in
-    another, of those that try its rule. With `--watch` the tests are run again after each edit. Exit code 0: every test
-    passed. 1: one failed, the policy is refused, less is reached than PERCENT, or FILE cannot be written. 2: a wrong
-    call, or no test has such a name.
+    A test covers the rule that decides it. A part of a condition is covered if it is true in one test and false in
+    another, among the tests that reach its rule. With `--watch`, run the tests again after each edit. Exit code 0:
+    every test passed. 1: a test failed, the policy is refused, the coverage is below PERCENT, or FILE cannot be
+    written. 2: a wrong call, or no test has such a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` is about all tests, and `--filter` runs some", 2)

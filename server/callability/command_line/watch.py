@@ -14,7 +14,8 @@ from callability.policy.loading import followed_files, source_in
 from callability.policy.reading.policy_source import PolicySource
 
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Do it again after each edit, until SIGINT or SIGTERM; the last time counts.")
+    bool,
+    typer.Option("--watch", help="Repeat after each edit, until SIGINT or SIGTERM. The last run gives the exit code."),
 ]
 
 

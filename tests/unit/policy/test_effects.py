@@ -188,7 +188,7 @@ laws:
         "callable-withheld": {"approval.status": "pending"},
         "law-broken": {},
     }
-    assert "for example every fact at its open value" in callability("check", ".", cwd=tmp_path).stdout
+    assert "for example every fact at its default" in callability("check", ".", cwd=tmp_path).stdout
 
 
 def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() -> None:

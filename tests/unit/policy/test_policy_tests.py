@@ -81,12 +81,12 @@ def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: P
         "  tests         0 of 0 passed",
         "  rules         0 of 1 decide in a test",
         "  conditions    0 of 0 outcomes of their parts are seen",
-        "miss  load_outcome.yaml:1:9: in no test rule `all` decides (for example every fact at its open value)",
+        "miss  load_outcome.yaml:1:9: in no test rule `all` decides (for example every fact at its default)",
         "enable_outcome",
         "  tests         0 of 0 passed",
         "  rules         0 of 1 decide in a test",
         "  conditions    0 of 0 outcomes of their parts are seen",
-        "miss  enable_outcome.yaml:1:9: in no test rule `all` decides (for example every fact at its open value)",
+        "miss  enable_outcome.yaml:1:9: in no test rule `all` decides (for example every fact at its default)",
         ".: 2 passed, 0 failed; less is reached than 80 %",
     ]
 
@@ -122,7 +122,7 @@ def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Pa
     assert done.stdout.splitlines()[4:19] == [
         "FAIL  a tool that nothing stands against is callable",
         "      callability_test.yaml:2:3",
-        "      facts          every fact at its open value",
+        "      facts          every fact at its default",
         "      rule           - gate",
         "                     + open",
         "      undetermined   - true",
