@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from callability import adapter
 from callability.adapter import (
     DEFAULT_LIMIT,
     INCLUDE_DISABLED_SCHEMA,
@@ -514,6 +515,11 @@ def test_a_limit_of_thousands_of_digits_is_an_error_too() -> None:
     """It is not repeated to the agent."""
     with pytest.raises(InvalidArgument, match=r"and is a number$"):
         checked_limit(10**5000)
+
+
+def test_the_former_name_of_the_arguments_stays() -> None:
+    """A proxy may import it."""
+    assert adapter.Asked is DiscoveryArguments
 
 
 def test_null_is_as_good_as_left_out() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import load
 from callability.service.requests.limits import ERROR_TEXT_BYTES
-from callability.service.translation.error_text import signals_of
+from callability.service.translation.error_text import signals_in_text
 from callability.service.translation.outcome_facts import load_facts
 from callability.v1 import outcome_pb2
 from support.checkout import POLICY
@@ -124,4 +124,4 @@ def test_a_signal_is_never_overruled_by_text() -> None:
 @pytest.mark.parametrize("piece", ["'", '"', "'\"", '"://', ".", "a.a", ":1", "http ", "upstream ", "403 ", "\\", "x"])
 def test_a_long_text_is_read_in_time_that_grows_with_its_length(piece: str) -> None:
     """No pattern goes back over what it has read: this test would not come to its end."""
-    assert signals_of(piece * (ERROR_TEXT_BYTES // len(piece))) is not None
+    assert signals_in_text(piece * (ERROR_TEXT_BYTES // len(piece))) is not None

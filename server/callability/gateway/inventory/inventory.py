@@ -157,13 +157,13 @@ class Inventory:
         by_name = self._by_name(server, tools, connected=connected)
         # If a name is listed twice, the first one counts.
         fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
-        tools_asked = [
+        contract_tools = [
             WireTool(name=name, facts=_tool_facts(config, records, name, listed, fingerprints.get(name)))
             for name, listed in by_name.items()
         ]
         labels = facts_pb2.Labels(values=config.labels)
         facts = facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
-        question = ServerTools(name=server, facts=facts, tools=tools_asked)
+        question = ServerTools(name=server, facts=facts, tools=contract_tools)
         refusals = {f"{server}:{name}": it.refusal for name, it in by_name.items() if it and it.refusal}
         return KnownServer(config, records, tools, connected, by_name, fingerprints, question, refusals)
 

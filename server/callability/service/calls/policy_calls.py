@@ -26,8 +26,8 @@ class PolicyCalls:
         """Answer a `GetPolicyRequest` with a `GetPolicyResponse`."""
         rejected = self._served.rejected
         # Joined on the wire, messages are one.
-        told = self._served.calls.policy_reply + self._limits
-        return told + _rejected(rejected).SerializeToString() if rejected else told
+        reply = self._served.calls.policy_reply + self._limits
+        return reply + _rejected(rejected).SerializeToString() if rejected else reply
 
     async def validate_policy(self, data: bytes) -> bytes:
         """Answer a `ValidatePolicyRequest` with a `ValidatePolicyResponse`.

@@ -35,30 +35,30 @@ _NEEDS_ATTENTION = (
     (LoadFailure.LOAD_FAILURE_TLS, r"certificate|sslerror|\bssl\b|tls alert|wrong version number"),
     (LoadFailure.LOAD_FAILURE_NOT_MCP, r"not (?:an? )?mcp|not json|invalid json|jsondecodeerror|unexpected content"),
 )
-_MENDS = (
+_TRANSIENT = (
     (LoadFailure.LOAD_FAILURE_TIMEOUT, rf"{TIMEOUT}|etimedout"),
     (LoadFailure.LOAD_FAILURE_RESET, r"connection reset|econnreset|broken pipe|epipe"),
     (LoadFailure.LOAD_FAILURE_CLOSED, r"connection (?:was )?closed|closed (?:the )?connection|server disconnected"),
     (LoadFailure.LOAD_FAILURE_CLOSED, r"remoteprotocolerror|unexpected eof|incomplete ?(?:read|chunked)"),
 )
-_STANDING = (LoadFailure.LOAD_FAILURE_RESET, LoadFailure.LOAD_FAILURE_CLOSED)
-"""Failures of a connection that stood: one that did not is refused, or fails in TLS."""
+_WHEN_OPEN = (LoadFailure.LOAD_FAILURE_RESET, LoadFailure.LOAD_FAILURE_CLOSED)
+"""Failures of an open connection: before, a connection is refused or fails in TLS."""
 _BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 502, "service unavailable": 503}
 
 
-def signals_of(text: str) -> LoadSignals:
+def signals_in_text(text: str) -> LoadSignals:
     """Return what a text says of the failure of a load; nothing where it says nothing that is sure."""
-    told = without_addresses(text).lower()
-    numbers = set(_numbers(told))
+    lowered = without_addresses(text).lower()
+    numbers = set(_numbers(lowered))
     if numbers:
         return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=timed_out_on_the_way(text))
-    failure = _first(_NEEDS_ATTENTION, told)
-    if failure or _MAYBE_DENIED.search(told):
+    failure = _first(_NEEDS_ATTENTION, lowered)
+    if failure or _MAYBE_DENIED.search(lowered):
         return LoadSignals(failure=failure)
-    failure = _first(_MENDS, told)
+    failure = _first(_TRANSIENT, lowered)
     if failure:
-        return LoadSignals(failure=failure, phase=LoadPhase.LOAD_PHASE_RESPONSE if failure in _STANDING else None)
-    return LoadSignals(http_status=next((number for reason, number in _BUSY.items() if reason in told), None))
+        return LoadSignals(failure=failure, phase=LoadPhase.LOAD_PHASE_RESPONSE if failure in _WHEN_OPEN else None)
+    return LoadSignals(http_status=next((number for reason, number in _BUSY.items() if reason in lowered), None))
 
 
 def _first(table: tuple[tuple[LoadFailure.ValueType, str], ...], text: str) -> LoadFailure.ValueType | None:
@@ -72,8 +72,8 @@ def _numbers(text: str) -> Iterator[int]:
 
 
 def _carelessness(number: int) -> tuple[int, int]:
-    """Say how little care a status needs: a denial the most, then what does not mend by itself (L-1)."""
+    """Return how little care a status needs: a denial the most, then what does not recover by itself (L-1)."""
     if number in _DENIALS.values():
         return 0, number
-    mends = number in _WAITS or number >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return 1 + mends, number
+    transient = number in _WAITS or number >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return 1 + transient, number

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from callability.policy.questions.enable_outcome import attempt_facts
 from callability.policy.questions.load_outcome import can_fail, http_facts
-from callability.service.translation.error_text import signals_of
+from callability.service.translation.error_text import signals_in_text
 from callability.v1 import outcome_pb2 as pb
 from callability.vocabulary import (
     UNKNOWN,
@@ -37,9 +37,9 @@ _ENDS = _names(pb.EnableEnd.items(), "ENABLE_END_", EnableEnd)
 def load_facts(signals: pb.LoadSignals, error_text: str) -> dict[str, str]:
     """Return every fact of a load by name; the text is looked at only where the signals say nothing (L-2)."""
     if error_text and not any(signals.HasField(name) for name in ("phase", "failure", "http_status")):
-        told = signals_of(error_text)
-        told.MergeFrom(signals)
-        signals = told
+        found = signals_in_text(error_text)
+        found.MergeFrom(signals)
+        signals = found
     failure, http = _failure(signals)
     phase = _PHASES.get(signals.phase, UNKNOWN)
     http_class, http_status = http
@@ -75,8 +75,8 @@ def _failure(signals: pb.LoadSignals) -> tuple[str, tuple[str, str]]:
     An error status is the failure, whatever else was seen after it: what refused us did not time out.
     """
     failure = _FAILURES.get(signals.failure, UNKNOWN)
-    told = signals.HasField("http_status")
-    if told and (signals.http_status >= _FIRST_ERROR or failure in {LoadFailure.HTTP_STATUS, UNKNOWN}):
+    has_status = signals.HasField("http_status")
+    if has_status and (signals.http_status >= _FIRST_ERROR or failure in {LoadFailure.HTTP_STATUS, UNKNOWN}):
         return LoadFailure.HTTP_STATUS, http_facts(signals.http_status)
     if failure in {LoadFailure.HTTP_STATUS, UNKNOWN}:
         return failure, (UNKNOWN, UNKNOWN)
