@@ -47,7 +47,7 @@ FREEZE = """\
     when: {tool.name: git_create_branch}
     status: disabled_by_config
     because: The operator has frozen the branches.
-    action: Tell the user that only the operator can end the freeze, and has to {edit_policy}.
+    action: Ask the operator to {edit_policy}.
 """
 """The rule that the operator has added to the shipped policy."""
 
