@@ -49,11 +49,23 @@ def check_service_address(address: str, why: str) -> None:
         AddressRefused: it cannot.
     """
     if address.startswith("unix:"):
-        check_socket_path(Path(address.removeprefix("unix:")))
+        check_socket_path(socket_path(address))
         return
     check_loopback(address, why)
     if int(address.rpartition(":")[2]) == 0:
         raise AddressRefused(f"`{address}` cannot be asked: port 0 only lets a server choose a free port")
+
+
+def socket_path(address: str) -> Path:
+    """Return the path of an address `unix:PATH`.
+
+    Raises:
+        AddressRefused: it has none.
+    """
+    path = address.removeprefix("unix:")
+    if not path:
+        raise AddressRefused(f"`{address}` names no socket: wanted is unix:PATH")
+    return Path(path)
 
 
 def check_socket_path(path: Path) -> None:

@@ -23,6 +23,7 @@ from callability.command_line.options import (
     MetricsOption,
     PolicyAddressOption,
     PolicyOption,
+    check_address,
     check_metrics_address,
     check_policy_choice,
     leave,
@@ -95,6 +96,7 @@ def gateway(
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address)
+    check_address(address, "what agents send is not encrypted")
     if check:
         choice = PolicyChoice(policy or (shipped_policy() if policy_address is None else None), policy_address)
         raise _checked(config, approvals, choice, agent, transport, strict=strict).printed(form)

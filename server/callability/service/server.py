@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from callability.address import AddressRefused, check_free, check_loopback, check_socket_path
+from callability.address import AddressRefused, check_free, check_loopback, check_socket_path, socket_path
 from callability.policy.loading import Policy
 from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.served_policy import ServedPolicy
@@ -93,7 +93,7 @@ class Server:
         await self._health.stopping()
         await self._admission.close(self.address, GRACE)
         if self.address.startswith("unix:"):
-            _socket_of(self.address).unlink(missing_ok=True)
+            socket_path(self.address).unlink(missing_ok=True)
 
     async def stop(self) -> None:
         """Drain, and close."""
@@ -104,14 +104,10 @@ class Server:
 def _check_address(address: str) -> None:
     """Refuse an address that is not loopback, and a socket file that is somebody's."""
     if address.startswith("unix:"):
-        _check_socket(_socket_of(address))
+        _check_socket(socket_path(address))
     else:
         check_loopback(address, "the service has no authentication yet, so that anybody who reaches it could ask")
         check_free(address)
-
-
-def _socket_of(address: str) -> Path:
-    return Path(address.removeprefix("unix:"))
 
 
 def _check_socket(path: Path) -> None:

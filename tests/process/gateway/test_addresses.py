@@ -152,6 +152,30 @@ def test_a_policy_service_cannot_have_port_0(tmp_path: Path) -> None:
     assert (done.returncode, "port 0 only lets a server choose a free port" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "command", [("gateway", "--policy-address"), ("gateway", "--check", "--policy-address"), ("serve", "--address")]
+)
+def test_an_address_of_a_socket_without_a_path_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """`gateway` would wait for a service at a place that cannot be."""
+    config = ("--config", str(write_config(tmp_path, {}))) if command[0] == "gateway" else ()
+    done = callability(command[0], *config, *command[1:], "unix:")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "callability: `unix:` names no socket: wanted is unix:PATH\n"
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)], ids=["start", "check"])
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize(("address", "words"), [("0.0.0.0:0", "is not loopback"), ("127.0.0.1:port", "is no address")])
+def test_an_address_for_agents_is_checked_before_anything_else(
+    address: str, words: str, transport: str, check: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A check finds what a start would."""
+    config = str(write_config(tmp_path, {}))
+    done = callability("gateway", "--config", config, *check, "--transport", transport, "--address", address)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"`{address}` {words}" in done.stderr
+
+
 def test_the_log_counts_one_tool_as_one(upstream: dict[str, Any], tmp_path: Path) -> None:
     """And two as two."""
     servers = {"one": upstream, "two": shelf(tmp_path, "two", READ, {**READ, "name": "read_all"})}
