@@ -177,13 +177,24 @@ def test_the_unread_facts_of_a_condition(
     assert unread(JOINED, condition, {**UNKNOWN_ALL, **known}) == expected
 
 
-def test_a_condition_on_many_unknown_facts_is_not_looked_at_fact_by_fact() -> None:
-    """Its facts have 2**64 completions, and what is left of it after a few of them is the same for most."""
+def test_a_condition_with_too_many_completions_has_all_its_unknown_facts_unread() -> None:
+    """Its facts have 2**64 completions: no policy has such a rule, and whoever asks about one gets an answer."""
     facts = tuple(Fact(f"{name}{number}", BOOLEAN, "true") for number in range(32) for name in "ab")
     question = replace(CALLABILITY, facts=facts_by_name(facts), axes=tuple(map(axis_of, facts)))
     leaf = {fact.name: Is(fact.name, frozenset({"true"})) for fact in facts}
     condition = Any(tuple(All((leaf[f"a{number}"], leaf[f"b{number}"])) for number in range(32)))
     assert unread(question, condition, dict.fromkeys(question.facts, UNKNOWN)) == tuple(question.facts)
+
+
+def test_the_most_completions_of_a_policy_are_evaluated_exactly() -> None:
+    """One fact that the truth does not rest on is not among the unread ones."""
+    facts = tuple(Fact(f"f{number}", tuple(f"v{value}" for value in range(60)), "v0") for number in range(3))
+    question = replace(CALLABILITY, facts=facts_by_name(facts), axes=tuple(map(axis_of, facts)))
+    first, second, third = ([Is(fact.name, frozenset({value})) for value in fact.values] for fact in facts)
+    pairs = [All((one, other)) for one, other in zip(first, second, strict=True)]
+    condition = Any((*pairs, *(All((one, Not(one))) for one in third)))
+    assert len(facts_read(condition)) == 3
+    assert unread(question, condition, dict.fromkeys(question.facts, UNKNOWN)) == ("f0", "f1")
 
 
 def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another() -> None:

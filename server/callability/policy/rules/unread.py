@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import combinations
+from collections.abc import Iterable
+from math import prod
 
-from callability.policy.names.glob import holds
 from callability.policy.questions.fact import Axis
 from callability.policy.questions.question import Question
-from callability.policy.rules.condition import All, Any, Condition, Facts, Is, Not, atoms, facts_read
+from callability.policy.rules.completions import Completions, State
+from callability.policy.rules.condition import Condition, Facts, atoms, facts_read
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.vocabulary import UNKNOWN, Retry
 
-State = Mapping[str, str]
-"""Known values of the unknown facts of one axis."""
+MAX_COMPLETIONS = 1_000_000
+"""Completions that are evaluated; a policy may have a quarter of that as combinations of facts."""
 
 
 def unread(question: Question, condition: Condition | None, facts: Facts) -> tuple[str, ...]:
@@ -26,15 +26,27 @@ def unread(question: Question, condition: Condition | None, facts: Facts) -> tup
     sets of one: such a fact is unread if another value of it alone can change the truth.
 
     Kleene's logic does not see that `any: [{a: true}, {a: false}]` holds whatever `a` is. For such a condition every
-    unknown fact that it reads is returned, so that the result is empty only if the condition is decided.
+    unknown fact that it reads is returned, so that the result is empty only if the condition is decided. The same holds
+    for a condition with more than `MAX_COMPLETIONS`, which no rule set of a policy can have.
     """
     if condition is None or condition.truth(facts) is not None:
         return ()
     known = {fact: facts[fact] for fact in facts_read(condition) if facts[fact] != UNKNOWN}
     unknown = frozenset(facts_read(condition)) - known.keys()
-    axes = [states for axis in question.axes if unknown & set(axis.facts) and (states := _states(axis, unknown, facts))]
-    found = _Completions([_distinguished(states, condition) for states in axes]).deciding(_rest(condition, known))
-    return tuple(name for name in question.facts if name in (found or unknown))
+    axes = [_states(axis, unknown, facts) for axis in question.axes if unknown & set(axis.facts)]
+    if not all(axes):
+        # The known facts contradict each other.
+        return _in_order(question, unknown)
+    distinguished = [_distinguished(states, condition) for states in axes]
+    if prod(map(len, distinguished)) > MAX_COMPLETIONS:
+        return _in_order(question, unknown)
+    differences = Completions(distinguished, known).differences(condition)
+    smallest = (one for one in differences if not any(other < one for other in differences))
+    return _in_order(question, frozenset().union(*smallest) or unknown)
+
+
+def _in_order(question: Question, facts: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in question.facts if name in facts)
 
 
 def unread_of(rule_set: RuleSet, verdict: Verdict, facts: Facts) -> tuple[str, ...]:
@@ -69,63 +81,3 @@ def _distinguished(states: list[State], condition: Condition) -> list[State]:
     [fact] = states[0]
     read = [atom for atom in atoms(condition) if atom.fact == fact]
     return list({tuple(atom.truth(state) for atom in read): state for state in states}.values())
-
-
-def _rest(condition: Condition, known: Facts) -> Condition | bool:
-    """Return what is left of a condition if some facts are known."""
-    match condition:
-        case Is(fact=fact):
-            return holds(condition.values, known[fact]) if fact in known else condition
-        case Not(part=part):
-            rest = _rest(part, known)
-            return not rest if isinstance(rest, bool) else Not(rest)
-        case All(parts=parts) | Any(parts=parts):
-            # The truth that decides the whole if one part has it.
-            deciding = isinstance(condition, Any)
-            rests = [_rest(part, known) for part in parts]
-            if deciding in rests:
-                return deciding
-            left = tuple(rest for rest in rests if not isinstance(rest, bool))
-            return type(condition)(left) if left else not deciding
-
-
-class _Completions:
-    """What is left of a condition under all completions, as a decision diagram whose equal parts have one number."""
-
-    def __init__(self, axes: list[list[State]]) -> None:
-        self._axes = axes
-        self._rests: dict[Condition | bool, int] = {}
-        self._numbers: dict[Condition | bool | tuple[int, tuple[int, ...]], int] = {}
-        self._differences: set[frozenset[str]] = set()
-
-    def deciding(self, rest: Condition | bool) -> frozenset[str]:
-        """Return the facts of the smallest differences between completions of different truths."""
-        self._number(0, rest)
-        smallest = (one for one in self._differences if not any(other < one for other in self._differences))
-        return frozenset().union(*smallest)
-
-    def _number(self, axis: int, rest: Condition | bool) -> int:
-        """Return the number of what is left of the condition; it is the same for what has the same truths."""
-        if rest not in self._rests:
-            self._rests[rest] = self._made(axis, rest)
-        return self._rests[rest]
-
-    def _made(self, axis: int, rest: Condition | bool) -> int:
-        if isinstance(rest, bool) or axis == len(self._axes):
-            return self._numbers.setdefault(rest, len(self._numbers))
-        states = self._axes[axis]
-        parts = tuple(self._number(axis + 1, _rest(rest, state)) for state in states)
-        if len(set(parts)) == 1:
-            return parts[0]
-        self._differences.update(_differences(states, parts))
-        return self._numbers.setdefault((axis, parts), len(self._numbers))
-
-
-def _differences(states: list[State], parts: tuple[int, ...]) -> Iterator[frozenset[str]]:
-    """Yield in which facts states differ that leave different parts of a condition."""
-    if len(states[0]) == 1:
-        yield frozenset(states[0])
-        return
-    for (one, left), (other, right) in combinations(zip(states, parts, strict=True), 2):
-        if left != right:
-            yield frozenset(name for name in one if one[name] != other[name])
