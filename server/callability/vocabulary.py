@@ -221,13 +221,13 @@ class Action:
     labels: bool = False
 
 
-CHECK_LOGS = Action("check_logs", LiftedBy.UNDETERMINED, None, "look into the logs of the server and of the proxy")
+CHECK_LOGS = Action("check_logs", LiftedBy.UNDETERMINED, None, "check the proxy's logs")
 
 EDIT_LABELS = Action(
     "edit_labels",
     LiftedBy.OPERATOR,
     None,
-    "change the labels of the server or of the tool in the configuration",
+    "edit the labels of the server or the tool in the config",
     labels=True,
 )
 
@@ -237,14 +237,14 @@ TOOL_ACTIONS = (
         "edit_config",
         LiftedBy.OPERATOR,
         "tool.config_denied",
-        "change the lists of tools in the server's configuration",
+        "edit the server's tool lists in the config",
     ),
-    Action("release_server", LiftedBy.USER, "server.quarantined", "review the server and release it from quarantine"),
-    Action("enable_tool", LiftedBy.USER, "approval.disabled", "enable the tool again"),
+    Action("release_server", LiftedBy.USER, "server.quarantined", "review the server, then release it from quarantine"),
+    Action("enable_tool", LiftedBy.USER, "approval.disabled", "enable the tool"),
     Action("approve_tool", LiftedBy.USER, "approval.status", "review the tool and approve it"),
     CHECK_LOGS,
     EDIT_LABELS,
-    Action("edit_policy", LiftedBy.OPERATOR, None, "change the rules of the policy"),
+    Action("edit_policy", LiftedBy.OPERATOR, None, "edit the policy"),
 )
 """What words about a tool may name: in the order of the statuses, then for rules that read something else."""
 
@@ -254,7 +254,7 @@ LOAD_ACTIONS = (
         "check_server",
         LiftedBy.OPERATOR,
         None,
-        "look at the server's entry in the configuration, and at the server itself",
+        "check the server and its config entry",
     ),
 )
 """What words about a load may name."""

@@ -262,7 +262,7 @@ def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
 def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
     """A button sets them."""
     _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
-    law = page.locator("#findings li", has_text="what may be locked is never callable")
+    law = page.locator("#findings li", has_text="a tool that may be locked is never callable")
     law.get_by_role("button", name="Show these facts").click()
     expect(_fact(page, "approval.status", "changed")).to_be_checked()
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")

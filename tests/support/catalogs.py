@@ -30,7 +30,7 @@ Mode = Literal["legacy", "auto"]
 MODES: tuple[Mode, ...] = ("legacy", "auto")
 """MCP 2025-11-25, in which a dialog comes during a call, and 2026-07-28, in which it is the answer to one."""
 SECONDS = 120
-NO_CLAIM = "Do not say that it is connected, and do not call its tools."
+NO_CLAIM = "Do not claim that it is connected or call its tools."
 
 
 async def until(look: Callable[[], object]) -> None:

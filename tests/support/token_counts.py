@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +21,13 @@ from google.protobuf import json_format
 
 from support.checkout import TESTS
 
-try:
-    import bpe_openai
-except ImportError:  # where there is no build of it for a platform
-    bpe_openai = None
+with warnings.catch_warnings():
+    # It opens its data by a function that is deprecated in some versions of Python.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    try:
+        import bpe_openai
+    except ImportError:  # where there is no build of it for a platform
+        bpe_openai = None
 
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
 from callability.gateway.tools.remedies import phrases
@@ -32,7 +37,7 @@ from support.judging import LOCKED, checked, judgement_of, stub_of, text_of
 RECORDED = TESTS / "token_counts.json"
 SERVER, TOOL = "github", "create_issue"
 DESCRIPTION = "Create a new issue in a repository."
-CONFIG = Path("/home/ada/.config/callability/gateway.yaml")
+CONFIG = Path.home() / ".config/callability/gateway.yaml"
 REASON = "answered with HTTP 503"
 VARIABLES = ("GITHUB_TOKEN",)
 LOCKS = {"pending_approval": "Ask the user to approve it."}
@@ -57,7 +62,12 @@ ENABLES: Mapping[str, Mapping[str, Any]] = {
     "authorization_required": TRIED | {"authorization": "ENABLE_AUTHORIZATION_NO_DIALOG", "ended": "ENABLE_END_FAILED"},
     "cancelled": FREE | {"ended": "ENABLE_END_CANCELLED"},
     "connect_failed": FAILED,
-    "connect_failed, dialog expired": FAILED | {"dialogExpired": True},
+    "connect_failed, dialog expired": FAILED
+    | {
+        "authorization": "ENABLE_AUTHORIZATION_UNANSWERED",
+        "loadStatus": "LOAD_STATUS_TRANSIENT",
+        "dialogExpired": True,
+    },
     "connect_failed, transient": FAILED | {"loadStatus": "LOAD_STATUS_TRANSIENT"},
     "connect_failed, denied": FAILED | {"loadStatus": "LOAD_STATUS_DENIED"},
     "connect_failed, permanent": FAILED | {"loadStatus": "LOAD_STATUS_PERMANENT"},
@@ -86,8 +96,8 @@ class Wording(NamedTuple):
 
 def wordings(config: Path = CONFIG) -> dict[str, Wording]:
     """Return the phrases of the adapter, and those of a gateway with a config."""
-    gateway = phrases(config, None)
-    catalog = phrases(config, None, [SERVER]).about(SERVER)
+    gateway = replace(phrases(config, None), is_default=config == CONFIG)
+    catalog = replace(gateway, catalog=frozenset([SERVER])).about(SERVER)
     return {
         "neutral": Wording(NEUTRAL, NEUTRAL, NEUTRAL),
         "gateway": Wording(gateway.about(SERVER, TOOL), gateway.about_any(), catalog),
@@ -121,10 +131,15 @@ def entry_cost(status: str) -> int:
 def load_text(message: str, servers: int, about: Phrases, reason: str = REASON) -> str:
     """Return what is said about some servers that did not load for the same cause."""
     names = [f"server{number}" for number in range(servers)]
-    request = json_format.ParseDict({"signals": LOADS[message]}, pb.ClassifyLoadRequest())
-    response = asyncio.run(_classified_load(request))
-    [text] = load_messages(dict.fromkeys(names, response), dict.fromkeys(names, reason), phrases=about).values()
+    responses = dict.fromkeys(names, load_response(message))
+    [text] = load_messages(responses, dict.fromkeys(names, reason), phrases=about).values()
     return text
+
+
+def load_response(message: str) -> pb.ClassifyLoadResponse:
+    """Return what the service says about a load with the signals of a message."""
+    request = json_format.ParseDict({"signals": LOADS[message]}, pb.ClassifyLoadRequest())
+    return asyncio.run(_classified_load(request))
 
 
 async def _classified_load(request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:

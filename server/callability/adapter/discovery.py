@@ -17,15 +17,14 @@ MAX_LOCKED = 10
 """Locked entries in one answer, whatever the limit (SC-004)."""
 
 INCLUDE_DISABLED_SENTENCE = (
-    "Set `include_disabled` to true to see also the tools that exist but cannot be called now, why, and who can change"
-    " that."
+    "Set `include_disabled` to true to also see tools that exist but cannot be called, why, and who can change that."
 )
 """For the description of the discovery tool, on every transport (FR-014)."""
 
 INCLUDE_DISABLED_SCHEMA: Mapping[str, Any] = {
     "type": "boolean",
     "default": False,
-    "description": "Also return tools that exist but cannot be called now, with the reason and what can be done.",
+    "description": "Also return tools that exist but cannot be called, with the reason and the remedy.",
 }
 """The parameter in the schema of the discovery tool, on every transport (FR-014)."""
 
@@ -147,5 +146,6 @@ def _locked_entry(tool: JudgedTool, text: ToolText | None) -> dict[str, Any]:
 
 
 def _notice(count: int) -> str:
-    exist = "tool that matches exists but cannot be" if count == 1 else "tools that match exist but cannot be"
-    return f"{count} {exist} called now; ask again with `include_disabled: true` to see why and who can change that."
+    exist = "matching tool exists" if count == 1 else "matching tools exist"
+    how = "repeat with `include_disabled: true` to see why and who can change that"
+    return f"{count} {exist} but cannot be called; {how}."

@@ -12,13 +12,13 @@ from callability.v1.callability_service_pb2 import ClassifyEnableResponse, Class
 from callability.v1.outcome_pb2 import EnableStatus as WireStatus
 from callability.vocabulary import EnableStatus
 
-UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
+UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
 
 _STATUSES: Mapping[int, EnableStatus] = {
     number: EnableStatus(name.removeprefix("ENABLE_STATUS_").lower()) for name, number in WireStatus.items() if number
 }
-_NO_CLAIM = "Do not say that it is connected, and do not call its tools."
+_NO_CLAIM = "Do not claim that it is connected or call its tools."
 
 
 def enable_status(response: ClassifyEnableResponse) -> EnableStatus:
@@ -66,8 +66,8 @@ def enable_result(
 
 def _locks(locks: Mapping[str, str] | None) -> str:
     if locks is None:
-        return "Which lock is left is not known."
-    return " ".join(f"{lock}: {on_one_line(text)}" for lock, text in locks.items()) or "It lists no tool at all."
+        return "It is not known which lock remains."
+    return " ".join(f"{lock}: {on_one_line(text)}" for lock, text in locks.items()) or "It lists no tools."
 
 
 def _reason(reason: str, load: ClassifyLoadResponse | None) -> str:

@@ -12,7 +12,7 @@ from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
 from callability.vocabulary import ToolStatus
 
-UNEXPLAINED = "The service gives no words for this. Tell the user so, and that the next step is to {check_logs}."
+UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
 
 _STATUSES: Mapping[int, ToolStatus] = {
@@ -90,7 +90,7 @@ class Judgement:
                 words = self.words.get((status, rule)) or self.words.get((status, ""))
                 said = [fill(words.remediation if words else UNEXPLAINED, phrases)]
             if refusals and said:
-                said = ["Of some of these tools:", *refusals, "Of the others:", *said]
+                said = ["For some of these tools:", *refusals, "For the others:", *said]
             if said := said or [*refusals]:
                 texts[str(status)] = " ".join(said)
         return texts

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
-from callability.adapter.phrases import Phrases, fill, on_one_line, quoted
+from callability.adapter.phrases import Phrases, fill, on_one_line, quoted, shortened
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.vocabulary import LoadStatus
 
-UNEXPLAINED = "The tools of these servers are not there: {servers}. Tell the user so."
+UNEXPLAINED = "Tools are not available from {servers}. Tell the user."
 """The text used if a service of another version sends no words that this version knows."""
+
+MAX_NAMED = 5
+"""Servers of one status that are named (L-7)."""
 
 _STATUSES: Mapping[int, LoadStatus] = {
     number: LoadStatus(name.removeprefix("LOAD_STATUS_").lower()) for name, number in WireStatus.items() if number
@@ -32,28 +36,41 @@ def load_messages(
         reasons: why a server needs attention, by its name: the proxy's own words, safe to show (L-8).
         phrases: the proxy's own action phrases.
 
-    Servers whose words differ, because a rule has its own, are listed one after the other. Every server is
-    named, even if the policy's author left the placeholder out.
+    Of each status, the first five servers by name are named, and the others are counted: an agent pays for each name. A
+    long reason is cut. Servers whose words differ, because a rule has its own, are listed one after the other. Servers
+    are listed even if the policy's author left the placeholder out.
     """
     messages: dict[LoadStatus, dict[str, list[str]]] = {status: {} for status in LoadStatus}
-    for server, response in responses.items():
-        status = load_status(response)
+    for server, response in sorted(responses.items()):
         known = response.words.message and response.words.status == response.verdict.status in _STATUSES
         words = response.words.message if known else UNEXPLAINED
-        messages[status].setdefault(words, []).append(_named(server, reasons, status))
+        messages[load_status(response)].setdefault(words, []).append(server)
     del messages[LoadStatus.AVAILABLE]
     return {
-        status: " ".join(_message(words, servers, phrases) for words, servers in groups.items())
+        status: _message(groups, reasons if status is LoadStatus.PERMANENT else {}, phrases)
         for status, groups in messages.items()
         if groups
     }
 
 
-def _named(server: str, reasons: Mapping[str, str], status: LoadStatus) -> str:
-    reason = on_one_line(reasons.get(server, "")).rstrip(".") if status is LoadStatus.PERMANENT else ""
+def _message(groups: Mapping[str, Sequence[str]], reasons: Mapping[str, str], phrases: Phrases) -> str:
+    """Return what to say about the servers with one status, by the words about them."""
+    named = frozenset(sorted(chain.from_iterable(groups.values()))[:MAX_NAMED])
+    parts = []
+    for words, servers in groups.items():
+        template = words if "{servers}" in words else f"{{servers}}: {words}"
+        parts.append(fill(template, phrases, texts={"servers": _listed(servers, named, reasons)}))
+    return " ".join(parts)
+
+
+def _listed(servers: Sequence[str], named: Collection[str], reasons: Mapping[str, str]) -> str:
+    names = [_named(server, reasons.get(server, "")) for server in servers if server in named]
+    others = len(servers) - len(names)
+    if not names:
+        return f"{others} {'server' if others == 1 else 'servers'}"
+    return ", ".join(names) + (f" and {others} more" if others else "")
+
+
+def _named(server: str, reason: str) -> str:
+    reason = shortened(on_one_line(reason)).rstrip(".")
     return f"{quoted(server)} ({reason})" if reason else quoted(server)
-
-
-def _message(words: str, servers: Iterable[str], phrases: Phrases) -> str:
-    template = words if "{servers}" in words else f"{{servers}}: {words}"
-    return fill(template, phrases, texts={"servers": ", ".join(servers)})

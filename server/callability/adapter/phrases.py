@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from callability.vocabulary import ACTIONS
 
@@ -19,6 +20,10 @@ Phrases = Mapping[str, str]
 NEUTRAL: Phrases = {action.name: action.phrase for action in ACTIONS}
 """What is said where a proxy has no phrase of its own."""
 
+MAX_PARTS = 19
+"""Parts of a reason that are shown, the sign that it is cut included."""
+
+_PART = re.compile(r"[A-Z]?[a-z]{1,8}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9]")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -31,6 +36,16 @@ def on_one_line(text: str) -> str:
     """Return a text of the proxy's own as it may stand in a sentence: in one line, cut."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return " ".join(printable.split())[:MAX_TEXT]
+
+
+def shortened(text: str) -> str:
+    """Return a text of about 20 tokens at most, cut at the end of a part of a word.
+
+    The tokenizer of the model is not known here: a token is counted as a word of up to eight small letters,
+    three capitals or digits, or a sign.
+    """
+    parts = list(islice(_PART.finditer(text), MAX_PARTS + 1))
+    return text if len(parts) <= MAX_PARTS else f"{text[: parts[MAX_PARTS - 2].end()]}…"
 
 
 def fill(

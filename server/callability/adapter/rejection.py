@@ -19,16 +19,17 @@ _MAX_NEAR = 3
 _MOST_COMPARED = 256
 _WHO: Mapping[LiftedBy, str] = {
     LiftedBy.USER: "The user can lift this.",
-    LiftedBy.OPERATOR: "Only the operator can lift this, and the user cannot.",
-    LiftedBy.UNDETERMINED: "Who can lift this is not known.",
+    LiftedBy.OPERATOR: "Only the operator can lift this.",
+    LiftedBy.UNDETERMINED: "Who can lift this is unknown.",
     LiftedBy.NONE: "Nobody needs to lift this.",
 }
 _AGAIN: Mapping[Retry, str] = {
-    Retry.NEVER: "Calling again gives the same answer until then.",
-    Retry.LATER: "Calling again later may succeed.",
+    Retry.NEVER: "Do not retry until then.",
+    Retry.LATER: "A later retry may succeed.",
     Retry.NOW: "Call it again.",
 }
-_AGAIN_UNDETERMINED: Mapping[Retry, str] = {**_AGAIN, Retry.NEVER: "Calling again gives the same answer."}
+_AGAIN_UNDETERMINED: Mapping[Retry, str] = {**_AGAIN, Retry.NEVER: "Retrying does not help."}
+_UNDETERMINED = "The reason could not be determined; held back rather than guessed."
 
 
 def rejection(
@@ -42,8 +43,8 @@ def rejection(
 ) -> dict[str, Any] | None:
     """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
-    Whatever the policy's author wrote, it gives in this order the status, whether it is deliberate, the author's text,
-    who can lift it and whether trying again can help, and where to see more. Server and tool are those that the agent
+    Whatever the policy's author wrote, it gives in this order the status, whether it is by policy, the author's text,
+    who can lift it and whether a retry can help, and where to see more. Server and tool are those that the agent
     named; `discovery_tool` is the name of the proxy's own.
 
     The text for an undetermined verdict says which kinds of facts could not be read. `refusal` is why the proxy's own
@@ -57,19 +58,20 @@ def rejection(
     # The words of another status, or of one that this version does not know, would name the wrong switch.
     known = response.words.rejection and known_status(number) and response.words.status == number
     author = response.words.rejection if known else UNEXPLAINED
-    said = [_deliberate(status), fill(author, phrases, {"server": server, "tool": tool})]
+    reason = [fill(author, phrases, {"server": server, "tool": tool})]
     retry = retry_of(response.verdict, status)
+    decided = f"{status}, by policy"
     if status is ToolStatus.DISABLED_UNKNOWN:
-        said.insert(1, unread_sentence(response.verdict.unread))
+        decided = str(status)
+        reason = [_UNDETERMINED, unread_sentence(response.verdict.unread), *reason]
         if refusal and known_status(number) and not response.verdict.undetermined:
-            said, retry = [on_one_line(refusal)], Retry.NEVER
+            reason, retry = [on_one_line(refusal)], Retry.NEVER
     again = _AGAIN_UNDETERMINED if status.lifted_by is LiftedBy.UNDETERMINED else _AGAIN
     parts = (
-        f"Not called: {status}.",
-        *filter(None, said),
+        f"Not called: {decided}.",
+        *filter(None, reason),
         f"{_WHO[status.lifted_by]} {again[retry]}",
-        f"`{discovery_tool}` with `include_disabled: true` shows which tools exist but cannot be called, and what can"
-        " be done.",
+        f"See `{discovery_tool}` with `include_disabled: true`.",
     )
     content = {
         "status": str(status),
@@ -87,21 +89,14 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
     A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
     near = process.extract(name[:_MOST_COMPARED], sorted(names), scorer=fuzz.ratio, score_cutoff=60, limit=_MAX_NEAR)
-    hint = f" Near to it: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
-    text = f"Not called: there is no tool {quoted(name)}.{hint} `{discovery_tool}` finds the tools that there are."
+    hint = f" Similar names: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
+    text = f"Not called: there is no tool {quoted(name)}.{hint} Find tools with `{discovery_tool}`."
     return tool_result(None, text=text, is_error=True)
 
 
 def unavailable(reason: str) -> dict[str, Any]:
     """Return the MCP tool result for a call while the policy service gives no answer (spec A.7): it is no status."""
     return error_result(
-        f"Not done: {reason}. Without the policy service nothing is shown and nothing is called; this says nothing"
-        " about any tool. Trying again later may succeed; if it does not, tell the user that the policy service is"
-        " down."
+        f"Not done: {reason}. Nothing was shown or called; this says nothing about any tool. A later retry may succeed."
+        " If it does not, tell the user that the policy service is down."
     )
-
-
-def _deliberate(status: ToolStatus) -> str:
-    if status is ToolStatus.DISABLED_UNKNOWN:
-        return "The reason could not be determined, and the call was held back rather than guessed."
-    return "This is deliberate and not a fault."

@@ -12,14 +12,14 @@ from callability.v1.verdict_pb2 import RETRY_NEVER, ToolVerdict
 from callability.vocabulary import Retry, ToolStatus
 
 _KINDS: Mapping[str, str] = {
-    r"server\.(enabled|quarantined)": "the state of the server",
-    r"tool\.config_denied": "the operator's configuration",
-    r"approval\..*": "the approval of the tool",
-    r"annotations\..*": "the annotations of the tool",
-    r"agent\.name": "the name of the agent",
-    r"(server|tool|agent)\.label\..*": "a label that the operator sets",
+    r"server\.(enabled|quarantined)": "the server's state",
+    r"tool\.config_denied": "the operator's config",
+    r"approval\..*": "the tool's approval",
+    r"annotations\..*": "the tool's annotations",
+    r"agent\.name": "the agent's name",
+    r"(server|tool|agent)\.label\..*": "a label set by the operator",
 }
-_OTHER = "something else that the policy reads"
+_OTHER = "another fact that the policy reads"
 
 
 def unread_sentence(facts: Iterable[str]) -> str:

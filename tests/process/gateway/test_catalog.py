@@ -276,8 +276,8 @@ async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dia
         off = await it.enable("off")
         assert (off.is_error, off.structured_content) == (True, None)
         command = f"run `callability servers enable off --config {tmp_path / 'mcp_config.json'}`."
-        assert text_of(off).startswith("Not done: server `off` is switched off by its owner, ")
-        assert text_of(off).endswith(f"Tell the user that the owner has to {command}")
+        assert text_of(off).startswith("Not done: server `off` is disabled in the gateway's config, ")
+        assert text_of(off).endswith(f"Ask the user to {command}")
         for _ in range(3):
             failed = await it.enable("gone")
             assert (failed.is_error, failed.structured_content) == (True, None)

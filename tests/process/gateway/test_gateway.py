@@ -166,9 +166,9 @@ async def _is_rejected(client: Client, name: str, status: str) -> None:
         "retry": "never",
     }
     text = text_of(result)
-    assert text.startswith(f"Not called: {status}. This is deliberate and not a fault. ")
-    assert f'"{tool}"' in text
-    assert text.endswith("shows which tools exist but cannot be called, and what can be done.")
+    assert text.startswith(f"Not called: {status}, by policy. ")
+    assert f'"{server if status.startswith("server") else tool}"' in text
+    assert text.endswith(" See `retrieve_tools` with `include_disabled: true`.")
     assert POISON not in text
 
 
@@ -193,7 +193,7 @@ def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tm
                 assert str(config) in text
                 assert [other for other, foreign in ways.items() if foreign in text] == [status]
         for text in (reply["disabled_by_config"], rejected["disabled_by_config"]):
-            assert "no user can override" in text
+            assert re.search("the user cannot override it|Only the operator can lift this", text)
             assert "callability " not in text.replace(str(config), "")
 
     asyncio.run(story())
@@ -239,8 +239,8 @@ def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str
         assert reply.structured_content == {
             "tools": [],
             "total": 0,
-            "notice": "1 tool that matches exists but cannot be called now; ask again with `include_disabled: true` to"
-            " see why and who can change that.",
+            "notice": "1 matching tool exists but cannot be called; repeat with `include_disabled: true` to see why and"
+            " who can change that.",
         }
         assert ask("retrieve_tools", query="zebra").structured_content == {"tools": [], "total": 0}
 
@@ -261,7 +261,7 @@ def test_a_near_miss_of_a_locked_name_names_no_locked_tool(locked: str) -> None:
     with _connected(locked) as ask:
         for name in ("files:delete_fil", "files:write_fil", "files:format_dis", "held:burn_fil", "files:copy_fil"):
             text = text_of(ask("call_tool", name=name))
-            near = text.partition("Near to it: ")[2].partition(". `")[0]
+            near = text.partition("Similar names: ")[2].partition(". `")[0]
             assert set(re.findall(r'"([^"]+)"', near)) <= {f"files:{tool['name']}" for tool in OPEN_TOOLS}, text
             assert near or name.startswith("held:")
 
@@ -313,15 +313,23 @@ def test_entries_have_what_the_upstream_gives_and_nothing_else(locked: str) -> N
         ("retrieve_tools", {"query": "x", "include_disable": True}, "did you mean `include_disabled`?"),
         ("call_tool", {}, "`name` must be text, and is empty or not given"),
         ("call_tool", {"name": "files:read_file", "arguments": []}, "`arguments` must be an object"),
-        ("call_tool", {"name": "read_file"}, 'Not called: there is no tool "read_file". Near to it: "files:read_file"'),
+        (
+            "call_tool",
+            {"name": "read_file"},
+            'Not called: there is no tool "read_file". Similar names: "files:read_file"',
+        ),
         ("call_tool", {"name": "nowhere:read_file"}, 'there is no tool "nowhere:read_file"'),
-        ("call_tool", {"name": "files:raed_file"}, 'there is no tool "files:raed_file". Near to it: "files:read_file"'),
+        (
+            "call_tool",
+            {"name": "files:raed_file"},
+            'there is no tool "files:raed_file". Similar names: "files:read_file"',
+        ),
         ("call_tool", {"name": "files:" + "x" * 10_000}, 'there is no tool "files:xxx'),
         ("upstream_servers", {"operation": "remove"}, "`operation` must be `list` or `get`, and is `remove`"),
         ("upstream_servers", {"operation": "get"}, "`name` must be text, and is empty or not given"),
-        ("upstream_servers", {"operation": "get", "name": "fils"}, "there is no server `fils`. Near to it: `files`"),
+        ("upstream_servers", {"operation": "get", "name": "fils"}, "there is no server `fils`. Similar names: `files`"),
         ("upstream_servers", {"name": "files"}, "`name` goes with the operation `get`"),
-        ("files:read_file", {}, "this server has the tools `retrieve_tools`, `call_tool`, `upstream_servers`"),
+        ("files:read_file", {}, "the tools are `retrieve_tools`, `call_tool`, `upstream_servers`"),
     ],
 )
 def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(

@@ -54,8 +54,8 @@ def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
             config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
             async with over_stdio(config) as client:
                 notice = (await retrieve(client, "pid"))["notice"]
-                assert notice.startswith("What did not load will be tried again by itself")
-                assert 'Still starting up: "late".' in notice
+                assert notice.startswith("Will retry automatically.")
+                assert 'Starting up: "late".' in notice
                 # Now and then it is being loaded again.
                 await becomes(loads(client, "late"), [("failed", "transient")])
                 late.opening = None
@@ -88,7 +88,7 @@ def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -
                 assert 0 not in accepted
                 messages = (await listed(client))["loading"]
                 assert list(messages) == ["transient", "denied", "permanent"]
-                assert messages["denied"].startswith('Access refused: "denying".')
+                assert messages["denied"].startswith('Access denied: "denying".')
                 assert "starting up" not in messages["denied"]
 
     asyncio.run(story())
@@ -102,7 +102,7 @@ def test_discovery_does_not_wait_for_every_try(tmp_path: Path) -> None:
             slow.opening = LATER
             config = write_config(tmp_path, {"slow": http(slow), "files": shelf(tmp_path, "files", READ)})
             async with over_stdio(config) as client:
-                assert 'Still starting up: "slow".' in (await retrieve(client, "pid"))["notice"]
+                assert 'Starting up: "slow".' in (await retrieve(client, "pid"))["notice"]
                 [entry, _] = (await listed(client))["servers"]
                 error = "answered with HTTP status 503"
                 assert entry["load"] == {"status": "transient", "attempts": 1, "error": error}
@@ -136,7 +136,7 @@ def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tm
         assert list(nothing) == ["tools", "total", "notice"]
         assert list(shown) == ["tools", "total", "disabled", "remediation", "notice"]
         assert shown["notice"] == notice
-        assert locked["notice"].startswith("1 tool that matches exists ")
+        assert locked["notice"].startswith("1 matching tool exists ")
         assert locked["notice"].endswith(f"who can change that. {notice}")
         places = [notice.index(f'{words}: "{server}"') for words, server in _MESSAGES]
         assert places == sorted(places)
@@ -150,7 +150,7 @@ def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tm
     assert (tmp_path / "gateway.log").read_text().count(line) == 1
 
 
-_MESSAGES = (("Still starting up", "busy"), ("Access refused", "denying"), ("Needs attention", "gone"))
+_MESSAGES = (("Starting up", "busy"), ("Access denied", "denying"), ("Needs attention", "gone"))
 
 
 def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_line_of_the_policy_makes_a_refused_connection_transient(tmp_path: Pat
             late.port = taken.getsockname()[1]
         config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
         async with over_stdio(config, "--policy", str(policy)) as client:
-            assert 'Still starting up: "late".' in (await retrieve(client, "pid"))["notice"]
+            assert 'Starting up: "late".' in (await retrieve(client, "pid"))["notice"]
             async with late.listening():
                 await becomes(names("pid", client), ["late:pid"])
 

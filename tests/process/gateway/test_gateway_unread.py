@@ -114,8 +114,8 @@ def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_sho
                 "retry": "never",
             }
             text = text_of(rejected)
-            assert "Could not be read: a label that the operator sets. " in text
-            assert "Who can lift this is not known. Calling again gives the same answer. " in text
+            assert "Could not be read: a label set by the operator. " in text
+            assert "Who can lift this is unknown. Retrying does not help. " in text
             assert "later" not in text
             assert [entry["status"] for entry in found["disabled"]] == ["disabled_unknown"] * 2
             for answer_text in (text, str(found)):
@@ -137,8 +137,8 @@ def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) ->
         async with over_stdio(config, "--policy", str(policy)) as client:
             rejected = await call(client, "files:read_file")
             assert (rejected.structured_content or {})["retry"] == "later"
-            assert "Could not be read: the approval of the tool. " in text_of(rejected)
-            assert "Calling again later may succeed. " in text_of(rejected)
+            assert "Could not be read: the tool's approval. " in text_of(rejected)
+            assert "A later retry may succeed. " in text_of(rejected)
 
     asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()

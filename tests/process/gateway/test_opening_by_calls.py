@@ -25,7 +25,7 @@ from support.waiting import becomes, loads
 
 CALLS = 20
 LONG = 3600.0
-UNKNOWN = "is not connected, so that it is not known whether it has this tool; the call was not sent."
+UNKNOWN = "is not connected, so its tools are not known; the call was not sent."
 
 
 def exiting(directory: Path, name: str, **keys: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool,
 
 @pytest.mark.parametrize(
     ("opening", "said"),
-    [(REFUSAL, 'Access refused: "it".'), (ABSENT, "Needs attention: ")],
+    [(REFUSAL, 'Access denied: "it".'), (ABSENT, "Needs attention: ")],
     ids=["denied", "permanent"],
 )
 def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(

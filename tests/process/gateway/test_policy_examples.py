@@ -89,10 +89,10 @@ async def test_a_freeze_locks_what_may_destroy_something_in_production(tmp_path:
             "main:drop_table": "disabled_by_config",
             "typo:drop_table": "disabled_unknown",
         }
-        assert found["remediation"]["disabled_by_config"].startswith("Changes are frozen on the servers")
+        assert found["remediation"]["disabled_by_config"].startswith("Changes are frozen on production servers")
         rejected = await call(client, "main:drop_table")
         assert rejected.is_error
-        assert "only the operator ends the freeze" in text_of(rejected)
+        assert "to end the freeze" in text_of(rejected)
         assert text_of(await call(client, "copy:drop_table")) == "drop_table was called"
         assert text_of(await call(client, "main:read_table")) == "read_table was called"
 
@@ -115,4 +115,4 @@ async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_lis
                 reply[name] = ([each["name"] for each in found.get("disabled", [])], answer.is_error, text_of(answer))
     assert reply["finance-reports"] == ([], False, "send_invoice was called")
     assert reply["helper"][:2] == (["billing-eu:send_invoice"], True)
-    assert "for some agents alone" in reply["helper"][2]
+    assert "Only some agents may use" in reply["helper"][2]

@@ -217,7 +217,7 @@ def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path
             found = await retrieve(client, "format disk", include_disabled=True)
             for rejection_text in (rejected, found["remediation"]["disabled_by_config"]):
                 assert "`callability" not in rejection_text
-                assert "change `enabled_tools` or `disabled_tools` in the entry of the server" in rejection_text
+                assert "edit `enabled_tools` or `disabled_tools` in " in rejection_text
 
     asyncio.run(story())
 
@@ -232,6 +232,6 @@ def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
             for name in names:
                 rejection_text = text_of(await call(client, f"files:{name}"))
                 assert re.search(r"`callability approvals approve --config \S+ -- files TOOL`", rejection_text)
-                assert ", where TOOL stands for the name of the tool, without its server." in rejection_text
+                assert " (TOOL: the tool's name without its server)." in rejection_text
 
     asyncio.run(story())

@@ -142,9 +142,9 @@ def test_a_call_of_a_locked_tool_is_refused_with_the_proxys_own_phrase(
         "retry": "never",
     }
     text = refused["content"][0]["text"]
-    assert text.startswith("Not called: disabled_by_user. This is deliberate and not a fault. ")
+    assert text.startswith("Not called: disabled_by_user, by policy. ")
     assert 'tool "git_push" of server "git"' in text
-    assert "the user has to run `proxy tools enable`." in text
+    assert "ask the user to run `proxy tools enable`." in text
 
 
 def test_a_call_of_a_tool_that_is_not_there_names_near_ones_that_can_be_called(

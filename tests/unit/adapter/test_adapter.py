@@ -203,7 +203,7 @@ def test_a_name_that_no_tool_should_have_is_counted_and_not_named() -> None:
     found = discovered(judgement, "file", include_disabled=True)
     assert [entry["name"] for entry in found["disabled"]] == ["git:file known", "git:file_ok"]
     assert found["disabled_total"] == 6
-    assert discovered(judgement, "file")["notice"].startswith("6 tools ")
+    assert discovered(judgement, "file")["notice"].startswith("6 matching tools ")
 
 
 def test_the_notice_counts_every_relevant_locked_tool_before_any_cap() -> None:
@@ -213,16 +213,14 @@ def test_the_notice_counts_every_relevant_locked_tool_before_any_cap() -> None:
     found = discovered(judgement, "disabled pending", limit=1)
     assert list(found) == ["tools", "total", "notice"]
     assert (found["tools"], found["total"]) == ([], 0)
-    assert re.match(r"20 tools .*`include_disabled: true`", found["notice"])
+    assert re.match(r"20 matching tools .*`include_disabled: true`", found["notice"])
     assert "git:" not in found["notice"]
     assert len(re.findall(r"[.!?](?: |$)", found["notice"])) == 1
 
 
 def test_the_notice_of_one_tool_speaks_of_one() -> None:
     """Grammar is words too."""
-    assert discovered(judgement_of({"git": (OPEN, {"reset": DENIED})}))["notice"].startswith(
-        "1 tool that matches exists "
-    )
+    assert discovered(judgement_of({"git": (OPEN, {"reset": DENIED})}))["notice"].startswith("1 matching tool exists ")
 
 
 def test_there_is_no_notice_where_something_callable_is_found_or_the_flag_is_set() -> None:
@@ -236,17 +234,17 @@ def test_there_is_no_notice_where_something_callable_is_found_or_the_flag_is_set
 @pytest.mark.parametrize("flag", [False, True])
 def test_what_did_not_load_is_said_where_nothing_callable_is_found(*, flag: bool) -> None:
     """Last, behind FR-009's sentence where there is one; whoever finds something has nothing to wait for (L-7)."""
-    messages = ("Still starting up: x.", "Access refused: y.")
+    messages = ("Starting up: x.", "Access denied: y.")
     judgement = judgement_of(SMALL)
     assert "notice" not in discovered(judgement, include_disabled=flag, not_loaded=messages)
     found = discovered(judgement, found=[], include_disabled=flag, not_loaded=messages)
     assert list(found)[-1] == "notice"
-    assert found["notice"].endswith("Still starting up: x. Access refused: y.")
+    assert found["notice"].endswith("Starting up: x. Access denied: y.")
     assert ("`include_disabled: true`" in found["notice"]) is not flag
     alone = discovered(
         judgement, "nothing", found=[], found_locked=[], include_disabled=flag, not_loaded=messages, texts={}
     )
-    assert alone == {"tools": [], "total": 0, "notice": "Still starting up: x. Access refused: y."}
+    assert alone == {"tools": [], "total": 0, "notice": "Starting up: x. Access denied: y."}
 
 
 def test_one_remediation_for_each_status_that_is_shown_and_for_no_other() -> None:

@@ -79,29 +79,28 @@ def test_each_status_of_a_load_has_a_message_of_its_own() -> None:
     """Starting up lists the servers, needs attention each with its reason, a denial says who can grant access."""
     messages = _messages("up", "slow", "slower", "locked", "gone", "lost")
     assert list(messages) == [LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT]
-    assert messages[LoadStatus.TRANSIENT].startswith('Still starting up: "slow", "slower". ')
-    assert messages[LoadStatus.DENIED].startswith('Access refused: "locked". ')
-    assert f"only the operator can lift it, and has to {NEUTRAL['grant_access']}." in messages[LoadStatus.DENIED]
+    assert messages[LoadStatus.TRANSIENT].startswith('Starting up: "slow", "slower". ')
+    assert messages[LoadStatus.DENIED].startswith('Access denied: "locked". ')
+    assert f"Only the operator can {NEUTRAL['grant_access']}." in messages[LoadStatus.DENIED]
     gone = '"gone" (the connection was refused), "lost" (answered with HTTP 404)'
     assert messages[LoadStatus.PERMANENT].startswith(f"Needs attention: {gone}. ")
     assert NEUTRAL["check_server"] in messages[LoadStatus.PERMANENT]
     assert _messages("up") == {}
 
 
-def test_a_new_try_is_mentioned_only_for_the_servers_that_have_one() -> None:
-    """L-7: those without are told of apart."""
-    [messages] = _messages("slow", "again").values()
-    without, _, with_one = messages.partition(" What did not load will be tried again by itself")
-    assert ('"slow"' in without, '"again"' in without) == (True, False)
-    assert ('"slow"' in with_one, '"again"' in with_one) == (False, True)
-    assert "tried again" not in without
+def test_a_retry_is_promised_only_for_the_servers_with_one() -> None:
+    """L-7: those without are listed apart."""
+    [text] = _messages("slow", "again").values()
+    with_one, without = text.split('Starting up: "slow".')
+    assert with_one.startswith('Will retry automatically. Starting up: "again". ')
+    assert "retry" not in without
 
 
 def test_a_denial_is_never_called_a_start() -> None:
     """Spec B: it is no start, and no new try comes."""
     [messages] = _messages("locked").values()
     assert "starting" not in messages
-    assert "trying again does not change it" in messages
+    assert "Retrying does not help." in messages
 
 
 def test_every_server_is_named_whatever_the_author_wrote() -> None:
@@ -113,7 +112,7 @@ def test_every_server_is_named_whatever_the_author_wrote() -> None:
     newer.verdict.status = 99  # type: ignore[assignment]  # a number of a later version
     assert load_status(newer) is LoadStatus.PERMANENT
     assert load_messages({"{x}": newer}, {}, phrases={}) == {
-        "permanent": 'The tools of these servers are not there: "{x}". Tell the user so.'
+        "permanent": 'Tools are not available from "{x}". Tell the user.'
     }
 
 
@@ -130,7 +129,7 @@ def test_an_enable_says_whether_the_server_is_connected(status: EnableStatus) ->
     }
     text = text_of(result)
     assert text.startswith(f"Connected: {status}. " if status.connected else f"Not connected: {status}. ")
-    assert text.endswith("Do not say that it is connected, and do not call its tools.") is not status.connected
+    assert text.endswith("Do not claim that it is connected or call its tools.") is not status.connected
     assert '"git"' in text
     assert "{" not in text
 
@@ -138,7 +137,7 @@ def test_an_enable_says_whether_the_server_is_connected(status: EnableStatus) ->
 def test_an_enable_says_what_is_missing_locked_or_wrong() -> None:
     """Each variable by name, each lock with who can lift it, part B's status with its reason."""
     missing = text_of(_result("missing_credentials", variables=("TOKEN", "KEY")))
-    assert 'needs what is not set: "TOKEN", "KEY".' in missing
+    assert 'needs variables that are not set: "TOKEN", "KEY".' in missing
     locked = enable_result(
         _enable(ENABLES["enabled"] | {"callableTools": False}),
         "git",
@@ -153,10 +152,10 @@ def test_an_enable_says_what_is_missing_locked_or_wrong() -> None:
 
 def test_a_retry_is_the_users_word() -> None:
     """E-9: after a decline, a cancellation and without a dialog."""
-    assert "only if the user says so" in text_of(_result("declined"))
-    assert "only if the user asks for it" in text_of(_result("cancelled"))
-    assert "from a client that can show one" in text_of(_result("authorization_required"))
-    assert "Go on with the user's original request." in text_of(_result("enabled"))
+    assert "Retry only if the user asks." in text_of(_result("declined"))
+    assert "Retry only if the user asks." in text_of(_result("cancelled"))
+    assert "from a client that can." in text_of(_result("authorization_required"))
+    assert "Continue with the user's original request." in text_of(_result("enabled"))
 
 
 def test_a_status_of_a_later_version_is_no_connection() -> None:
@@ -190,4 +189,4 @@ def test_words_of_another_status_are_not_used() -> None:
     """A service that sends them is of another version."""
     response = _enable(ENABLES["declined"])
     response.words.status = outcome_pb2.ENABLE_STATUS_ENABLED
-    assert "The service gives no words for this." in text_of(enable_result(response, "git", phrases={}))
+    assert "The policy service gives no reason." in text_of(enable_result(response, "git", phrases={}))

@@ -47,16 +47,21 @@ TOGGLES = re.compile(
 )
 """Ways to say that the user has a switch for it."""
 ORDER: dict[str, tuple[str, str, str, str]] = {
-    "server_disabled": ("This is deliberate", "PRESS-SERVER-ON", "The user can lift this.", "same answer"),
-    "disabled_by_config": ("This is deliberate", "EDIT-CONFIG", "Only the operator can lift this", "same answer"),
-    "server_quarantined": ("This is deliberate", "PRESS-RELEASE", "The user can lift this.", "same answer"),
-    "disabled_by_user": ("This is deliberate", "PRESS-TOOL-ON", "The user can lift this.", "same answer"),
-    "pending_approval": ("This is deliberate", "PRESS-APPROVE", "The user can lift this.", "same answer"),
+    "server_disabled": (", by policy.", "PRESS-SERVER-ON", "The user can lift this.", "Do not retry until then."),
+    "disabled_by_config": (
+        ", by policy.",
+        "EDIT-CONFIG",
+        "Only the operator can lift this.",
+        "Do not retry until then.",
+    ),
+    "server_quarantined": (", by policy.", "PRESS-RELEASE", "The user can lift this.", "Do not retry until then."),
+    "disabled_by_user": (", by policy.", "PRESS-TOOL-ON", "The user can lift this.", "Do not retry until then."),
+    "pending_approval": (", by policy.", "PRESS-APPROVE", "The user can lift this.", "Do not retry until then."),
     "disabled_unknown": (
-        "The reason could not be determined, and the call was held back rather than guessed.",
+        "The reason could not be determined; held back rather than guessed.",
         "READ-LOGS",
-        "Who can lift this is not known.",
-        "later may succeed",
+        "Who can lift this is unknown.",
+        "A later retry may succeed.",
     ),
 }
 """For each status what its rejection says, in this order."""
@@ -64,13 +69,13 @@ ORDER: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("status", ORDER)
 def test_a_rejection_says_in_order_what_it_is_and_what_can_be_done(status: str) -> None:
-    """FR-008: the status, whether it is deliberate, the author's words, who and when, and where to see more."""
+    """FR-008: the status, whether it is by policy, the author's words, who and when, and where to see more."""
     refused = rejected(*LOCKED[status])
     text = text_of(refused)
     places = [text.find(part) for part in (status, *ORDER[status], "`include_disabled: true`")]
     assert -1 not in places
     assert places == sorted(places)
-    assert "deliberate" not in text or status != "disabled_unknown"
+    assert ("by policy" in text) is (status != "disabled_unknown")
     known = ToolStatus(status)
     assert list(refused) == ["content", "structuredContent", "isError"]
     assert refused["isError"] is True
@@ -84,16 +89,16 @@ def test_a_rejection_says_in_order_what_it_is_and_what_can_be_done(status: str) 
 
 
 _UNREAD = {
-    "server.enabled": "the state of the server",
-    "server.quarantined": "the state of the server",
-    "tool.config_denied": "the operator's configuration",
-    "approval.disabled": "the approval of the tool",
-    "approval.status": "the approval of the tool",
-    "annotations.destructive": "the annotations of the tool",
-    "agent.name": "the name of the agent",
-    "server.label.SECRET": "a label that the operator sets",
-    "tool.label.SECRET": "a label that the operator sets",
-    "SECRET": "something else that the policy reads",
+    "server.enabled": "the server's state",
+    "server.quarantined": "the server's state",
+    "tool.config_denied": "the operator's config",
+    "approval.disabled": "the tool's approval",
+    "approval.status": "the tool's approval",
+    "annotations.destructive": "the tool's annotations",
+    "agent.name": "the agent's name",
+    "server.label.SECRET": "a label set by the operator",
+    "tool.label.SECRET": "a label set by the operator",
+    "SECRET": "another fact that the policy reads",
 }
 """For each unread fact the words for its kind."""
 
@@ -115,9 +120,7 @@ def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_
     assert list(response.verdict.unread) == ["approval.disabled"]
     response.verdict.unread[:] = ["server.enabled", "server.quarantined", "approval.status", "server.label.a"]
     text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
-    assert (
-        "Could not be read: the state of the server, the approval of the tool, a label that the operator sets. " in text
-    )
+    assert "Could not be read: the server's state, the tool's approval, a label set by the operator. " in text
     assert "ould not be read" not in text_of(rejected(OPEN, DENIED))
     assert "ould not be read" not in text_of(rejected(OPEN, REFUSED))
 
@@ -125,10 +128,10 @@ def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_
 @pytest.mark.parametrize(
     ("on_the_wire", "said", "retry"),
     [
-        (verdict_pb2.RETRY_LATER, "Calling again later may succeed.", "later"),
-        (verdict_pb2.RETRY_NEVER, "Calling again gives the same answer. ", "never"),
-        (verdict_pb2.RETRY_UNSPECIFIED, "Calling again later may succeed.", "later"),
-        (99, "Calling again later may succeed.", "later"),
+        (verdict_pb2.RETRY_LATER, "A later retry may succeed.", "later"),
+        (verdict_pb2.RETRY_NEVER, "Retrying does not help. ", "never"),
+        (verdict_pb2.RETRY_UNSPECIFIED, "A later retry may succeed.", "later"),
+        (99, "A later retry may succeed.", "later"),
     ],
 )
 def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, retry: str) -> None:
@@ -138,7 +141,7 @@ def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, re
     result = rejection(response, "git", "reset", phrases=PHRASES)
     assert result is not None
     assert said in text_of(result)
-    assert text_of(result).count("again") == 1
+    assert len(re.findall(r"retry", text_of(result), re.IGNORECASE)) == 1
     assert result["structuredContent"]["retry"] == retry
 
 
@@ -149,7 +152,7 @@ def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> 
     result = rejection(response, "git", "reset", phrases=PHRASES)
     assert result is not None
     assert result["structuredContent"]["retry"] == "never"
-    assert "Calling again gives the same answer until then." in text_of(result)
+    assert "Do not retry until then." in text_of(result)
 
 
 @pytest.mark.parametrize("policy", [POLICY, *sorted((POLICY / "examples").iterdir())], ids=lambda path: path.name)
@@ -178,7 +181,7 @@ def test_a_refusal_of_the_proxys_own_gives_its_reason_and_is_final() -> None:
     text = text_of(result)
     assert text.startswith(
         "Not called: disabled_unknown. This proxy cannot call tools that run as tasks. Tell the user so. Who can lift"
-        " this is not known. Calling again gives the same answer. `retrieve_tools`"
+        " this is unknown. Retrying does not help. See `retrieve_tools`"
     )
     assert "determined" not in text
     assert "READ-LOGS" not in text
@@ -197,7 +200,7 @@ def test_a_refusal_of_the_proxys_own_is_no_reason_for_what_could_not_be_read() -
     """A row above it may be the reason."""
     response = checked(OPEN, UNREAD | {"callerRefuses": True})
     text = text_of(rejection(response, "git", "reset", phrases=PHRASES, refusal=REASON))
-    assert "Could not be read: the approval of the tool." in text
+    assert "Could not be read: the tool's approval." in text
     assert "tasks" not in text
     assert (
         rejection(checked(OPEN, {"configDenied": False, "approval": {}}), "g", "r", phrases={}, refusal=REASON) is None
@@ -211,16 +214,13 @@ def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
     judgement = judge(request, answered(request), refusals={"git:reset": REASON, "git:clone": REASON})
     reset, clone, push = judgement.tools
     reason = "This proxy cannot call tools that run as tasks. Tell the user so."
-    unread = (
-        "This tool is held back, and the reason could not be determined. Tell the user so, and that the next step is to"
-        " READ-LOGS."
-    )
+    unread = "The reason could not be determined. Tell the user. Next step: READ-LOGS."
     remediations = [judgement.remediation(some, PHRASES) for some in ([reset], [clone], [push], [reset, clone])]
     assert [each["disabled_unknown"] for each in remediations] == [
         reason,
         unread,
         unread,
-        f"Of some of these tools: {reason} Of the others: {unread}",
+        f"For some of these tools: {reason} For the others: {unread}",
     ]
     assert [(tool.undetermined, tool.unread) for tool in judgement.tools] == [
         (False, ()),
@@ -250,7 +250,7 @@ def test_a_rejection_whose_author_has_no_words_still_says_what_holds_for_every_p
     response = checked(OPEN, DENIED)
     response.ClearField("words")
     text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
-    for part in ("disabled_by_config", "deliberate", "Only the operator", "same answer", "`include_disabled: true`"):
+    for part in ("disabled_by_config", "by policy", "Only the operator", "Do not retry", "`include_disabled: true`"):
         assert part in text
     assert "  " not in text
 

@@ -125,7 +125,7 @@ def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name
         found, servers, *calls = asyncio.run(_scene(directory, world, None, visible=()).answers(questions))
     assert '"structured_content":{"tools":[],"total":0}' in found
     assert '"structured_content":{"servers":[]}' in servers
-    assert all("there is no tool" in call and "Near to it" not in call for call in calls)
+    assert all("there is no tool" in call and "Similar names" not in call for call in calls)
 
 
 def test_what_an_agent_sees_is_what_is_in_its_scope(tmp_path: Path) -> None:
@@ -146,6 +146,6 @@ def test_what_an_agent_sees_is_what_is_in_its_scope(tmp_path: Path) -> None:
     assert "git:read_file" in found
     assert "mail:read_file" in found
     assert "git did read_file" in called
-    assert 'there is no tool \\"files:read_file\\". Near to it: \\"git:read_file\\"' in unknown
+    assert 'there is no tool \\"files:read_file\\". Similar names: \\"git:read_file\\"' in unknown
     assert '"server_quarantined":1' in listed
     assert "files:" not in found + called + listed

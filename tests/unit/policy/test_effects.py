@@ -156,7 +156,7 @@ def test_findings_are_written_as_sarif(tmp_path: Path) -> None:
     assert report["version"] == "2.1.0"
     rules = run["tool"]["driver"]["rules"]
     assert [rule["shortDescription"]["text"] for rule in rules] == [MEANINGS[rule["id"]].means for rule in rules]
-    [law] = [each for each in run["results"] if "what may be locked" in each["message"]["text"]]
+    [law] = [each for each in run["results"] if "a tool that may be locked" in each["message"]["text"]]
     assert rules[law["ruleIndex"]]["id"] == law["ruleId"] == "law-broken"
     assert (law["level"], law["properties"]) == ("error", {"witness": {"server.enabled": "false"}})
     place = law["locations"][0]["physicalLocation"]

@@ -99,14 +99,14 @@ def test_a_law_that_does_not_hold_refuses_the_policy_with_a_counter_example(tmp_
     lines.insert(denied, lines.pop(user))
     found = _found(tmp_path, "".join(lines))
     assert [each.partition(": ")[2] for each in found] == [
-        "law `the operator's configuration wins over the user, whatever the user set` does not hold in 54 combinations:"
+        "law `the operator's config overrides whatever the user set` does not hold in 54 combinations:"
         " there rule `user-off` gives `disabled_by_user` (it wants `disabled_by_config`; for example tool.config_denied"
         " true, approval.disabled true) [law-broken]",
-        "law `what the configuration may rule out is never described by a switch of the user's (SC-003)` does not hold"
+        "law `a tool that the config may deny is never described by a switch of the user (SC-003)` does not hold"
         " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but"
         " `server_quarantined` or `disabled_by_user` or `pending_approval`; for example tool.config_denied true,"
         " approval.disabled true) [law-broken]",
-        "law `what may be in quarantine is never described by a switch of one tool, which would not help` does not hold"
+        "law `a server that may be in quarantine is never described by a switch of one tool` does not hold"
         " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but `disabled_by_user`"
         " or `pending_approval`; for example server.quarantined true, approval.disabled true) [law-broken]",
     ]

@@ -170,7 +170,7 @@ def test_a_refused_connection_is_made_transient_by_an_edit_of_one_line(tmp_path:
 def test_only_a_retry_that_is_scheduled_is_mentioned() -> None:
     """L-7: in the words of the rule that has the fact, and in no others."""
     rule_set = _shipped().rule_sets["load_outcome"].rule_set
-    own_words = {rule.id for rule in rule_set.rules if rule.because and "tried again" in rule.because.template}
+    own_words = {rule.id for rule in rule_set.rules if rule.because and "Will retry" in rule.because.template}
     assert own_words == {rule.id for rule in rule_set.rules if rule.when and "load.retry_scheduled" in rule.reads}
     promise = re.compile(r"will (?:be )?(?:retr|tr(?:y|ied) again)", re.IGNORECASE)
     assert not any(promise.search(text.template) for words in rule_set.words.values() for text in words.values())
@@ -181,9 +181,9 @@ def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
     words = _shipped().rule_sets["enable_outcome"].rule_set.words
     for status in EnableStatus:
         text = words[status]["message"].template
-        claims = re.search(r"\bis connected\b|\bnow active\b|\bwas connected already\b", text)
+        claims = re.search(r"\bis connected\b|\bnow active\b|\bwas already connected\b", text)
         assert bool(claims) is status.connected, status
-    assert "only if the user says so" in words["declined"]["message"].template
+    assert "only if the user asks" in words["declined"]["message"].template
     assert "only if the user asks" in words["cancelled"]["message"].template
     assert not re.search(r"\b(?:the user|you|operator)\b[^.]*\bstopped\b", words["cancelled"]["message"].template)
 
@@ -224,7 +224,7 @@ def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:
     rule_set = _shipped().rule_sets["enable_outcome"].rule_set
     own = {rule.id: rule.action.template for rule in rule_set.rules if rule.status == "connect_failed" and rule.action}
     assert list(own) == ["dialog-expired", "may-work-later", "access-refused", "needs-attention"]
-    steps = ("try it again if the user wants to", "try it again later", "{grant_access}", "{check_server}")
+    steps = ("Retry only if the user asks", "Retry later", "{grant_access}", "{check_server}")
     for step, own_words in zip(steps, own, strict=True):
         assert [rule for rule, text in own.items() if step in text] == [own_words]
     assert not any("{check_logs}" in text for text in own.values())
@@ -235,8 +235,8 @@ def test_only_the_own_words_of_a_rule_may_say_that_the_operator_lifts_a_failed_c
     """The words of the status are also for a failure of which nothing is known."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     text = (POLICY / "enable_outcome.yaml").read_text()
-    assert text.count("to {check_logs}") == 1
-    (tmp_path / "enable_outcome.yaml").write_text(text.replace("to {check_logs}", "to {grant_access}"))
+    assert text.count("{check_logs}") == 1
+    (tmp_path / "enable_outcome.yaml").write_text(text.replace("{check_logs}", "{grant_access}"))
     found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
     assert [finding.code for finding in found if finding.severity is Severity.ERROR] == ["action-not-owned"]
 

@@ -17,7 +17,7 @@ from callability.gateway.config.config import (
     ServerConfig,
     load_config,
 )
-from callability.gateway.config.default_place import NoConfig, default_config, from_home, is_found_without_option
+from callability.gateway.config.default_place import NoConfig, default_config, is_found_without_option
 from callability.gateway.config.model import OAuthConfig
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "OAuthConfig",
     "ServerConfig",
     "default_config",
-    "from_home",
     "is_found_without_option",
     "load_approvals",
     "load_config",

@@ -62,14 +62,6 @@ def is_found_without_option(config: Path) -> bool:
     )
 
 
-def from_home(path: Path) -> str:
-    """Return a path as people write it: what is in the home directory begins with `~/`."""
-    try:
-        return f"~/{path.relative_to(os.path.expanduser('~'))}"
-    except ValueError:
-        return str(path)
-
-
 def _directory() -> Path | None:
     """Return the user's configuration directory, None if the home directory is not known.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mcp_types import Tool
 
 NO_TASKS = (
-    "This tool can only be called as an MCP task, and the gateway does not support tasks. Tell the user that the tool"
-    " cannot be called through this gateway."
+    "This tool can only be called as an MCP task, which the gateway does not support. Tell the user that this gateway"
+    " cannot call it."
 )
 
 

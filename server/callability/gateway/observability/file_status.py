@@ -23,11 +23,11 @@ class FileStatus:
         """Return a sentence about each that is not in effect as it is written."""
         messages = {}
         if self.config_broken:
-            messages["config"] = "the config was edited and is not sound: what it said before still holds"
+            messages["config"] = "the edited config has errors: the last good one stays in effect"
         if not self.approvals_readable:
             messages["approvals"] = "the approvals file could not be read: every approval is unknown"
         elif self.approvals_broken:
-            messages["approvals"] = "the approvals file was edited and cannot be read: what it said before still holds"
+            messages["approvals"] = "the edited approvals file cannot be read: the last good one stays in effect"
         if self.policy_broken():
-            messages["policy"] = "the policy was edited and is not sound: what it said before still holds"
+            messages["policy"] = "the edited policy has errors: the last good one stays in effect"
         return messages

@@ -84,7 +84,7 @@ class ToolCalls:
         """Return how to reconnect a server of the catalog that lost its connection: a call connects none (E-4)."""
         upstream = self._inventory.upstream(server) if self._inventory.is_joined(server) else None
         lost = upstream is not None and upstream.state == "failed"
-        return " It can be connected again by `enable_server`." if lost else ""
+        return " Connect it again with `enable_server`." if lost else ""
 
     async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
@@ -116,12 +116,12 @@ class ToolCalls:
             if refused:
                 return refused
             if upstream is None:
-                return error_result(f"Not done: server `{server}` is switched off in the config of the gateway.")
+                return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
             connection = await self._read(upstream)
             still = server in self._inventory.servers and self._inventory.known(server) is known
             if still and known.connected:
                 return upstream, connection
-        return error_result(f"Not done: server `{server}` changes its tools again and again; the call was not sent.")
+        return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
 
     async def _read(self, upstream: Upstream) -> Connection:
         """Connect, and read the changes of the tools that the server announced.
@@ -151,8 +151,7 @@ class ToolCalls:
         messages = self._loads.messages([server], self._phrases.about(server)).values()
         why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
         return error_result(
-            f"Not done: server `{server}` is not connected, so that it is not known whether it has this tool; the call"
-            f" was not sent. {why}"
+            f"Not done: server `{server}` is not connected, so its tools are not known; the call was not sent. {why}"
         )
 
     async def _unknown(self, name: str) -> Result:

@@ -82,13 +82,13 @@ class CatalogTools:
         switch = self.switches.get(name)
         if switch is None:
             return error_result(
-                f"Not done: there is no server {shown(name)} in the catalog. `search_servers` shows them all."
+                f"Not done: the catalog has no server {shown(name)}. List its servers with `search_servers`."
             )
         outcome = {
-            SwitchState.ABSENT: "was not switched on, and nothing had to be done",
-            SwitchState.CONNECTING: "is not switched on: the attempt to connect it was ended",
-            SwitchState.CONNECTED: "is switched off now, and its tools are gone",
-            SwitchState.FAILED: "is switched off now; it was not connected",
+            SwitchState.ABSENT: "was not enabled; nothing was done",
+            SwitchState.CONNECTING: "is not enabled: the attempt to connect it was cancelled",
+            SwitchState.CONNECTED: "is disabled now; its tools are gone",
+            SwitchState.FAILED: "is disabled now; it was not connected",
         }[await switch.disable()]
         return tool_result({"server": name, "state": str(switch.state)}, text=f"Server {shown(name)} {outcome}.")
 
@@ -101,7 +101,7 @@ class CatalogTools:
         undeclared(arguments, "query", "limit")
         query = arguments.get("query", "")
         if not isinstance(query, str):
-            raise InvalidArgument("`query` must be text, and is something else")
+            raise InvalidArgument("`query` must be text")
         limit = checked_limit(arguments.get("limit", 15))
         switches = self.switches
         names = await self._found(switches, query) if query.strip() else tuple(switches)
@@ -118,8 +118,8 @@ class CatalogTools:
         upstream, phrases = self._inventory.upstream(name), self._phrases.about(name)
         if upstream is None:
             return error_result(
-                f"Not done: server {shown(name)} is switched off by its owner, and no agent can switch it on. Its tools"
-                f" cannot be called. Tell the user that the owner has to {phrases['enable_server']}."
+                f"Not done: server {shown(name)} is disabled in the gateway's config, and no agent can enable it. Ask"
+                f" the user to {phrases['enable_server']}."
             )
         # Wait for an opening that is under way; start none.
         with suppress(UpstreamError):
@@ -133,8 +133,8 @@ class CatalogTools:
         messages = " ".join(self._loads.messages([name], phrases).values())
         why = messages or f"It {upstream.last_failure.words if upstream.last_failure else 'is being connected again'}."
         return error_result(
-            f"Not done: server {shown(name)} is not connected. The gateway connects it by itself, and `enable_server`"
-            f" does not. {why} Do not call its tools."
+            f"Not done: server {shown(name)} is not connected. The gateway itself connects it, not `enable_server`."
+            f" {why} Do not call its tools."
         )
 
     async def _result(self, name: str, outcome: EnableOutcome) -> Result:

@@ -17,7 +17,7 @@ TOOLS = (
     Tool(
         name="retrieve_tools",
         description=(
-            "Finds tools of all connected MCP servers by what they do; call what it finds by `call_tool`. "
+            "Find tools of all connected MCP servers by what they do. Call them with `call_tool`. "
             + INCLUDE_DISABLED_SENTENCE
         ),
         input_schema=_schema(
@@ -28,7 +28,7 @@ TOOLS = (
                 "minimum": 1,
                 "maximum": MAX_LIMIT,
                 "default": DEFAULT_LIMIT,
-                "description": "How many tools at the most.",
+                "description": "The maximum number of tools.",
             },
             include_disabled=dict(INCLUDE_DISABLED_SCHEMA),
         ),
@@ -37,24 +37,29 @@ TOOLS = (
     Tool(
         name="call_tool",
         description=(
-            "Calls a tool that `retrieve_tools` found. A tool that cannot be called answers with the reason, who can"
-            " change that, and whether trying again can help."
+            "Call a tool that `retrieve_tools` found. If it cannot be called, the answer gives the reason, who can"
+            " change that, and whether a retry can help."
         ),
         input_schema=_schema(
             ["name"],
             name={"type": "string", "minLength": 1, "description": "The tool, as `server:tool`."},
-            arguments={"type": "object", "description": "The tool's own arguments, as its `inputSchema` says."},
+            arguments={"type": "object", "description": "The tool's arguments, by its `inputSchema`."},
         ),
     ),
     Tool(
         name="upstream_servers",
         description=(
-            "Lists the MCP servers behind this one, or gets one of them: whether it is connected, and, where some of"
-            " its tools cannot be called, how many and why."
+            "List the MCP servers behind this one, or get one: whether it is connected, and how many of its tools"
+            " cannot be called and why."
         ),
         input_schema=_schema(
             [],
-            operation={"type": "string", "enum": ["list", "get"], "default": "list", "description": "What to do."},
+            operation={
+                "type": "string",
+                "enum": ["list", "get"],
+                "default": "list",
+                "description": "List all, or get one.",
+            },
             name={"type": "string", "description": "The server, for `get`."},
         ),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
@@ -62,24 +67,24 @@ TOOLS = (
 )
 """`retrieve_tools`, `call_tool` and `upstream_servers`."""
 
-_ID: dict[str, Any] = {"type": "string", "minLength": 1, "description": "The server, as `search_servers` names it."}
+_ID: dict[str, Any] = {"type": "string", "minLength": 1, "description": "The server's `id` from `search_servers`."}
 CATALOG_TOOLS = (
     Tool(
         name="search_servers",
         description=(
-            "Finds MCP servers that are not connected but can be: by what they are for, or all of them. `state` says"
-            " whether one is connected, `authorization` that its user has to authorize it, and `unset` which variables"
-            " the operator has to set before. Connects nothing."
+            "Find MCP servers that can be connected, by their purpose, or list them all. `state`: whether it is"
+            " connected. `authorization`: the user must authorize it. `unset`: variables that the operator must set"
+            " first. Connects nothing."
         ),
         input_schema=_schema(
             [],
-            query={"type": "string", "description": "What the server is for, in a few words. Left out: all of them."},
+            query={"type": "string", "description": "The purpose of the server, in a few words. Default: all."},
             limit={
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_LIMIT,
                 "default": DEFAULT_LIMIT,
-                "description": "How many servers at the most.",
+                "description": "The maximum number of servers.",
             },
         ),
         annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
@@ -87,15 +92,15 @@ CATALOG_TOOLS = (
     Tool(
         name="enable_server",
         description=(
-            "Connects a server that `search_servers` found, and answers when it is connected or has failed. The user"
-            " may be asked to authorize it. Its tools are then found by `retrieve_tools`. After the user has declined,"
-            " call it again only on the user's word."
+            "Connect a server that `search_servers` found. The answer comes when it is connected or has failed. The"
+            " user may be asked to authorize it. Then find its tools with `retrieve_tools`. If the user declined, retry"
+            " only if the user asks."
         ),
         input_schema=_schema(["id"], id=_ID),
     ),
     Tool(
         name="disable_server",
-        description="Disconnects a server that `enable_server` connected, or ends the attempt to connect it.",
+        description="Disconnect a server that `enable_server` connected, or cancel the attempt.",
         input_schema=_schema(["id"], id=_ID),
     ),
 )

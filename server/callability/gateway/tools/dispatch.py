@@ -99,7 +99,7 @@ class Gateway:
                     return await catalog_tools.disable_server(arguments)
                 case "search_servers" if catalog_tools is not None:
                     return await catalog_tools.search_servers(arguments)
-            return error_result(f"Not done: this server has the tools {', '.join(f'`{each}`' for each in tools)}.")
+            return error_result(f"Not done: the tools are {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
             return error_result(f"Not done: {error}.")
         except PolicyUnavailable as error:

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import Phrases
-from callability.gateway.config import from_home, is_found_without_option
+from callability.gateway.config import is_found_without_option
 from callability.tool_name import is_plain
 
 _SERVER, _TOOL = "SERVER", "TOOL"
-_LOG = "look into the log of the gateway, which is its standard error"
+_LOG = "check the gateway's log"
 _MEANINGS = {
-    (_SERVER,): ", where SERVER stands for the name of the server",
-    (_TOOL,): ", where TOOL stands for the name of the tool, without its server",
-    (_SERVER, _TOOL): (
-        ", where SERVER stands for the name of the server and TOOL for that of the tool, without its server"
-    ),
+    (_SERVER,): " (SERVER: the server's name)",
+    (_TOOL,): " (TOOL: the tool's name without its server)",
+    (_SERVER, _TOOL): " (SERVER: the server's name; TOOL: the tool's name without it)",
 }
 
 
@@ -36,57 +34,48 @@ class Commands:
 
     def about(self, server: str, tool: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
-        return self._phrases(server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
+        names = (server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
+        return self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
 
     def about_any(self) -> Phrases:
-        """Return the phrases about whatever tool; they say what SERVER and TOOL stand for."""
+        """Return the phrases about any tool: SERVER and TOOL stand for the names that are listed beside them."""
         return self._phrases(_SERVER, _TOOL)
 
-    def _phrases(self, server: str, tool: str) -> Phrases:
-        place = from_home(self.config) if self.is_default else self.config
-        entry = f"the entry of the server, under {self._section(server)} in `{place}`"
-        show = self._command("approvals", "show", server)
-        of_server, of_tool = _meaning(server), _meaning(server, tool)
+    def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
+        config = "the gateway's config" if self.is_default else f"`{self.config}`"
+        entry = "its config entry" if self.is_default else f"its entry in {config}"
+        show, release = self._command("approvals", "show", server), self._command("servers", "release", server)
         # No command connects a server of the catalog: its agents do.
-        again = "; after that it can be enabled again"
+        again = "enable it again"
         if server not in self.catalog:
             again = (
-                f", and then have it loaded anew with {self._command('servers', 'disable', server)} and then"
-                f" {self._command('servers', 'enable', server)}{of_server}"
+                f"run `{self._words('servers', 'disable', server)} && {self._words('servers', 'enable', server)}`"
+                f"{of_server}"
             )
         return {
             "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
-            "edit_config": f"change `enabled_tools` or `disabled_tools` in {entry}",
-            "release_server": (
-                f"look at it with {show}, then run {self._command('servers', 'release', server)}{of_server}"
-            ),
+            "edit_config": f"edit `enabled_tools` or `disabled_tools` in {config}",
+            "release_server": f"review it: run {show}, then {release}{of_server}",
             "enable_tool": f"run {self._command('approvals', 'enable', server, tool)}{of_tool}",
-            "approve_tool": (
-                f"look at the tool and approve it with {self._command('approvals', 'approve', server, tool)}{of_tool}"
-            ),
+            "approve_tool": f"run {self._command('approvals', 'approve', server, tool)}{of_tool}",
             "check_logs": _LOG,
-            "edit_labels": f"change `labels` or `tool_labels` in {entry}",
-            "edit_policy": "change the rules of the policy that the gateway was started with",
-            "grant_access": (
-                f"give the gateway access by credentials in {entry}, which are taken over at once, or at the server"
-                f" itself{again}"
-            ),
-            "check_server": f"{_LOG}, mend the server or change {entry}{again}",
+            "edit_labels": f"edit `labels` or `tool_labels` in {config}",
+            "edit_policy": "edit the policy that the gateway was started with",
+            "grant_access": f"grant access at the server or correct {entry}, then {again}",
+            "check_server": f"{_LOG}, fix the server or {entry}, then {again}",
         }
 
-    def _section(self, server: str) -> str:
-        if server == _SERVER and self.catalog:
-            return "`mcpServers` or `catalog`"
-        return "`catalog`" if server in self.catalog else "`mcpServers`"
-
     def _command(self, noun: str, verb: str, *names: str) -> str:
+        return f"`{self._words(noun, verb, *names)}`"
+
+    def _words(self, noun: str, verb: str, *names: str) -> str:
         options: tuple[str, ...] = () if self.is_default else ("--config", str(self.config))
         if self.approvals is not None and noun == "approvals":
             options += ("--approvals", str(self.approvals))
         # A name that begins with a hyphen would be taken for an option; what is put in a name's place may be one.
         behind = any(name.startswith("-") or name in {_SERVER, _TOOL} for name in names)
         words = (*options, "--", *names) if behind else (*names, *options)
-        return f"`{shlex.join(('callability', noun, verb, *words))}`"
+        return shlex.join(("callability", noun, verb, *words))
 
 
 def _meaning(*names: str) -> str:

@@ -19,8 +19,7 @@ from callability.gateway.tools.remedies import Commands
 from callability.gateway.tools.result import Result
 
 _RESTLESS = (
-    "announces changes of its tools again and again; they are read after pauses, so `retrieve_tools` may show an"
-    " earlier list"
+    "keeps announcing changes of its tools; they are read after pauses, so `retrieve_tools` may show an earlier list"
 )
 
 
@@ -101,5 +100,5 @@ def server_entry(
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:
     """Return the result for a server that does not exist for the caller."""
     near = process.extract(name[:256], sorted(servers), scorer=fuzz.ratio, score_cutoff=50, limit=3)
-    hint = f" Near to it: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
-    return error_result(f"Not done: there is no server {shown(name)}.{hint} The operation `list` shows them all.")
+    hint = f" Similar names: {', '.join(f'`{each}`' for each, _, _ in near)}." if near else ""
+    return error_result(f"Not done: there is no server {shown(name)}.{hint} `list` shows all servers.")
