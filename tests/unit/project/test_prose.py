@@ -22,14 +22,13 @@ REPLACED = {
     "private names": r"\b(?:keeper|fleet|twin|aside|begun|untold)\b",
 }
 """What the style sheet replaces by a word of the field, as patterns."""
-FROM_DOCSTRINGS = {"api.md", "findings.md"}
-"""Pages whose sentences are those of the code."""
-PAGES = (*sorted(ROOT.glob("*.md")), *sorted(page for page in DOCS.rglob("*.md") if page.name not in FROM_DOCSTRINGS))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))
 
 
 def _prose(page: Path) -> str:
-    """Return a page without its blocks of code and without what is quoted from a program."""
+    """Return a page without its blocks of code, quoted words of a program, headings that are names, and targets of links."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^### \w+$|(?<=\])\([^)]*\)", "", text, flags=re.MULTILINE)
     return re.sub(r"``.+?``|`[^`\n]+`", "`", text)
 
 
