@@ -29,7 +29,7 @@ def check_loopback(address: str, why: str) -> None:
     host = host[1:-1] if bracketed else host
     number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
     if not host or not number or bracketed != (":" in host):
-        raise AddressRefused(f"`{address}` is no address: wanted is 127.0.0.1:PORT or [::1]:PORT")
+        raise AddressRefused(f"`{address}` is not an address: write 127.0.0.1:PORT or [::1]:PORT")
     if not is_loopback(host):
         raise AddressRefused(f"`{address}` is not loopback, and is refused: {why}")
 

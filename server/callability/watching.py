@@ -28,7 +28,7 @@ async def looks(files: Callable[[], Iterable[Path]]) -> AsyncIterator[None]:
             async for _ in _changes(files):
                 yield
         except (OSError, RuntimeError):
-            _logger.exception("files cannot be watched: they are looked at again in %d s", LOOK_SECONDS)
+            _logger.exception("files cannot be watched: they are checked again in %d s", LOOK_SECONDS)
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -90,11 +90,11 @@ FAULTY = {
         "deadlines: {}",
         ["1:1: the file has no `mcpServers` (write `mcpServers: {}` for none)"],
     ),
-    "a file that is a list": ("- a", ["1:1: the file is a list, where a mapping is wanted"]),
+    "a file that is a list": ("- a", ["1:1: the file is a list, and must be a mapping"]),
     "an empty file": ("", [" is empty"]),
     "servers that are a list": (
         "mcpServers: [a]",
-        ["1:13: `mcpServers` is a list, where a mapping is wanted"],
+        ["1:13: `mcpServers` is a list, and must be a mapping"],
     ),
     "a server without a value": (
         "mcpServers: {a: }",
@@ -164,7 +164,7 @@ FAULTY = {
     ),
     "a trust that is a truth value": (
         ONE + "url: http://h\n    trust: true",
-        ["4:12: `trust` of server `files` is a truth value, where text is wanted (one of `auto`, `manual`)"],
+        ["4:12: `trust` of server `files` is a truth value, and must be text (one of `auto`, `manual`)"],
     ),
     "keys of other clients": (
         ONE + "command: x\n    disabled: 1\n    autoApprove: []\n    alwaysAllow: [a]\n    timeout: 60\n"
@@ -224,32 +224,32 @@ FAULTY = {
     ),
     "a list that is one word": (
         ONE + "command: x\n    disabled_tools: a",
-        ["4:21: `disabled_tools` of server `files` is text, where a list is wanted"],
+        ["4:21: `disabled_tools` of server `files` is text, and must be a list"],
     ),
     "an entry that is no name": (
         ONE + 'command: x\n    disabled_tools: [3, "", [a]]',
         [
-            "4:22: an item in `disabled_tools` of server `files` is a number, where text is wanted (put it in quotes)",
+            "4:22: an item in `disabled_tools` of server `files` is a number, and must be text (put it in quotes)",
             "4:25: an item in `disabled_tools` of server `files` is empty",
-            "4:29: an item in `disabled_tools` of server `files` is a list, where text is wanted",
+            "4:29: an item in `disabled_tools` of server `files` is a list, and must be text",
         ],
     ),
     "a switch in quotes": (
         ONE + 'command: x\n    enabled: "false"\n    quarantined: yes',
         [
-            "4:14: `enabled` of server `files` is text, where `true` or `false` is wanted (write it without quotes)",
-            "5:18: `quarantined` of server `files` is text, where `true` or `false` is wanted",
+            "4:14: `enabled` of server `files` is text, and must be `true` or `false` (write it without quotes)",
+            "5:18: `quarantined` of server `files` is text, and must be `true` or `false`",
         ],
     ),
     "values of a process": (
         ONE + 'command: ""\n    args: [8080, hunter2]\n    env: {PORT: 8080, "hunter2=": a, OFF: false}\n    cwd: {}',
         [
             "3:14: `command` of server `files` is empty",
-            "4:12: an item in `args` of server `files` is a number, where text is wanted (put it in quotes)",
-            "5:17: a value in `env` of server `files` is a number, where text is wanted (put it in quotes)",
+            "4:12: an item in `args` of server `files` is a number, and must be text (put it in quotes)",
+            "5:17: a value in `env` of server `files` is a number, and must be text (put it in quotes)",
             "5:23: a key in `env` of server `files` cannot be the name of an environment variable",
-            "5:43: a value in `env` of server `files` is a truth value, where text is wanted (put it in quotes)",
-            "6:10: `cwd` of server `files` is a mapping, where text is wanted",
+            "5:43: a value in `env` of server `files` is a truth value, and must be text (put it in quotes)",
+            "6:10: `cwd` of server `files` is a mapping, and must be text",
         ],
     ),
     "headers that cannot be sent": (
@@ -262,7 +262,7 @@ FAULTY = {
     ),
     "a zero character": (
         ONE + 'command: x\n    args: ["a\\0"]',
-        ["4:12: an item in `args` of server `files` holds a zero character, which no program can be handed"],
+        ["4:12: an item in `args` of server `files` contains a zero character, which cannot be passed to a program"],
     ),
     "addresses that are none": (
         "mcpServers:\n"
@@ -281,11 +281,11 @@ FAULTY = {
     "labels": (
         ONE + 'command: x\n    labels: {a: 1, "": b}\n    tool_labels: {t: {a: []}, "": {}, u: x}',
         [
-            "4:17: a value in `labels` of server `files` is a number, where text is wanted (put it in quotes)",
+            "4:17: a value in `labels` of server `files` is a number, and must be text (put it in quotes)",
             "4:20: a key in `labels` of server `files` is not 1 to 128 bytes long",
-            "5:26: a value in `tool_labels` of server `files` is a list, where text is wanted",
+            "5:26: a value in `tool_labels` of server `files` is a list, and must be text",
             "5:31: a key in `tool_labels` of server `files` is empty",
-            "5:42: a value in `tool_labels` of server `files` is text, where a mapping is wanted",
+            "5:42: a value in `tool_labels` of server `files` is text, and must be a mapping",
         ],
     ),
     "more labels than the contract carries": (
@@ -297,7 +297,7 @@ FAULTY = {
         [
             "2:18: `http.sessions` is not a whole number from 1 to 10,000",
             "2:41: `http.sessions_per_agent` is not a whole number from 1 to 10,000",
-            "2:63: `http.request_bytes` is a number, where a whole number is wanted",
+            "2:63: `http.request_bytes` is a number, and must be a whole number",
             "2:68: unknown key `session` in `http` (did you mean `sessions`?)",
         ],
     ),
@@ -319,8 +319,8 @@ FAULTY = {
     "a deadline with a unit": (
         "mcpServers: {}\ndeadlines: {call_seconds: 60s, open_seconds: true}",
         [
-            "2:27: `deadlines.call_seconds` is text, where a number is wanted",
-            "2:46: `deadlines.open_seconds` is a truth value, where a number is wanted",
+            "2:27: `deadlines.call_seconds` is text, and must be a number",
+            "2:46: `deadlines.open_seconds` is a truth value, and must be a number",
         ],
     ),
     "an approvals path without a value": (
@@ -337,7 +337,7 @@ FAULTY = {
             "2:3: server `a` has neither `command` nor `url` (give it one of them)",
             "2:7: unknown key `comand` in server `a` (did you mean `command`?)",
             "3:39: `t` is repeated in `disabled_tools` of server `b` (keep one of them)",
-            "4:12: `url` of server `c` is a number, where text is wanted (put it in quotes)",
+            "4:12: `url` of server `c` is a number, and must be text (put it in quotes)",
         ],
     ),
 }

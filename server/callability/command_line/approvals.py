@@ -129,12 +129,12 @@ def approve(
     if sha256 is not None and len(named) != 1:
         leave("`--sha256` goes with one tool", 2)
     if not yes and sha256 is None and not sys.stdin.isatty():
-        leave("there is nobody to ask: give `--yes`, or `--sha256` with what was looked at", 2)
+        leave("there is no terminal to ask on: give `--yes`, or `--sha256` with what was looked at", 2)
     files = sound_files(config, approvals)
     there = tools_of(files, server)
     chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]
     if sha256 is not None and chosen[0].sha256 != sha256.lower():
-        leave(f"tool {shown(named[0])} is another one now: {chosen[0].sha256}", 1)
+        leave(f"tool {shown(named[0])} has changed: its SHA-256 is {chosen[0].sha256}", 1)
     _approve(files, server, chosen, ask=not yes and sha256 is None)
     if every:
         _report_skipped(server, [tool for tool in there.values() if not _is_settled(files, server, tool)])

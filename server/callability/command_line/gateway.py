@@ -156,7 +156,7 @@ def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
 
 def _check_agent(config: Config, agent: str, transport: Transport) -> None:
     if transport is Transport.HTTP:
-        leave("`--agent` goes with `--transport stdio`: over HTTP a token tells who asks", 2)
+        leave("`--agent` goes with `--transport stdio`: over HTTP, the token identifies the agent", 2)
     if agent not in config.agents:
         hint = did_you_mean(agent, config.agents)
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)

@@ -60,7 +60,7 @@ def test(
     written. 2: a wrong call, or no test has such a name.
     """
     if wanted is not None and percent is not None:
-        leave("`--coverage` is about all tests, and `--filter` runs some", 2)
+        leave("`--coverage` needs all tests, and `--filter` runs some", 2)
     of = directory or shipped_policy()
 
     def passed(written: PolicySource) -> bool:

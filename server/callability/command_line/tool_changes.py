@@ -38,11 +38,11 @@ def read_inventory(path: Path) -> CheckToolsRequest:
     except OSError as error:
         leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 1)
     if len(data) > MAX_BYTES:
-        leave(f"{shown(str(path))} is no inventory: it has more than {MAX_BYTES:,} bytes", 1)
+        leave(f"{shown(str(path))} is not an inventory: it has more than {MAX_BYTES:,} bytes", 1)
     try:
         return _parsed(data)
     except (ParseError, ValueError, RecursionError) as error:
-        leave(f"{shown(str(path))} is no inventory: {str(error)[:200]}", 1)
+        leave(f"{shown(str(path))} is not an inventory: {str(error)[:200]}", 1)
 
 
 def _parsed(data: bytes) -> CheckToolsRequest:

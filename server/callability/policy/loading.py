@@ -152,11 +152,11 @@ def _check_names(source: PolicySource) -> list[Finding]:
     ]
     for file in source.files:
         if file.path.suffix != ".yaml":
-            findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file ends in `.yaml`"))
+            findings.append(Finding(Place(file.shown), "bad-ending", "the name of a policy file must end in `.yaml`"))
         elif file.question not in QUESTIONS:
             hint = did_you_mean(file.question, QUESTIONS) or f"one of {listed(QUESTIONS)}"
             findings.append(
-                Finding(Place(file.shown), "unknown-question", f"{shown(file.question)} is no question", hint)
+                Finding(Place(file.shown), "unknown-question", f"{shown(file.question)} is not a question", hint)
             )
     return findings
 

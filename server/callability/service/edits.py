@@ -44,7 +44,7 @@ class Edits:
             try:
                 await self._look()
             except Exception:
-                _logger.exception("an edit of the policy could not be looked at")
+                _logger.exception("an edit of the policy could not be checked")
 
     async def _look(self) -> None:
         """Check what was edited since the last time, until nothing is edited while it is checked."""
@@ -61,7 +61,9 @@ class Edits:
     def _take_over(self, policy: Policy, calls: CallabilityCalls) -> None:
         self._served.replace(calls)
         _log(logging.WARNING, policy.warnings)
-        _logger.info("the edit of the policy is taken over: %s decides, proved by %s", policy.revision, policy.engine)
+        _logger.info(
+            "the edit of the policy is applied: revision %s decides, proved by %s", policy.revision, policy.engine
+        )
         self._metrics.decides(policy)
         self._metrics.edited(taken_over=True)
 
@@ -69,7 +71,7 @@ class Edits:
         self._served.rejected = rejected
         _log(logging.ERROR, rejected.findings)
         decides = self._served.calls.revision
-        _logger.error("the edit of the policy is not taken over: %s still decides", decides)
+        _logger.error("the edit of the policy is refused: revision %s still decides", decides)
         self._metrics.edited(taken_over=False)
 
 

@@ -112,7 +112,9 @@ def _check_address(address: str) -> None:
 
 def _check_socket(path: Path) -> None:
     if set(str(path)) & set("?#%"):
-        raise AddressRefused(f"`{path}` holds a character that the path of a socket may not hold here: `?`, `#` or `%`")
+        raise AddressRefused(
+            f"`{path}` contains a character that is not allowed in the path of a socket here: `?`, `#` or `%`"
+        )
     check_socket_path(path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         reason = "permission denied" if path.parent.is_dir() else "no such directory"

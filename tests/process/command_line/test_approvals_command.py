@@ -78,7 +78,7 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
     assert "\n   | Reads.\n-  | Whole files.\n+  | Whole disks.\n" in said
     now = said.partition("sha256: ")[2][:64]
     code, _, error = approvals("approve", "files", "read", "--sha256", digest)
-    assert (code, error.splitlines()[-1]) == (1, f"callability: tool `read` is another one now: {now}")
+    assert (code, error.splitlines()[-1]) == (1, f"callability: tool `read` has changed: its SHA-256 is {now}")
     assert (tmp_path / "approvals.yaml").read_text() == record
     assert approvals("approve", "files", "read", "--sha256", now.upper())[0] == 0
     assert (tmp_path / "approvals.yaml").read_text() == record.replace(digest, now)
@@ -261,7 +261,7 @@ def test_what_is_seen_is_not_escaped() -> None:
         (
             ("approve", "files", "read"),
             2,
-            "there is nobody to ask: give `--yes`, or `--sha256` with what was looked at",
+            "there is no terminal to ask on: give `--yes`, or `--sha256` with what was looked at",
         ),
         (("approve", "files", "--yes"), 2, "name the tools, or give `--all` for every tool of the server"),
         (

@@ -222,4 +222,4 @@ def test_what_is_no_inventory_is_refused(content: str, tmp_path: Path) -> None:
     path.write_text(content, errors="surrogateescape")
     done = callability("diff", str(POLICY), str(POLICY), "--inventory", str(path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"callability: `{path}` is no inventory: ")
+    assert done.stderr.startswith(f"callability: `{path}` is not an inventory: ")

@@ -138,7 +138,7 @@ def test_a_policy_that_is_edited_is_compared_again(policy: Path, tmp_path: Path)
         asyncio.run(story())
     log = _log(tmp_path)
     assert re.search(r"ERROR .*label `environment` of server `db` is not declared .*one of `env`", log)
-    assert "the labels of the config do not fit the policy: the gateway keeps running with both" in log
+    assert "the labels of the config do not match the policy; the gateway keeps running with both" in log
 
 
 def test_an_edit_that_was_refused_for_its_labels_is_applied_once_the_policy_declares_them(

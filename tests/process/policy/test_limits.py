@@ -314,7 +314,7 @@ def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddl
     """It is told escaped, in one line, also where it is no UTF-8."""
     done = callability("check", ".", "--format", form, cwd=oddly_named)
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.count("is no question") >= len(ODD_NAMES)
+    assert done.stdout.count("is not a question") >= len(ODD_NAMES)
     assert all(map(str.isprintable, done.stdout.splitlines()))
 
 

@@ -115,7 +115,7 @@ def test_a_bad_edit_keeps_the_last_good_policy_and_is_reported_until_it_is_fixed
         assert finding.startswith(f"{service.rules}:")
         assert "(did you mean `server.enabled`?)" in finding
         assert finding in service.log
-        assert "the edit of the policy is not taken over" in service.log
+        assert "the edit of the policy is refused" in service.log
         assert (answer.revision, service.rule(), service.healthy()) == (sound.revision, "user-off", True)
         assert answer.rejected_edit.revision not in {"", answer.revision}
         assert "callability_policy_broken 1.0" in service.metrics
@@ -145,7 +145,7 @@ def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None
         answer = service.policy()
         assert "[test-failed]" in " ".join(answer.rejected_edit.findings)
         assert answer.revision == revision
-        assert "is taken over" not in service.log
+        assert "is applied" not in service.log
         replace(tests, text)
         eventually(lambda: not service.policy().HasField("rejected_edit"))
 

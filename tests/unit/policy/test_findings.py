@@ -77,8 +77,8 @@ def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
         "DIR: has no rule set `callability.yaml` [missing-rule-set]",
         "DIR: has no rule set `enable_outcome.yaml` [missing-rule-set]",
         "DIR: has no rule set `load_outcome.yaml` [missing-rule-set]",
-        "DIR/callability_test.yml: the name of a policy file ends in `.yaml` [bad-ending]",
-        "DIR/callabilty.yaml: `callabilty` is no question (did you mean `callability`?) [unknown-question]",
+        "DIR/callability_test.yml: the name of a policy file must end in `.yaml` [bad-ending]",
+        "DIR/callabilty.yaml: `callabilty` is not a question (did you mean `callability`?) [unknown-question]",
     ]
 
 
@@ -125,8 +125,8 @@ def test_a_rule_that_decides_in_no_test_is_reported_with_facts_for_one(tmp_path:
     assert [line(finding).removeprefix(f"{tmp_path}/") for finding in check.findings] == [
         "callability.yaml:3:3: warning: rule `gate` decides in no test (add one; for example approval.status pending)"
         " [rule-not-tested]",
-        "callability.yaml:4:3: warning: rule `open` decides in no test (add one; for example every fact at its open"
-        " value) [rule-not-tested]",
+        "callability.yaml:4:3: warning: rule `open` decides in no test (add one; for example every fact at its"
+        " default) [rule-not-tested]",
     ]
 
 
@@ -169,7 +169,7 @@ def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
         "1:8: `rules` is the number `1`, and must be a list [wrong-type]",
         "2:8: `words` is the number `2`, and must be a mapping (`key: value`) [wrong-type]",
         "callability_test.yaml:1:9: a test has no `expect` [missing-key]",
-        "other.yaml: `other` is no question (one of `callability`, `enable_outcome`, `load_outcome`)"
+        "other.yaml: `other` is not a question (one of `callability`, `enable_outcome`, `load_outcome`)"
         " [unknown-question]",
     ]
 

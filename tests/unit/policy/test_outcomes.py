@@ -270,7 +270,7 @@ FAULTY = [
         "load_outcome",
         "- {id: one, when: {load.failure: timeout}, status: transient}",
         "missing-words",
-        "`words` has none for status `transient` (give `message`)",
+        "`words` has no entry for status `transient` (give `message`)",
     ),
     (
         "load_outcome",

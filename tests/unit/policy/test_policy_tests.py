@@ -154,7 +154,7 @@ def test_tests_are_filtered_by_a_part_of_their_name_or_a_glob(wanted: str, names
     ("arguments", "message"),
     [
         (["--filter", "no such"], "no test has `no such` in its name"),
-        (["--filter", "x", "--coverage", "1"], "`--coverage` is about all tests, and `--filter` runs some"),
+        (["--filter", "x", "--coverage", "1"], "`--coverage` needs all tests, and `--filter` runs some"),
     ],
 )
 def test_a_wrong_call_is_reported(arguments: list[str], message: str, tmp_path: Path) -> None:

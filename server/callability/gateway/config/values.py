@@ -134,7 +134,7 @@ Sealed = AfterValidator(MappingProxyType)
 Empty = partial(MappingProxyType, dict[str, str]())
 Given = BeforeValidator(_given)
 
-_ZeroFree = _matching(r"[^\x00]*", "zero-character", "holds a zero character, which no program can be handed")
+_ZeroFree = _matching(r"[^\x00]*", "zero-character", "contains a zero character, which cannot be passed to a program")
 Argument = Annotated[StrictStr, _ZeroFree]
 Text = Annotated[StrictStr, _matching(r"(?s).+", "empty-text", "is empty", minLength=1), _ZeroFree]
 Url = Annotated[StrictStr, _Checked(_address, {"pattern": _ADDRESS})]

@@ -76,7 +76,7 @@ class Supervisor:
         try:
             await self._load_for_ever()
         except Exception:
-            _logger.exception("`%s` is not loaded again by itself", self._upstream.name)
+            _logger.exception("`%s` is not loaded again: its supervisor failed", self._upstream.name)
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         """Release all who wait, also if the task was ended before it had its turn."""

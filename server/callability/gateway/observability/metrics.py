@@ -25,7 +25,7 @@ class Metrics:
         )
         self._edits = Counter(
             "callability_file_edits",
-            "Edits of a file while the gateway runs, by whether they were taken over.",
+            "Edits of a file while the gateway runs, by whether they were applied.",
             ("file", "taken_over"),
             registry=self.registry,
         )

@@ -70,7 +70,7 @@ class LabelCheck:
         for finding in found:
             _logger.log(logging.ERROR if has_errors((finding,)) else logging.WARNING, "%s", line(finding))
         if has_errors(found):
-            _logger.error("the labels of the config do not fit the policy: the gateway keeps running with both")
+            _logger.error("the labels of the config do not match the policy; the gateway keeps running with both")
 
     def answered(self, revision: str) -> None:
         """Compare again if an answer comes from another revision of the policy."""

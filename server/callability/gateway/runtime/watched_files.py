@@ -114,9 +114,9 @@ class Files:
         self._metrics.edited(file, taken_over=not broken)
         self._metrics.stands(file, broken=broken)
         if broken:
-            _logger.error("the edit of the %s is not taken over: what was said before still holds", file)
+            _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
         else:
-            _logger.info("the edit of the %s is taken over", file)
+            _logger.info("the edit of the %s is applied", file)
 
     def _approvals_path(self, config: Config) -> Path | None:
         return self.given or config.approvals

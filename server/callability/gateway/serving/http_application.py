@@ -84,7 +84,7 @@ class HttpApplication:
                     await self._requests.sessions.close()
             except TimeoutError:
                 # Cancelling them all together would take far longer.
-                _logger.info("the sessions that are left end with the process")
+                _logger.info("the remaining sessions end with the process")
             else:
                 holding.cancel()
                 await asyncio.wait({holding})

@@ -25,7 +25,7 @@ async def serve_http(
     Calls in flight have `GRACE_SECONDS` to finish, unless another signal comes.
     """
     if not router.tokens:
-        _logger.warning("no agent has a token: whoever reaches %s can call every tool that can be called", address)
+        _logger.warning("no agent has a token: every client that reaches %s can call every callable tool", address)
     host, port = listener.getsockname()[:2]
     application = HttpApplication(router, host)
     server = UvicornServer(

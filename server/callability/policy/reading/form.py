@@ -65,7 +65,7 @@ class Form:
             self.find(node.place, "empty-text", f"{what} is blank")
             return None
         if any(not character.isprintable() and not character.isspace() for character in node.value):
-            self.find(node.place, "control-character", f"{what} holds a control character")
+            self.find(node.place, "control-character", f"{what} contains a control character")
             return None
         if len(node.value) > MAX_TEXT:
             self.find(node.place, "text-too-long", f"{what} has more than {MAX_TEXT:,} characters")

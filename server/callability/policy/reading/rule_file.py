@@ -155,7 +155,7 @@ def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
     wanted = statuses_with_words(rule_set)
     give = f"give {' and '.join(f'`{name}`' for name in question.texts)}"
     findings = [
-        Finding(node.place, "missing-words", f"`words` has none for status `{status}`", give)
+        Finding(node.place, "missing-words", f"`words` has no entry for status `{status}`", give)
         for status in wanted
         if status not in rule_set.words
     ]

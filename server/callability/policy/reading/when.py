@@ -36,7 +36,10 @@ def read_condition(node: Node, question: Question, rule: str, form: Form) -> Con
         return None
     if not entries:
         form.find(
-            node.place, "empty-condition", f"a condition of {rule} is empty", "leave `when` out where it always holds"
+            node.place,
+            "empty-condition",
+            f"a condition of {rule} is empty",
+            "leave `when` out if the rule always matches",
         )
         return None
     parts = [_part(key, value, question, rule, form) for key, value in entries.items()]
@@ -61,7 +64,7 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
     if isinstance(value, str) and value == UNKNOWN:
         if not unknown:
             hint = "an unknown fact decides by itself"
-            form.find(node.place, "names-unknown", f"{where} names `unknown`, which no condition can", hint)
+            form.find(node.place, "names-unknown", f"{where} names `unknown`, which no condition can read", hint)
         elif fact.asserted:
             form.find(node.place, "unknown-value", f"`{fact.name}` is never unknown, as {where} has it")
         return UNKNOWN if unknown and not fact.asserted else None

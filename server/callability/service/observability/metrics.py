@@ -13,7 +13,7 @@ class PolicyMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._edits = Counter(
             "callability_policy_edits",
-            "Edits of the policy's files while it is served, by whether they were taken over.",
+            "Edits of the policy's files while it is served, by whether they were applied.",
             ("taken_over",),
             registry=registry,
         )
