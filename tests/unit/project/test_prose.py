@@ -26,7 +26,7 @@ PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))
 
 
 def _prose(page: Path) -> str:
-    """Return a page without its blocks of code, quoted words of a program, headings that are names, and targets of links."""
+    """Return a page without code, quoted words of a program, headings that are names, and targets of links."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^### \w+$|(?<=\])\([^)]*\)", "", text, flags=re.MULTILINE)
     return re.sub(r"``.+?``|`[^`\n]+`", "`", text)
