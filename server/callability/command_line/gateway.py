@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -107,30 +107,36 @@ def gateway(
         _log.warning("%s", finding)
     of_policy = loaded_to_serve(policy) if policy_address is None else None
 
-    def listen(options: GatewayOptions) -> Coroutine[None, None, None]:
-        return run(options, transport.value, address, agent, _started)
+    async def serve() -> None:
+        async with connected_options(read, approvals, of_policy, policy, policy_address, metrics_address) as options:
+            with status_line(options.metrics):
+                await run(options, transport.value, address, agent, _started)
 
-    _run_and_exit(_serve(read, approvals, of_policy, policy, policy_address, metrics_address, listen))
+    _run_and_exit(serve())
 
 
-async def _serve(
+@asynccontextmanager
+async def connected_options(
     config: Config,
     approvals: Path | None,
     of_policy: Loaded | None,
-    policy: Path | None,
+    directory: Path | None,
     policy_address: str | None,
     metrics_address: str | None,
-    listen: Callable[[GatewayOptions], Coroutine[None, None, None]],
-) -> None:
-    """Connect to the policy, and listen until the gateway is stopped."""
+) -> AsyncIterator[GatewayOptions]:
+    """Yield the options of a gateway that is connected to its policy, while its metrics are served.
+
+    Raises:
+        ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
+    """
     metrics = Metrics()
     about_policy = PolicyMetrics(metrics.registry) if of_policy else None
     async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
         await connection.labels.start(config)
         options = GatewayOptions(config, approvals, connection.stub, metrics, labels=connection.labels)
-        with exposed(metrics.registry, metrics_address), status_line(metrics):
-            async with followed(_edits(options, of_policy, policy, about_policy)):
-                await listen(options)
+        with exposed(metrics.registry, metrics_address):
+            async with followed(_edits(options, of_policy, directory, about_policy)):
+                yield options
 
 
 def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:

@@ -24,17 +24,24 @@ Transport = Literal["stdio", "http"]
 
 
 async def run(
-    options: GatewayOptions, transport: Transport, address: str, agent: str, started: Callable[[str], None]
+    options: GatewayOptions,
+    transport: Transport,
+    address: str,
+    agent: str,
+    started: Callable[[str], None],
+    signals: StopSignals | None = None,
 ) -> None:
     """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
 
     Over HTTP, calls in flight have a grace time to finish, unless another signal comes.
     Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
+    With `signals` it ends when they request it, and those of the process are left alone.
 
     Raises:
         AddressRefused: the address is not loopback, or cannot be listened on; no server was started.
     """
-    signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    if signals is None:
+        signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     # What cannot be listened on is refused before any server is run.
     with nullcontext() if transport == "stdio" else _listening_at(address) as listener:
         async with opened(options) as router:
