@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 
 from support.checkout import POLICY
 from support.running import serving
+from support.shipped_policy import check_it_once
+
+# Before the modules of commands, which import the check by its name, are imported.
+check_it_once()
 
 # How long an example takes is told by the machine and what else it is at, and is no fault of what is tested.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])

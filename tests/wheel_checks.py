@@ -16,7 +16,7 @@ from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolRe
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.facts_pb2 import ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_CONFIG, ToolVerdict, ToolWords
-from support.running import COMMAND, callability, serving
+from support.running import COMMAND, callability_process, serving
 
 
 def base() -> None:
@@ -28,7 +28,7 @@ def base() -> None:
     rejected = rejection(answer, "git", "git_reset", phrases=NEUTRAL)
     assert rejected is not None
     assert rejected["structuredContent"]["status"] == "disabled_by_config", rejected
-    assert "  gateway  " in callability("--help").stdout
+    assert "  gateway  " in callability_process("--help").stdout
     _needs("check", "policy")
     _needs("gateway", "gateway")
     _needs("studio", "studio")
@@ -36,11 +36,11 @@ def base() -> None:
 
 def policy() -> None:
     """The shipped policy and an example are proved, and the service answers one decision."""
-    assert callability("check").returncode == 0
-    assert callability("policy", "export", "--example", "change-freeze", "freeze").returncode == 0
-    done = callability("check", "--strict", "freeze")
+    assert callability_process("check").returncode == 0
+    assert callability_process("policy", "export", "--example", "change-freeze", "freeze").returncode == 0
+    done = callability_process("check", "--strict", "freeze")
     assert done.returncode == 0, done.stdout
-    explained = json.loads(callability("explain", "tool.config_denied=true", "--json").stdout)
+    explained = json.loads(callability_process("explain", "tool.config_denied=true", "--json").stdout)
     assert explained["verdict"]["status"] == "disabled_by_config", explained
     request = CheckToolRequest(server="git", tool="git_reset", tool_facts=ToolFacts(config_denied=True))
     request.server_facts.enabled = True
@@ -53,7 +53,7 @@ def policy() -> None:
 
 def gateway() -> None:
     """The gateway starts, with the policy in its own process, and ends with standard input."""
-    assert callability("gateway", "--help").returncode == 0
+    assert callability_process("gateway", "--help").returncode == 0
     Path("mcp_config.json").write_text('{"mcpServers": {}}')
     command = [*COMMAND, "gateway", "--config", "mcp_config.json"]
     subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120, check=True)
@@ -75,7 +75,7 @@ def studio() -> None:
 
 def _needs(command: str, extra: str) -> None:
     """Check that a command says in one line which extra it needs."""
-    done = callability(command)
+    done = callability_process(command)
     assert (done.returncode, done.stdout) == (2, ""), done
     assert done.stderr.startswith(f"callability: `callability {command}` needs the extra `{extra}` "), done
     assert done.stderr.endswith(f"run pip install 'callability[{extra}]'\n"), done

@@ -14,7 +14,8 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
-from support.gateways import bad, over_stdio, shelf, write_config
+from support.gateway_in_process import client_of
+from support.gateways import bad, shelf, write_config
 
 WIDTH = 118
 SHOWN_DIRECTORY = "/srv/gateway"
@@ -62,7 +63,7 @@ async def _answers(kind: str, calls: Iterable[Call]) -> list[str]:
     with TemporaryDirectory() as name:
         directory = Path(name)
         config, arguments = _gateway(directory, kind)
-        async with over_stdio(config, *arguments) as client:
+        async with client_of(config, *arguments) as client:
             # It waits until each server is connected, or cannot be.
             await client.call_tool("retrieve_tools", {"query": "file"})
             answers = [(await client.call_tool(tool, by_kind)).model_dump_json() for tool, by_kind in calls]

@@ -18,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from support.checkout import UPSTREAMS
+from support.gateway_in_process import http_gateway
 from support.running import COMMAND
 
 SHELF = UPSTREAMS / "shelf.py"
@@ -47,8 +48,8 @@ def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
 
 
 @contextmanager
-def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
-    """Run `callability gateway` over HTTP and yield its URL."""
+def http_gateway_process(config: Path, *arguments: str) -> Iterator[str]:
+    """Run `callability gateway` over HTTP as a process and yield its URL."""
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
     with (
         (config.parent / "gateway.log").open("w") as log,
@@ -66,7 +67,7 @@ def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
-    """Run `callability gateway` over stdio and yield a client that is connected to it."""
+    """Run `callability gateway` over stdio, which takes a process, and yield a client that is connected to it."""
     command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
     with (config.parent / "gateway.log").open("w") as log:
         async with Client(stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)) as client:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 COMMAND = (sys.executable, "-m", "callability")
 
 
-def callability(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+def callability_process(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command as a process, to its end."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 

@@ -53,7 +53,7 @@ class Shelf:
 class StandIn:
     """An upstream that is connected, or cannot be, and lists what its shelf has, or had when it was connected."""
 
-    settled = True
+    is_settled = True
     is_restless = False
 
     def __init__(self, name: str, shelf: Shelf, *, names_only: bool) -> None:

@@ -20,8 +20,9 @@ from callability.command_line.terminal import escaped
 from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.config.fingerprint import approved_part
 from callability.gateway.upstream.tool import upstream_tool
+from support.commands import callability
 from support.gateways import shelf, write_config
-from support.running import COMMAND, callability
+from support.running import COMMAND
 
 SECRET = "hush-hush"
 Ended = tuple[int, str, str]

@@ -14,8 +14,9 @@ import pytest
 
 from callability import __version__
 from support.checkout import POLICY
+from support.commands import callability
 from support.policies import write_policy
-from support.running import COMMAND, callability
+from support.running import COMMAND
 
 FAULTY = """\
 rules:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.checkout import POLICY
+from support.commands import callability
 from support.gateways import write_config
-from support.running import callability
 
 
 def _touching(directory: Path) -> dict[str, object]:

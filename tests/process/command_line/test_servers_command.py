@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.running import COMMAND, callability
+from support.commands import callability
+from support.running import COMMAND
 
 CONFIG = """\
 # Of this machine.

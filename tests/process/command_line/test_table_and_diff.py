@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from support.checkout import POLICY
+from support.commands import callability
 from support.gateways import shelf, write_config
-from support.running import callability
 
 
 def edited(directory: Path, file: str, *changes: tuple[str, str]) -> Path:

@@ -14,8 +14,10 @@ from mcp import Client
 
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.target import HttpTarget
-from support.gateways import http_gateway, retrieve, shelf, write_config
-from support.running import callability, serving, unused_port
+from support.commands import callability
+from support.gateway_in_process import http_gateway
+from support.gateways import retrieve, shelf, write_config
+from support.running import serving, unused_port
 
 PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "grpc_proxy", "all_proxy", "ALL_PROXY")
 READ = {"name": "read_file", "description": "Reads a file."}

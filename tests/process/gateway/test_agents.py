@@ -12,8 +12,9 @@ import httpx2
 import pytest
 from mcp import Client
 
-from support.gateways import agents_of, client_with, http_gateway, over_stdio, shelf, token_of, write_config
-from support.running import callability
+from support.commands import callability
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import agents_of, client_with, shelf, token_of, write_config
 
 SERVERS = ("files", "git", "held", "mail", "off", "time")
 VERBS = ("read", "write", "delete", "list")
@@ -85,7 +86,7 @@ def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
     """To the byte too; without a name every server is there (FR-007)."""
 
     async def answers(config: Path, *arguments: str) -> list[str]:
-        async with over_stdio(config, *arguments) as client:
+        async with client_of(config, *arguments) as client:
             return await _answers(client, 2)
 
     visible = ("files", "off")

@@ -30,10 +30,11 @@ from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
+from support.commands import callability
 from support.drawn_policies import NOWHERE, rule_set_of, tabled
-from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateway_in_process import client_of
+from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.policies import write_policy
-from support.running import callability
 
 READ_ONLY, DESTRUCTIVE, IDEMPOTENT = THREE = tuple(
     f"annotations.{hint}" for hint in ("read_only", "destructive", "idempotent")
@@ -115,7 +116,7 @@ async def test_each_combination_of_annotations_means_over_mcp_what_mcp_says(tmp_
     write_policy(policy, POLICY_OF_STATES)
     names = {f"tool{number}": said for number, said in enumerate(EVERY)}
     config = write_config(tmp_path, {"one": shelf(tmp_path, "one", *(_tool(*each) for each in names.items()))})
-    async with over_stdio(config, "--policy", str(policy)) as client:
+    async with client_of(config, "--policy", str(policy)) as client:
         found = await retrieve(client, "tool", limit=100, include_disabled=True)
         results = {name: await call(client, f"one:{name}") for name in names}
     expected = {name: _reason(said) for name, said in names.items()}

@@ -14,9 +14,9 @@ from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
+from support.commands import callability
 from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.judging import stub_of
-from support.running import callability
 
 WIPE = {"name": "wipe", "description": "Wipes the disk.", "inputSchema": {"type": "object"}}
 

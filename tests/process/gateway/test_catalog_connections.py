@@ -30,7 +30,8 @@ from support.catalogs import (
     until,
     works,
 )
-from support.gateways import http_gateway, text_of, write_config
+from support.gateway_in_process import http_gateway
+from support.gateways import text_of, write_config
 from support.running import COMMAND
 from support.upstreams.bad_http import BadHttp
 from support.upstreams.oauth_provider import OAuthProvider

@@ -15,9 +15,10 @@ from callability.gateway.config import ServerConfig
 from callability.gateway.config.variables import filled, unset
 from callability.gateway.upstream import HttpTarget, StdioTarget, target_of
 from callability.gateway.upstream.secrets import Secrets
+from support.commands import callability
 from support.edits import edit
-from support.gateways import READ, SEND, http_gateway, over_stdio, shelf, write_config
-from support.running import callability
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import READ, SEND, shelf, write_config
 from support.upstreams.bad_http import BadHttp
 from support.waiting import becomes, file_status, names
 
@@ -156,7 +157,7 @@ def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_pat
     mail = shelf(tmp_path, "mail", SEND)
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             await becomes(names("read file", client), ["files:read_file"])
             edit(config, servers={"mail": {**mail, "env": {"X": "${NOT_SET_ANYWHERE}"}}})
             await becomes(file_status(client), {"config"})

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
-from support.gateways import call, http_gateway, retrieve, shelf, write_config
+from support.gateway_in_process import http_gateway
+from support.gateways import call, retrieve, shelf, write_config
 from support.stand_ins import Scene, Shelf, scene
 
 TOOLS = tuple(

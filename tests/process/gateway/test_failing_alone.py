@@ -19,7 +19,8 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from support.certificates import Authority
-from support.gateways import bad, call, http_gateway, text_of, write_config
+from support.gateway_in_process import http_gateway
+from support.gateways import bad, call, text_of, write_config
 from support.upstreams.bad_http import Answer, BadHttp, Cut, reply, result
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from support.gateways import http_gateway, write_config
+from support.gateway_in_process import http_gateway
+from support.gateways import write_config
 
 
 def test_a_connection_is_kept_for_longer_than_clients_keep_theirs(tmp_path: Path) -> None:

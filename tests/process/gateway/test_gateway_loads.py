@@ -23,7 +23,8 @@ from callability.gateway.upstream import HttpTarget, Upstream
 from callability.vocabulary import LoadStatus
 from support.checkout import POLICY
 from support.edits import edit
-from support.gateways import bad, call, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateway_in_process import client_of
+from support.gateways import bad, call, retrieve, shelf, text_of, write_config
 from support.judging import stub_of
 from support.responses import ABSENT, REFUSAL, http
 from support.upstreams.bad_http import BadHttp, reply
@@ -52,7 +53,7 @@ def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
         async with BadHttp().listening() as late:
             late.opening = BUSY
             config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
-            async with over_stdio(config) as client:
+            async with client_of(config) as client:
                 notice = (await retrieve(client, "pid"))["notice"]
                 assert notice.startswith("Will retry automatically.")
                 assert 'Starting up: "late".' in notice
@@ -74,7 +75,7 @@ def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -
             busy.opening, denying.opening, absent.opening = BUSY, REFUSAL, ABSENT
             servers = {"busy": http(busy), "denying": http(denying), "absent": http(absent)}
             config = write_config(tmp_path, servers, deadlines=DEADLINES)
-            async with over_stdio(config) as client:
+            async with client_of(config) as client:
                 await retrieve(client, "pid")
                 failed = [("failed", status) for status in ("transient", "denied", "permanent")]
                 await becomes(loads(client, *servers), failed)
@@ -101,7 +102,7 @@ def test_discovery_does_not_wait_for_every_try(tmp_path: Path) -> None:
         async with BadHttp().listening() as slow:
             slow.opening = LATER
             config = write_config(tmp_path, {"slow": http(slow), "files": shelf(tmp_path, "files", READ)})
-            async with over_stdio(config) as client:
+            async with client_of(config) as client:
                 assert 'Starting up: "slow".' in (await retrieve(client, "pid"))["notice"]
                 [entry, _] = (await listed(client))["servers"]
                 error = "answered with HTTP status 503"
@@ -126,7 +127,7 @@ def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tm
                 "off": {"command": "no-such-command", "enabled": False},
             }
             config = write_config(tmp_path, servers, deadlines={"open_seconds": PATIENT, "reopen_seconds": 3600})
-            async with over_stdio(config) as it:
+            async with client_of(config) as it:
                 assert "notice" not in await retrieve(it, "read")
                 nothing, locked = await retrieve(it, "zebra"), await retrieve(it, "burn")
                 shown = await retrieve(it, "burn", include_disabled=True)
@@ -167,7 +168,7 @@ def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_
     async def answers(servers: dict[str, Any], *arguments: str) -> list[str]:
         agents = {"clerk": {"servers": list(seen)}}
         config = write_config(tmp_path, servers, agents=agents, deadlines=DEADLINES)
-        async with over_stdio(config, *arguments) as client:
+        async with client_of(config, *arguments) as client:
             return [(await client.call_tool(tool, given)).model_dump_json() for tool, given in questions]
 
     hidden = {"gone": {"command": "no-such-command"}, "silent": bad("hangs")}
@@ -189,7 +190,7 @@ def test_a_line_of_the_policy_makes_a_refused_connection_transient(tmp_path: Pat
         with socket.create_server(("127.0.0.1", 0)) as taken:
             late.port = taken.getsockname()[1]
         config = write_config(tmp_path, {"late": http(late)}, deadlines=DEADLINES)
-        async with over_stdio(config, "--policy", str(policy)) as client:
+        async with client_of(config, "--policy", str(policy)) as client:
             assert 'Starting up: "late".' in (await retrieve(client, "pid"))["notice"]
             async with late.listening():
                 await becomes(names("pid", client), ["late:pid"])
@@ -205,7 +206,7 @@ def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str
     config = write_config(tmp_path, {"late": late}, approvals="approvals.json", deadlines=DEADLINES)
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert text_of(await call(client, "late:read")).endswith("was not found; the call was not sent.")
             assert await loads(client, "late")() == [("failed", "permanent")]
             script(tmp_path / "late", shelf(tmp_path, "late", READ))
@@ -326,7 +327,7 @@ def test_a_policy_service_without_an_answer_leaves_every_other_answer_as_it_is(t
     config = write_config(tmp_path, servers, deadlines=DEADLINES)
 
     async def story() -> None:
-        async with over_stdio(config, "--policy-address", f"unix:{tmp_path}/nobody") as client:
+        async with client_of(config, "--policy-address", f"unix:{tmp_path}/nobody") as client:
             await becomes(loads(client, "gone", "well"), [("failed", "permanent"), ("connected", "available")])
             listing = await listed(client)
             why = "the policy service gave no answer, so that it could not be classified"

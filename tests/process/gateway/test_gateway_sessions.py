@@ -11,8 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
-from support.gateways import agents_of, http_gateway, token_of, write_config
+from support.gateways import agents_of, token_of, write_config
 from support.running import COMMAND
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from support.gateways import http_gateway, retrieve, shelf, write_config
-from support.running import COMMAND, callability
+from support.commands import callability
+from support.gateways import http_gateway_process, retrieve, shelf, write_config
+from support.running import COMMAND
 
 TOOL = {"name": "look_up", "description": "Looks something up."}
 
@@ -54,7 +55,7 @@ def test_requests_are_logged_at_the_level_of_debugging_only(level: str, lines: b
         async with Client(url) as client:
             await retrieve(client, "look")
 
-    with http_gateway(write_config(tmp_path, {"it": shelf(tmp_path, "it", TOOL)}), "--log-level", level) as url:
+    with http_gateway_process(write_config(tmp_path, {"it": shelf(tmp_path, "it", TOOL)}), "--log-level", level) as url:
         asyncio.run(story())
     log = (tmp_path / "gateway.log").read_text()
     assert ("uvicorn.access" in log) is lines

@@ -11,18 +11,8 @@ import pytest
 from mcp import Client
 
 from callability.gateway.observability.unread_facts import UnreadFacts
-from support.gateways import (
-    agents_of,
-    call,
-    client_with,
-    http_gateway,
-    over_stdio,
-    retrieve,
-    shelf,
-    text_of,
-    token_of,
-    write_config,
-)
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config
 from support.policies import write_policy
 
 RULES = """\
@@ -101,7 +91,7 @@ def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_sho
     config, policy = _gateway(tmp_path, environment="prod")
 
     async def story() -> None:
-        async with over_stdio(config, "--policy", str(policy)) as client:
+        async with client_of(config, "--policy", str(policy)) as client:
             for _ in range(3):
                 rejected = await call(client, "files:read_file")
                 found = await retrieve(client, "file", include_disabled=True)
@@ -134,7 +124,7 @@ def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) ->
     config.write_text(config.read_text().replace('{\n  "mcpServers"', '{\n  "approvals": "gone.yaml",\n  "mcpServers"'))
 
     async def story() -> None:
-        async with over_stdio(config, "--policy", str(policy)) as client:
+        async with client_of(config, "--policy", str(policy)) as client:
             rejected = await call(client, "files:read_file")
             assert (rejected.structured_content or {})["retry"] == "later"
             assert "Could not be read: the tool's approval. " in text_of(rejected)

@@ -27,9 +27,11 @@ from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 from support.checkout import ROOT
+from support.commands import callability
 from support.edits import edit, replace
-from support.gateways import http_gateway, shelf, write_config
-from support.running import callability, serving
+from support.gateway_in_process import http_gateway
+from support.gateways import shelf, write_config
+from support.running import serving
 from support.waiting import becomes, file_status
 
 DROP = {"name": "drop_table", "description": "Drops a table."}

@@ -20,8 +20,10 @@ from callability.editing.edit import EditRefused, created, edited
 from callability.editing.spelling import Tree
 from callability.gateway.config import load_approvals
 from callability.tool_name import is_plain, unrecordable
-from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
-from support.running import COMMAND, callability
+from support.commands import callability
+from support.gateway_in_process import client_of
+from support.gateways import call, retrieve, shelf, text_of, write_config
+from support.running import COMMAND
 
 HOSTILE = {"1,030 characters": "x" * 1030, "control characters": "\x01" * 200}
 ODD = ("read all files", 'it\'s "odd" $(id) `x`', "back\\slash", "\u8aad\u3080", "-x y", "un\ufe0fseen", '"' * 512)
@@ -101,7 +103,7 @@ def test_an_odd_name_is_approved_as_the_list_writes_it_and_is_called(tmp_path: P
     assert _approvals(tmp_path, "approve", "evil", "--all", "--yes").returncode == 0
 
     async def answers() -> list[str]:
-        async with over_stdio(tmp_path / "mcp_config.json") as client:
+        async with client_of(tmp_path / "mcp_config.json") as client:
             return [text_of(await call(client, f"evil:{name}")) for name in ODD]
 
     assert asyncio.run(answers()) == [f"{name} was called" for name in ODD]
@@ -113,7 +115,7 @@ def test_a_withheld_tool_with_an_odd_name_is_counted_and_not_named(tmp_path: Pat
     _write(tmp_path, *names)
 
     async def check() -> None:
-        async with over_stdio(tmp_path / "mcp_config.json") as client:
+        async with client_of(tmp_path / "mcp_config.json") as client:
             notice = (await retrieve(client, "read"))["notice"]
             assert notice.startswith("4 tools that match exist")
             answer = await retrieve(client, "read", include_disabled=True)

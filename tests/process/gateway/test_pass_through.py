@@ -22,8 +22,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from support.checkout import UPSTREAMS
+from support.gateway_in_process import http_gateway
 from support.gateway_requests import answer_in, initialized, legacy
-from support.gateways import bad, call, http_gateway, retrieve, text_of, write_config
+from support.gateways import bad, call, http_gateway_process, retrieve, text_of, write_config
 from support.running import COMMAND
 from support.upstreams import rich
 from support.upstreams.bad_http import Answer, BadHttp, refusal, reply
@@ -103,7 +104,9 @@ async def _agent(transport: str, mode: Mode, config: Path, *arguments: str) -> A
             process = ExitStack()
             # In a thread: servers that answer the gateway's good-byes are in this loop.
             stack.push_async_callback(asyncio.to_thread, process.close)
-            url = await asyncio.to_thread(process.enter_context, http_gateway(config, *arguments))
+            # The log of a gateway in this process has lines of its clients too, which hold what they send.
+            gateway = http_gateway_process(config, *arguments) if arguments else http_gateway(config)
+            url = await asyncio.to_thread(process.enter_context, gateway)
             yield await stack.enter_async_context(Client(_over_http(url), mode=mode))
 
 

@@ -11,19 +11,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 from callability import document
 from callability.policy.shipped import examples
 from support.checkout import POLICY
-from support.gateways import (
-    agents_of,
-    call,
-    client_with,
-    http_gateway,
-    over_stdio,
-    retrieve,
-    shelf,
-    text_of,
-    token_of,
-    write_config,
-)
-from support.running import callability
+from support.commands import callability
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config
 
 EXAMPLES = POLICY / "examples"
 
@@ -74,7 +64,7 @@ async def test_a_freeze_locks_what_may_destroy_something_in_production(tmp_path:
         "typo": shelf(tmp_path, "typo", *tools, labels={"environment": "prod"}),
     }
     policy = _exported("change-freeze", tmp_path)
-    async with over_stdio(write_config(tmp_path, servers), "--policy", str(policy)) as client:
+    async with client_of(write_config(tmp_path, servers), "--policy", str(policy)) as client:
         found = await retrieve(client, "table", include_disabled=True)
         assert {each["name"] for each in found["tools"]} == {
             "main:list_tables",

@@ -20,7 +20,8 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from support.gateways import http_gateway, write_config
+from support.gateway_in_process import http_gateway
+from support.gateways import write_config
 from support.real_servers import NODE_IS_SET_UP, node_servers, pypi_servers
 from support.running import COMMAND
 

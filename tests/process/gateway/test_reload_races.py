@@ -21,7 +21,8 @@ from callability.gateway.config.fingerprint import fingerprint
 from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import UpstreamError
 from support.edits import edit, replace
-from support.gateways import bad, call, http_gateway, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import bad, call, retrieve, shelf, text_of, write_config
 from support.judging import stub_of
 from support.stand_ins import Shelf, scene
 from support.waiting import becomes, file_status, names, status
@@ -50,7 +51,7 @@ def test_a_tool_that_changed_while_its_server_was_gone_is_judged_before_it_is_ca
     config = write_config(tmp_path, {"it": entry}, approvals="approvals.json")
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert text_of(await call(client, "it:read")) == "read was called"
             gateway = [pid for pid in _pids(os.getpid()) if _pids(pid)]
             (tmp_path / "it-tools.json").write_text(json.dumps([POISON]))
@@ -134,7 +135,7 @@ def test_a_form_that_was_approved_elsewhere_is_looked_at_again(tmp_path: Path) -
     newer = READ | {"description": "Reads a file, and says who wrote it."}
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "it:read")() is None
             (tmp_path / "it-tools.json").write_text(json.dumps([newer]))
             replace(approvals, json.dumps({"it": {"read": {"sha256": _pin(newer)}}}))
@@ -154,7 +155,7 @@ def test_an_edit_behind_a_link_is_seen_beside_a_busy_file(tmp_path: Path) -> Non
     config.symlink_to("current/mcp_config.json")
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "it:read")() is None
             (tmp_path / "next").symlink_to("two")
             (tmp_path / "next").rename(tmp_path / "current")
@@ -169,7 +170,7 @@ def test_another_approvals_file_that_cannot_be_read_locks_everything(tmp_path: P
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "files:read")() is None
             edit(config, approvals="not-there.yaml")
             await becomes(status(client, "files:read"), "disabled_unknown")
@@ -206,7 +207,7 @@ def test_an_upstream_that_keeps_announcing_holds_nobody_up_for_long(how: str, tm
     )
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             for _ in range(5):
                 assert [tool["name"] for tool in (await retrieve(client, "read"))["tools"]] == ["files:read"]
                 assert text_of(await call(client, "files:read")) == "read was called"

@@ -22,19 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from support.checkout import UPSTREAMS
 from support.edits import edit, replace
-from support.gateways import (
-    READ,
-    SEND,
-    bad,
-    call,
-    connected,
-    http_gateway,
-    over_stdio,
-    retrieve,
-    shelf,
-    text_of,
-    write_config,
-)
+from support.gateway_in_process import client_of, http_gateway
+from support.gateways import READ, SEND, bad, call, connected, retrieve, shelf, text_of, write_config
 from support.running import COMMAND
 from support.waiting import becomes, file_status, names, status
 
@@ -75,7 +64,7 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
     sound = config.read_text()
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await file_status(client)() == set()
             replace(config, sound.replace("mcpServers", "mcpServer"))
             await becomes(file_status(client), {"config"})
@@ -100,7 +89,7 @@ def test_an_edit_of_the_approvals_takes_effect_and_a_broken_one_does_not(tmp_pat
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "files:read_file")() is None
             replace(approvals, "files:\n  read_file: {disabled: true}\n")
             await becomes(status(client, "files:read_file"), "disabled_by_user")
@@ -123,7 +112,7 @@ def test_approvals_that_were_unreadable_at_start_are_read_when_they_are_fixed(tm
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "files:read_file")() == "disabled_unknown"
             replace(tmp_path / "approvals.yaml", "{}")
             await becomes(status(client, "files:read_file"), None)
@@ -140,7 +129,7 @@ def test_an_edit_that_names_another_approvals_file_is_followed_there(tmp_path: P
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert await status(client, "files:read_file")() is None
             edit(config, approvals="elsewhere/approvals.yaml")
             await becomes(status(client, "files:read_file"), "disabled_by_user")
@@ -172,7 +161,7 @@ def test_a_change_that_an_upstream_announces_is_seen_by_the_next_request(how: st
         return [tool["description"] for tool in (await retrieve(client, query))["tools"]][:1]
 
     async def story(entry: dict[str, Any]) -> None:
-        async with over_stdio(write_config(tmp_path, {"it": entry})) as client:
+        async with client_of(write_config(tmp_path, {"it": entry})) as client:
             for number, wanted in enumerate(("Feeds the zebra.", "Paints a fence.", "Reads the moon.")):
                 await call(client, "it:change", description=wanted)
                 if how.endswith("http") or (how.startswith("2026") and number == 0):
@@ -198,7 +187,7 @@ def test_a_tool_that_changed_since_it_was_approved_is_locked_before_the_next_cal
     pin = hashlib.sha256(canonical.encode()).hexdigest()
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             replace(approvals, f'it:\n  other: {{sha256: "{pin}"}}\n  change: {{sha256: "{"0" * 64}"}}\n')
             await becomes(status(client, "it:change"), "pending_approval")
             assert [tool["name"] for tool in (await retrieve(client, "count sheep"))["tools"]] == ["it:other"]
@@ -274,7 +263,7 @@ def test_an_agent_that_an_edit_removes_sees_nothing(tmp_path: Path) -> None:
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, agents={"clerk": {"servers": ["files"]}})
 
     async def story() -> None:
-        async with over_stdio(config, "--agent", "clerk") as client:
+        async with client_of(config, "--agent", "clerk") as client:
             assert await names("read", client)() == ["files:read_file"]
             edit(config, agents={})
             await becomes(names("read", client), [])

@@ -17,7 +17,8 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.gateway_in_process import client_of
+from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.running import COMMAND
 
 SECONDS = 120
@@ -122,7 +123,7 @@ def test_the_printed_commands_lift_each_lock(where: str, approvals: str, tmp_pat
     option = ("--approvals", str(records)) if approvals == "of an option" else ()
 
     async def story() -> None:
-        async with over_stdio(config, *option) as client:
+        async with client_of(config, *option) as client:
             printed = await _lifted(client, locked, where, tmp_path)
         assert all("--config" in command for command in printed)
 
@@ -173,7 +174,7 @@ def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_a
     config = write_config(tmp_path, {"files": files})
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             rejection_text = text_of(await call(client, "files:copy_file"))
             changed = {"name": "copy_file", "description": "Copies every file."}
             (tmp_path / "files-tools.json").write_text(json.dumps([changed]))
@@ -194,7 +195,7 @@ def test_the_printed_commands_load_a_repaired_server_again(tmp_path: Path) -> No
     replaced = shelf(place, "late", _tool("copy_file"))
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             notice = (await retrieve(client, "copy"))["notice"]
             assert notice.startswith('Needs attention: "late" (could not be started')
             (place / "late").write_text(f"#!/bin/sh\nexec {replaced['command']} {shlex.join(replaced['args'])}\n")
@@ -212,7 +213,7 @@ def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path
     files = shelf(tmp_path, "files", _tool("format_disk"), **lists)
 
     async def story() -> None:
-        async with over_stdio(write_config(tmp_path, {"files": files})) as client:
+        async with client_of(write_config(tmp_path, {"files": files})) as client:
             rejected = text_of(await call(client, "files:format_disk"))
             found = await retrieve(client, "format disk", include_disabled=True)
             for rejection_text in (rejected, found["remediation"]["disabled_by_config"]):
@@ -228,7 +229,7 @@ def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
     files = shelf(tmp_path, "files", *({"name": name} for name in names), trust="manual")
 
     async def story() -> None:
-        async with over_stdio(write_config(tmp_path, {"files": files})) as client:
+        async with client_of(write_config(tmp_path, {"files": files})) as client:
             for name in names:
                 rejection_text = text_of(await call(client, f"files:{name}"))
                 assert re.search(r"`callability approvals approve --config \S+ -- files TOOL`", rejection_text)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from callability.gateway.inventory.refusal import NO_TASKS
-from support.gateways import bad, call, connected, over_stdio, retrieve, shelf, text_of, write_config
-from support.running import callability
+from support.commands import callability
+from support.gateway_in_process import client_of
+from support.gateways import bad, call, connected, retrieve, shelf, text_of, write_config
 
 TASK = {"name": "run_report", "description": "Runs a report.", "execution": {"taskSupport": "required"}}
 OTHERS = (
@@ -65,7 +66,7 @@ def test_a_tool_of_the_older_protocol_revision_is_refused_as_well(tmp_path: Path
     config = write_config(tmp_path, {"old": bad("lists a task")})
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             assert text_of(await call(client, "old:pid")).startswith(f"Not called: disabled_unknown. {NO_TASKS}")
 
     asyncio.run(story())
@@ -84,7 +85,7 @@ def test_a_lock_above_is_the_answer_for_such_a_tool(keys: dict[str, Any], status
     config = write_config(tmp_path, {"reports": shelf(tmp_path, "reports", TASK, **keys)})
 
     async def story() -> None:
-        async with over_stdio(config) as client:
+        async with client_of(config) as client:
             rejected = await call(client, "reports:run_report")
             assert (rejected.structured_content or {})["status"] == status
             assert "task" not in text_of(rejected)

@@ -30,8 +30,8 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.calls.served_policy import RejectedEdit
 from support.checkout import POLICY, SUPPORT
+from support.commands import callability
 from support.policies import RULES, policy_text, write_policy
-from support.running import callability
 
 Setup = Callable[[Path], object]
 

@@ -20,9 +20,11 @@ import pytest
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.checkout import POLICY, SUPPORT
+from support.commands import callability
 from support.edits import replace
-from support.gateways import READ, call, over_stdio, shelf, text_of, write_config
-from support.running import COMMAND, callability
+from support.gateway_in_process import client_of
+from support.gateways import READ, call, shelf, text_of, write_config
+from support.running import COMMAND
 from support.services import OFF, OPEN_SERVER, SWITCHED_OFF, served
 from support.waiting import SECONDS, becomes, eventually, file_status
 
@@ -249,7 +251,7 @@ def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(dir
             return str(answer.read().decode())
 
     async def story() -> None:
-        async with over_stdio(config, "--policy", str(directory), "--metrics-address", "127.0.0.1:0") as client:
+        async with client_of(config, "--policy", str(directory), "--metrics-address", "127.0.0.1:0") as client:
 
             async def noisy() -> bool:
                 return "It was noisy." in text_of(await call(client, "files:read_file"))

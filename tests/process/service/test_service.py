@@ -23,8 +23,9 @@ from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, VECTORS
+from support.commands import callability
 from support.policies import write_policy
-from support.running import callability, serving
+from support.running import serving
 from support.services import reason_of, refused, varint
 
 CASES: list[dict[str, Any]] = [

@@ -11,8 +11,9 @@ import pytest
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from support.commands import callability
 from support.policies import write_policy
-from support.running import callability, serving
+from support.running import serving
 from support.services import ServedPolicy, served
 from support.waiting import eventually
 

@@ -16,8 +16,9 @@ from callability.service.requests import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, TESTS
+from support.commands import callability
 from support.policies import write_policy
-from support.running import callability, serving
+from support.running import serving
 from support.services import refused
 from support.waiting import eventually
 

@@ -14,7 +14,7 @@ from callability.studio.errors import NotChecked, TooSlow
 from callability.studio.serving import names_of
 from callability.studio.session import MAX_SESSIONS, DraftSession
 from support.checkout import POLICY
-from support.running import callability
+from support.commands import callability
 from support.studios import Page, studio_process
 
 RULES = (POLICY / "callability.yaml").read_text()

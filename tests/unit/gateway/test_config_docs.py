@@ -23,8 +23,8 @@ from callability.gateway.config import ApprovalRecord, ConfigRefused, ServerConf
 from callability.gateway.config.model import AgentConfig, ConfigFile, Deadlines, HttpConfig
 from callability.gateway.config.schema import config_schema
 from support.checkout import DOCS
+from support.commands import callability
 from support.config_files import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
-from support.running import callability
 
 BEYOND_A_SCHEMA = {"unknown-server", "shared-token", "bad-url", "bad-length"}
 """Codes of what a schema cannot tell, or not wholly: agreement of two parts, hosts and ports, lengths in bytes."""

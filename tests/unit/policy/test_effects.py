@@ -21,9 +21,10 @@ from callability.policy.rules.condition import All, Any, Condition, Is, Not, ato
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
+from support.commands import callability
 from support.drawn_policies import rule_sets, tabled
 from support.policies import write_policy
-from support.running import COMMAND, callability
+from support.running import COMMAND
 
 NOTHING, EVERYTHING = Any(()), All(())
 

@@ -26,9 +26,9 @@ from callability.policy.rules.condition import All, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from callability.vocabulary import UNKNOWN
+from support.commands import callability
 from support.drawn_policies import NOWHERE, tabled
 from support.policies import write_policy
-from support.running import callability
 
 NAMES = st.text("ab[-", min_size=1, max_size=6)
 PATTERNS = st.text("ab[-*?", min_size=1, max_size=5)

@@ -30,9 +30,9 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus
 from support.checkout import POLICY
+from support.commands import callability
 from support.drawn_policies import NOWHERE
 from support.policies import needs_engine, write_policy
-from support.running import callability
 
 REFUSED = outcome_pb2.LoadSignals(
     phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True

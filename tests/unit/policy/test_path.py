@@ -22,9 +22,10 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import UNKNOWN, LiftedBy
+from support.commands import callability
 from support.drawn_policies import CORE, NOWHERE
 from support.policies import write_policy
-from support.running import callability, serving
+from support.running import serving
 
 STAGE = LabelFact("server.label.stage", ("none", "trial", "live", "old"), "none")
 KIND = LabelFact("tool.label.kind", ("none", "safe", "odd"), "none")

@@ -14,8 +14,8 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.form import MAX_TEXT
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 from support.checkout import POLICY
+from support.commands import callability
 from support.policies import write_policy
-from support.running import callability
 
 FILES = [f"{name}{suffix}" for name in QUESTIONS for suffix in ("", "_test")]
 RULES = """\

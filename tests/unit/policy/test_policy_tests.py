@@ -18,9 +18,9 @@ from callability.policy.rules.condition import Is
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
+from support.commands import callability
 from support.drawn_policies import rule_set_of, rule_sets, tabled
 from support.policies import write_policy
-from support.running import callability
 
 RULES = """\
 rules:

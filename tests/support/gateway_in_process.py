@@ -1,0 +1,116 @@
+"""Gateways that run in the process of the tests, for a twentieth of what a process of their own costs.
+
+All of them is as the command `callability gateway` has it, and their upstream servers are real processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from threading import Thread
+
+from mcp import Client
+
+from callability.command_line.gateway import connected_options
+from callability.command_line.options import loaded_to_serve
+from callability.gateway.config import load_config
+from callability.gateway.runtime.gateway_runtime import opened
+from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.serving.lifecycle import run
+from callability.gateway.serving.mcp_server import mcp_server
+from callability.uvicorn_server import StopSignals
+
+_FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_OPTIONS = {"--agent", "--approvals", "--metrics-address", "--policy", "--policy-address"}
+
+
+@asynccontextmanager
+async def client_of(config: Path, *arguments: str) -> AsyncIterator[Client]:
+    """Run a gateway in this event loop, with arguments of the command, and yield a client that is connected to it."""
+    given = _given(arguments)
+    with _logged(config.parent / "gateway.log"):
+        async with (
+            _options(config, given) as options,
+            opened(options) as router,
+            Client(mcp_server(router, given.get("--agent", ""))) as client,
+        ):
+            yield client
+
+
+@contextmanager
+def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
+    """Run a gateway over HTTP in a thread, with arguments of the command, and yield its URL."""
+    given = _given(arguments)
+    url: Future[str] = Future()
+    ready: Future[tuple[asyncio.AbstractEventLoop, StopSignals]] = Future()
+
+    async def serve() -> None:
+        async with _options(config, given) as options:
+            signals = StopSignals()
+            ready.set_result((asyncio.get_running_loop(), signals))
+            await run(options, "http", "127.0.0.1:0", "", url.set_result, signals)
+
+    def serve_in_thread() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if url.done():
+                raise
+            url.set_exception(error)
+
+    with _logged(config.parent / "gateway.log"):
+        thread = Thread(target=serve_in_thread, name="gateway")
+        thread.start()
+        try:
+            yield url.result()
+        finally:
+            if ready.done():
+                loop, signals = ready.result()
+                if thread.is_alive():
+                    loop.call_soon_threadsafe(signals.requested.set)
+            thread.join()
+
+
+def _given(arguments: Sequence[str]) -> dict[str, str]:
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert given.keys() <= _OPTIONS, f"a gateway in this process has no option but {sorted(_OPTIONS)}"
+    return given
+
+
+@asynccontextmanager
+async def _options(path: Path, given: dict[str, str]) -> AsyncIterator[GatewayOptions]:
+    approvals, policy, address = (given.get(name) for name in ("--approvals", "--policy", "--policy-address"))
+    directory = Path(policy) if policy else None
+    async with connected_options(
+        load_config(path, os.environ),
+        Path(approvals) if approvals else None,
+        await asyncio.to_thread(loaded_to_serve, directory) if address is None else None,
+        directory,
+        address,
+        given.get("--metrics-address"),
+    ) as options:
+        for finding in options.config.warnings:
+            logging.getLogger("callability.command_line.gateway").warning("%s", finding)
+        yield options
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Write what is logged to a file, as a gateway in a process of its own writes it to standard error."""
+    root = logging.getLogger()
+    handler, level = logging.FileHandler(path, mode="w"), root.level
+    handler.setFormatter(logging.Formatter(_FORM))
+    handler.setLevel(logging.INFO)
+    root.addHandler(handler)
+    root.setLevel(min(level, logging.INFO))
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()
