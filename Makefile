@@ -12,7 +12,7 @@ PIP := -m pip --quiet --disable-pip-version-check
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
 
-.PHONY: help demo test lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
+.PHONY: help demo unit test lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -51,6 +51,9 @@ $(VENV)/fuzz: $(VENV)/installed requirements/fuzz.txt
 # `make demo DEMO=--verbose` prints the JSON of every answer too.
 demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and called, on real MCP servers.
 	$(BIN)/python -m demo $(DEMO)
+
+unit: $(VENV)/installed ## Set up, and run the tests that need no process.
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit
 
 test: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder

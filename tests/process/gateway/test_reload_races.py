@@ -53,10 +53,9 @@ def test_a_tool_that_changed_while_its_server_was_gone_is_judged_before_it_is_ca
     async def story() -> None:
         async with client_of(config) as client:
             assert text_of(await call(client, "it:read")) == "read was called"
-            gateway = [pid for pid in _pids(os.getpid()) if _pids(pid)]
             (tmp_path / "it-tools.json").write_text(json.dumps([POISON]))
-            for child in _pids(gateway[-1]):
-                os.kill(child, signal.SIGKILL)
+            [child] = _children_running(str(tmp_path))
+            os.kill(child, signal.SIGKILL)
             # A call that is sent before the end is noticed fails with the process, and is not sent again.
             while (rejected := await call(client, "it:read")).structured_content is None:
                 assert "was ended by signal SIGKILL" in text_of(rejected)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +21,6 @@ from support.checkout import POLICY
 from support.commands import callability
 from support.drawn_policies import rule_sets, tabled
 from support.policies import write_policy
-from support.running import COMMAND
 
 NOTHING, EVERYTHING = Any(()), All(())
 
@@ -190,25 +186,3 @@ laws:
         "law-broken": {},
     }
     assert "for example every fact at its default" in callability("check", ".", cwd=tmp_path).stdout
-
-
-def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() -> None:
-    """On standard error: what is written to standard output stays as it is."""
-    ours, theirs = pty.openpty()
-    command = [*COMMAND, "check"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
-        os.close(theirs)
-        shown = b"".join(iter(lambda: _read(ours), b""))
-        report, _ = process.communicate(timeout=120)
-    os.close(ours)
-    assert b"deciding" in shown
-    assert "deciding" not in report
-    piped = callability("check")
-    assert (piped.stdout, piped.stderr) == (report, "")
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 1024)
-    except OSError:  # Linux says so of a terminal that nobody writes to any more
-        return b""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-import grpc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,14 +16,11 @@ from callability.policy.reporting.path import FactChange, PathEnd, Step, path_to
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
-from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, verdict_pb2
-from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import UNKNOWN, LiftedBy
 from support.commands import callability
 from support.drawn_policies import CORE, NOWHERE
+from support.label_rules import RULES
 from support.policies import write_policy
-from support.running import serving
 
 STAGE = LabelFact("server.label.stage", ("none", "trial", "live", "old"), "none")
 KIND = LabelFact("tool.label.kind", ("none", "safe", "odd"), "none")
@@ -175,61 +170,6 @@ def test_many_labels_in_one_rule_are_no_problem() -> None:
     path = path_to_callable(RuleSet(question, rules, {}), facts)
     assert path is not None
     assert (len(path.changes), path.end) == (60, PathEnd.CALLABLE)
-
-
-RULES = """\
-labels:
-  server: {environment: [production, staging, test]}
-  tool: {reviewed: ["yes"]}
-rules:
-  - id: lock
-    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
-    status: disabled_unknown
-  - id: frozen
-    when: {server.label.environment: production, annotations.destructive: true, tool.label.reviewed: none}
-    status: disabled_by_config
-    action: Tell the user that the operator has to {edit_labels}.
-  - {id: open, status: callable}
-words:
-  disabled_by_config: {remediation: 'Ask to {edit_labels}.', rejection: 'Ask to {edit_labels}.'}
-  disabled_unknown: {remediation: 'Please {check_logs}.', rejection: 'Please {check_logs}.'}
-"""
-
-
-def test_explain_names_the_labels_and_their_owner(tmp_path: Path) -> None:
-    """On the command line and over gRPC: every value that helps, the first of which is `wanted`."""
-    policy = write_policy(tmp_path, RULES)
-    arguments = ("explain", "--policy", str(policy), "server.label.environment=production")
-    done = callability(*arguments)
-    assert done.stdout.split("path to callable\n")[1].splitlines()[:2] == [
-        "  1. `server.label.environment` from production to none, staging or test: the operator, by `edit_labels`",
-        "  then it is callable",
-    ]
-    report = json.loads(
-        callability("explain", "--json", "--policy", str(policy), "server.label.environment=production").stdout
-    )
-    assert report["path"]["steps"][0]["changes"] == [
-        {
-            "fact": "server.label.environment",
-            "current": "production",
-            "wanted": "none",
-            "wanted_values": ["none", "staging", "test"],
-            "changed_by": "operator",
-            "action": "edit_labels",
-        }
-    ]
-    with serving("--policy", str(policy)) as address, grpc.insecure_channel(address) as channel:
-        server = facts_pb2.ServerFacts(
-            enabled=True, quarantined=False, labels=facts_pb2.Labels(values={"environment": "production"})
-        )
-        tool = facts_pb2.ToolFacts(
-            approval=facts_pb2.Approval(), annotations=facts_pb2.Annotations(), labels=facts_pb2.Labels()
-        )
-        request = pb.ExplainToolRequest(server="s", server_facts=server, tool="t", tool_facts=tool)
-        [step] = CallabilityServiceStub(channel).ExplainTool(request).path.steps
-    [change] = step.changes
-    assert (change.wanted, list(change.wanted_values)) == ("none", ["none", "staging", "test"])
-    assert (change.changed_by, change.action) == (verdict_pb2.LIFTED_BY_OPERATOR, "edit_labels")
 
 
 def test_a_rule_that_does_not_hold_names_what_makes_it_false_alone(tmp_path: Path) -> None:

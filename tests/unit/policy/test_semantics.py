@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from random import Random
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from callability.policy.deciding.engine_process import NotDecided, run
 from callability.policy.deciding.normal_form import ConditionTooLarge, conjunctions
-from callability.policy.deciding.space import space_of
-from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import Engine, no_progress, tabulate
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reading.rule_file import MAX_RULES
 from callability.policy.reporting.path import PathEnd, path_to_callable
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule
 from callability.policy.rules.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
-from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
-from support.policies import needs_engine
-
-_rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
+from support.drawn_policies import NOWHERE, rule_set_of
 
 
 def _one(condition: Condition, **facts: str) -> Decision:
@@ -67,88 +54,6 @@ def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
     """A rule set that could fall through does not load; the reference says so all the same."""
     with pytest.raises(LookupError):
         decide((Rule("one", A_TRUE, "callable", NOWHERE),), {"a": "false"})
-
-
-@needs_engine
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(drawn=_rules)
-def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
-    """Over random rule sets, all combinations, unknown facts among them."""
-    rule_set, space = rule_set_of(drawn), CORE_SPACE
-    tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
-    table = DecisionTable(rule_set, space, tabulation)
-    assert tabulation.engine.startswith("durable-rules")
-    for combination in space.combinations():
-        facts = space.named(combination)
-        decision = decide(rule_set.rules, facts)
-        assert tabulation.decisions[combination] == decision
-        verdict = table.verdict(facts)
-        status = CALLABILITY.undetermined if decision.undetermined else rule_set.rules[decision.rule].status
-        assert (verdict.status, verdict.rule) == (status, rule_set.rules[decision.rule].id)
-
-
-def _drawn_condition(chance: Random, depth: int = 0) -> Condition:
-    kind = chance.choice(["is", "is", "not", "all", "any"]) if depth < 3 else "is"
-    if kind == "is":
-        fact = chance.choice(CORE)
-        return Is(fact.name, frozenset(chance.sample(fact.values, chance.randint(1, len(fact.values)))))
-    if kind == "not":
-        return Not(_drawn_condition(chance, depth + 1))
-    parts = tuple(_drawn_condition(chance, depth + 1) for _ in range(chance.randint(1, 3)))
-    return All(parts) if kind == "all" else Any(parts)
-
-
-@needs_engine
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
-    """In blocks, since the engine has limits of its own."""
-    chance = Random(seed)
-    drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
-    rule_set, space = rule_set_of(drawn), CORE_SPACE
-    by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
-    assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
-
-
-@needs_engine
-def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--engine both` is a comparison: a reference that means something else is noticed."""
-    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
-    monkeypatch.setattr(
-        "callability.policy.deciding.tabulation.decide",
-        lambda rules, facts: Decision(len(rules) - 1, undetermined=False),
-    )
-    with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`") as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.BOTH)
-    assert caught.value.finding.code == "engines-differ"
-
-
-@needs_engine
-def test_an_engine_that_takes_too_long_is_ended() -> None:
-    """The child process has a time limit, and what it was asked is refused."""
-    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
-    with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds") as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES, seconds=0.001)
-    assert caught.value.finding.code == "engine-timeout"
-
-
-@needs_engine
-def test_an_engine_that_fails_is_reported_with_its_last_message() -> None:
-    """A task that is none ends its process."""
-    with pytest.raises(NotDecided, match="the rules engine failed: KeyError: 'blocks'") as caught:
-        run("{}", NOWHERE, 60, no_progress)
-    assert caught.value.finding.code == "engine-failed"
-
-
-def test_an_engine_that_is_requested_and_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it is asked for, the reference stands in."""
-    (tmp_path / "durable").mkdir()
-    (tmp_path / "durable/__init__.py").write_text("raise ImportError")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
-    with pytest.raises(NotDecided) as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES)
-    assert caught.value.finding.code == "engine-unavailable"
-    assert tabulate(rule_set, space_of(rule_set), "drawn.yaml").engine == "reference"
 
 
 def test_a_condition_that_multiplies_out_is_refused() -> None:

@@ -1,0 +1,47 @@
+"""The rules engine and the reference decide the two questions about outcomes alike."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from callability.policy.deciding.space import space_of
+from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.tabulation import Engine, tabulate
+from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
+from callability.policy.questions.load_outcome import LOAD_OUTCOME
+from callability.policy.questions.question import Question
+from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.policy.rules.rule_set import Rule, RuleSet
+from support.drawn_policies import NOWHERE
+from support.policies import needs_engine
+
+
+def _conditions(question: Question) -> st.SearchStrategy[Condition]:
+    one = st.sampled_from(list(question.facts.values())).flatmap(
+        lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
+    )
+    return (
+        one
+        | st.builds(Not, one)
+        | st.builds(lambda *parts: All(parts), one, one)
+        | st.builds(lambda *parts: Any(parts), one, one)
+    )
+
+
+@needs_engine
+@pytest.mark.parametrize("question", [LOAD_OUTCOME, ENABLE_OUTCOME], ids=lambda question: question.name)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_engine_and_reference_agree_about_any_rules(question: Question, data: st.DataObject) -> None:
+    """Over random rule sets of both questions, one fact or none in their space among them."""
+    drawn = data.draw(
+        st.lists(st.tuples(_conditions(question), st.sampled_from(question.statuses)), max_size=5), label="rules"
+    )
+    rules = [Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn)]
+    rule_set = RuleSet(question, (*rules, Rule("last", None, question.undetermined, NOWHERE)), {})
+    space = space_of(rule_set)
+    tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
+    assert tabulation.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
+    assert DecisionTable(rule_set, space, tabulation).verdict(question.open_facts).status in question.statuses
