@@ -18,43 +18,30 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._opt_in = Counter(
-            "callability_include_disabled",
-            "Calls of retrieve_tools with include_disabled: true (FR-013).",
-            registry=self.registry,
+        self._opt_in = self._counter(
+            "callability_include_disabled", "Calls of retrieve_tools with include_disabled: true (FR-013)."
         )
-        self._edits = Counter(
+        self._edits = self._counter(
             "callability_file_edits",
             "Edits of a file while the gateway runs, by whether they were applied.",
             ("file", "taken_over"),
-            registry=self.registry,
         )
-        self._broken = Gauge(
-            "callability_file_broken",
-            "1 while a file is not sound as it is written.",
-            ("file",),
-            registry=self.registry,
-        )
+        self._broken = self._gauge("callability_file_broken", "1 while a file as it is written is refused.", ("file",))
         for file in ("config", "approvals"):
             self._broken.labels(file)
-        self._states = Gauge(
-            "callability_servers", "Servers of the config by how they stand.", ("state",), registry=self.registry
-        )
-        self._loads = Gauge(
+        self._states = self._gauge("callability_servers", "Servers of the config by their state.", ("state",))
+        self._loads = self._gauge(
             "callability_server_loads",
-            "Enabled servers by what came of their latest load, or loading before the first.",
+            "Enabled servers by the outcome of their latest load, or loading before the first.",
             ("status",),
-            registry=self.registry,
         )
-        self._undeclared = Gauge(
+        self._undeclared = self._gauge(
             "callability_undeclared_labels",
             "Labels of the config that the policy does not declare, or not with this value.",
-            registry=self.registry,
         )
-        self._labels_checked = Gauge(
+        self._labels_checked = self._gauge(
             "callability_labels_checked",
             "1 while the labels of the config are compared with the policy; 0 if it does not say what it declares.",
-            registry=self.registry,
         )
         self.undeclared_labels = 0
         self.labels_unchecked = False
@@ -90,6 +77,12 @@ class Metrics:
     def stands(self, file: str, *, broken: bool) -> None:
         """Set whether a file as it is written was refused."""
         self._broken.labels(file).set(broken)
+
+    def _counter(self, name: str, words: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(name, words, labels, registry=self.registry)
+
+    def _gauge(self, name: str, words: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(name, words, labels, registry=self.registry)
 
 
 def _number(servers: Callable[[], Mapping[str, int]], state: str) -> float:

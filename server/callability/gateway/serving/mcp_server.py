@@ -22,6 +22,7 @@ from callability.gateway.agents.router import AgentRouter
 from callability.gateway.serving.elicitation import SessionDialogs
 from callability.gateway.serving.null_metadata import note, nulls_kept
 from callability.gateway.serving.progress import progress_of
+from callability.gateway.tools.dispatch import Gateway
 
 INSTRUCTIONS = (
     "Find tools with `retrieve_tools` and call them with `call_tool`. Before you tell a user that something is not"
@@ -50,19 +51,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
     async def on_call_tool(
         context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        meta = dict(params.meta or {})
-        async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
-            passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
-            answer = await router.gateway_for_request(agent).answer(
-                params.name,
-                params.arguments or {},
-                meta=passed_on,
-                progress=progress,
-                dialogs=SessionDialogs(context, params),
-            )
-        if isinstance(answer, CallToolResult):
-            note(answer)
-        return answer
+        return await _answer(router.gateway_for_request(agent), context, params)
 
     async def on_subscriptions_listen(
         context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
@@ -85,3 +74,21 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
     )
     server.middleware += [remembered, nulls_kept]
     return server
+
+
+async def _answer(
+    gateway: Gateway, context: ServerRequestContext[Any], params: CallToolRequestParams
+) -> CallToolResult | InputRequiredResult:
+    meta = dict(params.meta or {})
+    async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
+        passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
+        answer = await gateway.answer(
+            params.name,
+            params.arguments or {},
+            meta=passed_on,
+            progress=progress,
+            dialogs=SessionDialogs(context, params),
+        )
+    if isinstance(answer, CallToolResult):
+        note(answer)
+    return answer
