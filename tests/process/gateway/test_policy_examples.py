@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -106,3 +107,20 @@ async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_lis
     assert reply["finance-reports"] == ([], False, "send_invoice was called")
     assert reply["helper"][:2] == (["billing-eu:send_invoice"], True)
     assert "Only some agents may use" in reply["helper"][2]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("tool", ["write_table", "a b"])
+async def test_a_rejection_names_the_label_and_the_values_that_lift_it(tool: str, tmp_path: Path) -> None:
+    """Those of the rule that decides, as the config writes them; and the change that it names lifts the lock."""
+    config = write_config(tmp_path, {"new": shelf(tmp_path, "new", {"name": tool}, labels={"stage": "trial"})})
+    async with over_stdio(config, "--policy", str(_exported("trial-server", tmp_path))) as client:
+        text = text_of(await call(client, f"new:{tool}"))
+        assert f"the operator must set `labels.stage` to `adopted` or remove it in `{config}` to allow others." in text
+        edited = json.loads(config.read_text())
+        edited["mcpServers"]["new"]["labels"]["stage"] = "adopted"
+        config.write_text(json.dumps(edited))
+        async with asyncio.timeout(120):
+            while (result := await call(client, f"new:{tool}")).is_error:  # noqa: ASYNC110 - only a call tells
+                await asyncio.sleep(0.1)
+        assert text_of(result) == f"{tool} was called"

@@ -14,6 +14,7 @@ class Revisions:
     def __init__(self, stub: CallabilityStub, report: Callable[[str], None]) -> None:
         self.CheckTool = _reporting(stub.CheckTool, report)
         self.CheckTools = _reporting(stub.CheckTools, report)
+        self.ExplainTool = _reporting(stub.ExplainTool, report)
         self.ClassifyLoad = _reporting(stub.ClassifyLoad, report)
         self.ClassifyEnable = _reporting(stub.ClassifyEnable, report)
 

@@ -29,6 +29,10 @@ class CallabilityStub(LoadStub, Protocol):
         """Decide many tools."""
 
     @property
+    def ExplainTool(self) -> Callable[..., Awaitable[pb.ExplainToolResponse]]:  # noqa: N802  # the contract's name
+        """Explain the decision about one tool."""
+
+    @property
     def ClassifyEnable(self) -> Callable[..., Awaitable[pb.ClassifyEnableResponse]]:  # noqa: N802  # the contract's name
         """Classify one enable."""
 

@@ -9,8 +9,8 @@ from typing import Any
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult
 
-from callability.adapter import InvalidArgument, error_result, rejection, unknown_tool
-from callability.gateway.inventory.inventory import Inventory
+from callability.adapter import InvalidArgument, Phrases, error_result, rejection, unknown_tool
+from callability.gateway.inventory.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.observability.call_log import logged
 from callability.gateway.tools.arguments import text_of, undeclared
@@ -19,6 +19,8 @@ from callability.gateway.tools.remedies import Commands
 from callability.gateway.tools.result import Result
 from callability.gateway.upstream import NOT_SENT, Connection, Failure, Upstream, UpstreamError, UpstreamRefusal
 from callability.tool_name import MAX_BYTES, byte_length
+from callability.v1.callability_service_pb2 import CheckToolResponse
+from callability.vocabulary import EDIT_LABELS
 
 LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile."""
@@ -112,7 +114,8 @@ class ToolCalls:
                 return None
             response = await self._decisions.check(known, tool)
             refusal = known.refusals.get(f"{server}:{tool}", "")
-            refused = rejection(response, server, tool, phrases=self._phrases.about(server, tool), refusal=refusal)
+            about = await self._about(known, tool, response)
+            refused = rejection(response, server, tool, phrases=about, refusal=refusal)
             if refused:
                 return refused
             if upstream is None:
@@ -122,6 +125,17 @@ class ToolCalls:
             if still and known.connected:
                 return upstream, connection
         return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
+
+    async def _about(self, known: KnownServer, tool: str, response: CheckToolResponse) -> Phrases:
+        """Return the phrases about a tool; if labels lock it, with those that would lift the lock.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        server = known.question.name
+        if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection:
+            return self._phrases.about(server, tool)
+        return self._phrases.about(server, tool, labels=await self._decisions.labels_that_lift(known, tool))
 
     async def _read(self, upstream: Upstream) -> Connection:
         """Connect, and read the changes of the tools that the server announced.

@@ -13,6 +13,8 @@ from callability.gateway.policy_client.call import PolicyUnavailable, call_polic
 from callability.gateway.policy_client.stub import CallabilityStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
+from callability.v1.callability_service_pb2 import FactChange
+from callability.vocabulary import EDIT_LABELS
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +45,23 @@ class Decisions:
         if tool in known.by_name and response.HasField("verdict"):
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
         return response
+
+    async def labels_that_lift(self, known: KnownServer, tool: str) -> tuple[FactChange, ...]:
+        """Return the changes of labels that lift the lock of a tool, by the rule that decides; nothing if none does.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+        """
+        request = pb.ExplainToolRequest(
+            agent=self._agent,
+            server=known.question.name,
+            server_facts=known.question.facts,
+            tool=tool,
+            tool_facts=known.tool_facts(tool),
+        )
+        response = await call_policy(self._stub.ExplainTool, request, about="the labels of a tool")
+        changes = response.path.steps[0].changes if response.path.steps else ()
+        return tuple(change for change in changes if change.action == EDIT_LABELS.name)
 
     async def judge(self, servers: Collection[KnownServer]) -> Judgement:
         """Decide every known tool of some servers.

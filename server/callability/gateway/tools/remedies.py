@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from callability.adapter import Phrases
 from callability.gateway.config import is_found_without_option
 from callability.tool_name import is_plain
+from callability.v1.callability_service_pb2 import FactChange
+from callability.vocabulary import EDIT_LABELS
 
+_NO_LABEL = "none"
 _SERVER, _TOOL = "SERVER", "TOOL"
 _LOG = "check the gateway's log"
 _MEANINGS = {
@@ -32,17 +35,24 @@ class Commands:
     is_default: bool = False
     """Whether commands find the config by themselves."""
 
-    def about(self, server: str, tool: str = "") -> Phrases:
-        """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd."""
+    def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = ()) -> Phrases:
+        """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd.
+
+        `labels` are the changes of labels that lift the lock of the tool, if they are known.
+        """
         names = (server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
-        return self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
+        found = self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
+        if not labels:
+            return found
+        changes = " and ".join(_label_change(change, names[1]) for change in labels)
+        return {**found, EDIT_LABELS.name: f"{changes} in {self._config}"}
 
     def about_any(self) -> Phrases:
         """Return the phrases about any tool: SERVER and TOOL stand for the names that are listed beside them."""
         return self._phrases(_SERVER, _TOOL)
 
     def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
-        config = "the gateway's config" if self.is_default else f"`{self.config}`"
+        config = self._config
         entry = "its config entry" if self.is_default else f"its entry in {config}"
         show, release = self._command("approvals", "show", server), self._command("servers", "release", server)
         # No command connects a server of the catalog: its agents do.
@@ -65,6 +75,10 @@ class Commands:
             "check_server": f"{_LOG}, fix the server or {entry}, then {again}",
         }
 
+    @property
+    def _config(self) -> str:
+        return "the gateway's config" if self.is_default else f"`{self.config}`"
+
     def _command(self, noun: str, verb: str, *names: str) -> str:
         return f"`{self._words(noun, verb, *names)}`"
 
@@ -76,6 +90,16 @@ class Commands:
         behind = any(name.startswith("-") or name in {_SERVER, _TOOL} for name in names)
         words = (*options, "--", *names) if behind else (*names, *options)
         return shlex.join(("callability", noun, verb, *words))
+
+
+def _label_change(change: FactChange, tool: str) -> str:
+    """Say how to change a label of a server or a tool, such as `server.label.environment`, in the config."""
+    subject, _, key = change.fact.partition(".label.")
+    label = f"`tool_labels.{tool}.{key}`" if subject == "tool" else f"`labels.{key}`"
+    values = " or ".join(f"`{value}`" for value in change.wanted_values if value != _NO_LABEL)
+    if not values:
+        return f"remove {label}"
+    return f"set {label} to {values}" + (" or remove it" if _NO_LABEL in change.wanted_values else "")
 
 
 def _meaning(*names: str) -> str:
