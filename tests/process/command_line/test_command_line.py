@@ -85,7 +85,7 @@ def test_a_number_of_calls_below_one_is_refused_in_our_own_words() -> None:
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
     """A warning is told and does not refuse, unless it is asked to."""
     text = (POLICY / "callability.yaml").read_text()
-    write_policy(tmp_path, text.replace("Tell the user so, and", "Toggle it in the UI, and"))
+    write_policy(tmp_path, text.replace("Tell the user. Next step: {check_logs}", "Toggle it in the UI. {check_logs}"))
     lenient, strict = callability("check", str(tmp_path)), callability("check", str(tmp_path), "--strict")
     assert (lenient.returncode, strict.returncode) == (0, 1)
     assert lenient.stdout.count("[toggle-phrase]") == 2
@@ -129,7 +129,7 @@ def test_explain_prints_verdict_rules_and_path() -> None:
 def test_explain_marks_the_warnings_of_a_policy(tmp_path: Path) -> None:
     """In the form of `check`, on standard error."""
     text = (POLICY / "callability.yaml").read_text()
-    write_policy(tmp_path, text.replace("Tell the user so, and", "Toggle it in the UI, and"))
+    write_policy(tmp_path, text.replace("Tell the user. Next step: {check_logs}", "Toggle it in the UI. {check_logs}"))
     done = callability("explain", "--policy", str(tmp_path), "server.enabled=false")
     assert done.returncode == 0
     lines = done.stderr.splitlines()

@@ -60,7 +60,7 @@ def test_a_valid_policy_is_reported_with_what_was_proved(channel: grpc.Channel) 
         {
             "callability.yaml": (POLICY / "callability.yaml")
             .read_text()
-            .replace("Tell the user so", "Toggle it in the UI")
+            .replace("Tell the user. Next step: {check_logs}", "Toggle it in the UI. {check_logs}")
         },
         {"callability_test.yaml": "tests:\n- {name: nobody knows, expect: {status: disabled_unknown}}\n"},
         {"callability.yaml": "{", "load_outcome.yaml": "rules: 3\n"},
