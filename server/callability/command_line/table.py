@@ -87,7 +87,7 @@ def _html(title: str, columns: Sequence[str], rows: Iterable[tuple[Row, Sequence
     name = html.escape(title)
     return (
         f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{name}</title><style>{_STYLE}</style>\n"
-        f"<table><caption>{name}: the first row that holds is the answer</caption>\n<thead><tr>{head}</tr></thead>\n"
+        f"<table><caption>{name}: the first row that matches is the answer</caption>\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table></html>"
     )
 

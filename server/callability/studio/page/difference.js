@@ -6,7 +6,7 @@ import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
 export function showDifference(told, tryFacts) {
   const edited = Object.keys(told.lines).length > 0;
   const missing = told.compared ? "" : " What cannot be decided is not compared.";
-  const much = told.too_much.map((sentence) => ` Not compared is ${sentence}.`).join("");
+  const much = told.too_much.map((sentence) => ` Not compared: ${sentence}.`).join("");
   const summary = told.answers ? `${numberOf(told.answers, "answer")} changed` : edited && told.compared && !much ? "No answer changes." : edited ? "No answer is known to change." : "Nothing is edited.";
   const more = told.left_out ? ` ${numberOf(told.left_out, "group")} more of them left out.` : "";
   say(byId("difference-said"), summary, more, missing, ...prose(much));

@@ -32,6 +32,6 @@ function tell(editor, file, gone, changed) {
   const keep = button("Keep what is typed", act(editor.keep));
   const take = button(gone ? "Empty it" : "Take what is on disk, and lose the edit", act(editor.take));
   editor.toldOf = file.digest;
-  if (gone) editor.tell("This file is no longer on disk; here is what stood in it. ", take);
+  if (gone) editor.tell("This file is no longer on disk; its last text is here. ", take);
   else editor.tell("This file has changed on disk since it was read. ", take, ...(file.problem ? [] : [keep]));
 }

@@ -13,7 +13,7 @@ export function showTable(told) {
   }
   const whose = told.of === "saved" ? "That of the saved file: the draft cannot be decided. " : "";
   const more = told.left_out ? ` ${numberOf(told.left_out, "row")} more ${told.left_out === 1 ? "is" : "are"} left out.` : "";
-  say(byId("table-said"), `${whose}The first row that holds is the answer; – stands for any value, ? for a rule that cannot be decided.${more}`);
+  say(byId("table-said"), `${whose}The first row that matches is the answer; – is any value, ? a rule that cannot be decided.${more}`);
   const head = ["", ...told.facts, "status", "rule", "combinations"];
   const columns = head.map((name) => make("th", { scope: "col" }, ...(name ? broken(name) : [unseen("decides")])));
   draw(byId("table"), told, () => [
