@@ -57,7 +57,7 @@ def _run(address: str, path: str, request: bytes, reply: bytes, calls: int, opti
         command = (_PROGRAM, "-n", str(calls), "-d", body.name, *headers, *options, f"http://{address}{path}")
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=True)
     summary = _SUMMARY.search(done.stdout)
-    # An error of gRPC has HTTP status 200 too: only its size tells it from an answer.
+    # An error of gRPC has HTTP status 200 too: only its size distinguishes it from an answer.
     if not summary or int(summary["succeeded"]) != calls or int(summary["bytes"]) != calls * (_FRAME.size + len(reply)):
         raise RuntimeError(f"not every call was answered as expected:\n{done.stdout}")
     return float(summary["rate"])

@@ -39,7 +39,7 @@ def ratios(values: Iterable[float], others: Iterable[float]) -> tuple[float, ...
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How many rounds there are, and who is told how far they are.
+    """The number of rounds, and a callback for progress.
 
     With `quick`, every subject runs on a small scale and without warming up: it shows that the measurement works, and
     its figures mean nothing.

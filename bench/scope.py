@@ -1,4 +1,4 @@
-"""Whether the time of an answer tells an agent that there is a server out of its scope."""
+"""Whether the time of an answer shows an agent that there is a server out of its scope."""
 
 from __future__ import annotations
 

@@ -66,4 +66,4 @@ class Guard:
         if origin is not None and origin != f"http://{host}":
             yield Elsewhere("this request comes from another site")
         if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._token.encode()):
-            yield Elsewhere("this page is of another start of the server: load it anew")
+            yield Elsewhere("this page is of another start of the server: reload it")

@@ -103,7 +103,7 @@ class DraftSession:
 
     def _check_wanted(self, draft: int) -> None:
         if self._closed:
-            raise NotChecked("this draft was set aside")
+            raise NotChecked("this draft was discarded")
         if draft != self._drafts:
             raise Superseded("a newer draft is looked at")
 

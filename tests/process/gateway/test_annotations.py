@@ -231,7 +231,7 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
 @settings(max_examples=40, deadline=None)
 @given(drawn=_drawn)
 def test_a_witness_that_is_put_into_a_test_is_the_same_facts(drawn: Sequence[tuple[Condition, str]]) -> None:
-    """Facts at their open value are left out of it, and are found again."""
+    """Facts at their default are left out of it, and are found again."""
     space = space_of(rule_set_of(drawn))
     for combination in space.combinations():
         completed = CALLABILITY.completed(dict(space.witness(space.named(combination))))

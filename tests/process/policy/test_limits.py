@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Setup, str]] = {
         _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
         "and may be by 1,000 (join some by a pattern, or give what they name a label) [too-many-patterns]",
     ),
-    "1,000 patterns that are told apart": (
+    "1,000 patterns that are distinguished": (
         _rules(
             "".join(
                 f"- {{id: r{number}, when: {{tool.name: 'p{number}-*', tool.config_denied: true}}, status: callable}}\n"

@@ -64,7 +64,7 @@ _raw = st.fixed_dictionaries(
 
 
 def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet | None:
-    """Return a rule set; None where the patterns tell `unknown` apart, or are too tangled."""
+    """Return a rule set; None where the patterns distinguish `unknown`, or are too tangled."""
     rules = tuple(Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn))
     form = Form()
     question = with_names(LABELLED, rules, form)
@@ -251,11 +251,11 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path) -> None:
 def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: Path) -> None:
     """Those of each policy do not, and the command says so in a line."""
     one, other = _policy(tmp_path / "one", "tool.name: unknow?"), _policy(tmp_path / "other", "tool.name: '*n'")
-    with pytest.raises(TooMuch, match="tell the name `unknown` apart"):
+    with pytest.raises(TooMuch, match="distinguish the name `unknown`"):
         differences(one, other)
     done = callability("diff", str(tmp_path / "one"), str(tmp_path / "other"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "the two policies cannot be compared: the patterns of both policies tell" in done.stderr
+    assert "the two policies cannot be compared: the patterns of both policies distinguish" in done.stderr
 
 
 def test_a_label_that_no_rule_reads_is_reported(tmp_path: Path) -> None:

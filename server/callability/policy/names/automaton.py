@@ -1,6 +1,6 @@
 """Which patterns can match the same name: an automaton follows all patterns at once, shortest names first.
 
-So no set of patterns that some name matches is missed, and none is told that no name matches.
+So no set of patterns that some name matches is missed, and none is reported that no name matches.
 """
 
 from __future__ import annotations

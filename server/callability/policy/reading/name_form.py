@@ -61,8 +61,8 @@ def _classed(fact: NameFact, parts: list[Is], form: Form) -> Iterator[NameFact]:
     try:
         yield fact.of(name_classes(lists, fact.open_value))
     except TooManyStates as error:
-        sentence = f"the patterns of `{fact.name}` are too tangled to be told apart: they have more than {error} states"
+        sentence = f"the patterns of `{fact.name}` are too tangled to distinguish: they have more than {error} states"
         form.find(place, "patterns-too-tangled", sentence, "have fewer with `*` before other characters, and fewer `?`")
     except SinglesOutUnknown:
-        sentence = f"the patterns of `{fact.name}` tell the name `unknown` apart from every other, which cannot be"
+        sentence = f"the patterns of `{fact.name}` distinguish the name `unknown` from every other, which cannot be"
         form.find(place, "names-unknown", sentence, "it stands for a name that could not be read")

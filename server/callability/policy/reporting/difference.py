@@ -76,7 +76,7 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     except TooManyStates as error:
         raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
     except SinglesOutUnknown:
-        raise TooMuch("the patterns of both policies tell the name `unknown` apart from every other") from None
+        raise TooMuch("the patterns of both policies distinguish the name `unknown` from every other") from None
     space = space_of_facts(question, facts)
     if space.size > MAX_COMBINATIONS:
         raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
