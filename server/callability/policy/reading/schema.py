@@ -67,8 +67,7 @@ def schema_of_tests(question: Question) -> Schema:
     test = _object(
         {
             "name": {"type": "string", "minLength": 1, "description": "A sentence: what holds."},
-            "facts": _facts(facts, question, _text_value())
-            | {"description": "One that is left out has its default."},
+            "facts": _facts(facts, question, _text_value()) | {"description": "One that is left out has its default."},
             "expect": _object(expected, required=("status",)),
         },
         required=("name", "expect"),
