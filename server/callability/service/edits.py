@@ -1,4 +1,4 @@
-"""Edits of a policy that is served: taken over whole, when they are proved and pass their tests, or not at all."""
+"""Edits of a policy that is served: applied as a whole once they are proved and pass their tests, or rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Edits:
-    """Follows the files of the policy in a directory; `digest` is the state of them by which it was loaded."""
+    """Follows the files of the policy in a directory; `digest` is that of the files that were loaded."""
 
     def __init__(self, served: ServedPolicy, directory: Path, digest: str, metrics: PolicyMetrics) -> None:
         self._served = served
@@ -39,7 +39,7 @@ class Edits:
         self._metrics = metrics
 
     async def follow(self) -> None:
-        """Take edits over, for ever."""
+        """Apply edits, for ever."""
         async for _ in looks(partial(followed_files, self._directory)):
             try:
                 await self._look()
@@ -47,7 +47,7 @@ class Edits:
                 _logger.exception("an edit of the policy could not be checked")
 
     async def _look(self) -> None:
-        """Check what was edited since the last time, until nothing is edited while it is checked."""
+        """Check what was edited since the last time, and again if it was edited during the check."""
         while (written := await asyncio.to_thread(source_in, self._directory)).digest != self._seen:
             loaded = await _checked(written, self._metrics)
             if (await asyncio.to_thread(source_in, self._directory)).digest != written.digest:
@@ -56,9 +56,9 @@ class Edits:
             if isinstance(loaded, RejectedEdit):
                 self._reject(loaded)
             else:
-                self._take_over(*loaded)
+                self._apply(*loaded)
 
-    def _take_over(self, policy: Policy, calls: CallabilityCalls) -> None:
+    def _apply(self, policy: Policy, calls: CallabilityCalls) -> None:
         self._served.replace(calls)
         _log(logging.WARNING, policy.warnings)
         _logger.info(
@@ -82,7 +82,7 @@ def _log(level: int, findings: Sequence[Finding]) -> None:
 
 @asynccontextmanager
 async def followed(edits: Edits | None) -> AsyncIterator[None]:
-    """Follow edits while something goes on; None where there is nothing to follow."""
+    """Follow edits inside the context; None if there are none to follow."""
     if edits is None:
         yield
         return
@@ -97,7 +97,7 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
 async def _checked(
     written: PolicySource, metrics: PolicyMetrics | None = None
 ) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
-    """Return the policy, ready to answer, or why there is none."""
+    """Return the policy with its calls, or the rejected edit."""
     try:
         answer = await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
     except NoOutput as error:

@@ -1,4 +1,4 @@
-"""Edits of a policy that is served: taken over whole, when they are proved and pass their tests, or not at all."""
+"""Edits of a policy that is served: applied as a whole once they are proved and pass their tests, or rejected."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from callability.v1 import policy_service_pb2 as pb
 
 
 class PolicyCalls:
-    """Tells about the policy that is being served, and checks others that are not."""
+    """Reports the policy that is served, and checks others."""
 
     def __init__(self, served: ServedPolicy, concurrent_calls: int = limits.CONCURRENT_CALLS) -> None:
         self._served = served
@@ -33,8 +33,8 @@ class PolicyCalls:
         """Answer a `ValidatePolicyRequest` with a `ValidatePolicyResponse`.
 
         Raises:
-            InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is none or is repeated.
-            TooManyAtOnce: too many policies are checked at the moment.
+            InvalidRequest: it is malformed, has too many files or bytes, or a name of a file is invalid or is repeated.
+            TooManyAtOnce: too many policies are being checked.
         """
         request_size.check_files(data)
         request = parsed(pb.ValidatePolicyRequest, data)

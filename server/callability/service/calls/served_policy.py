@@ -1,4 +1,4 @@
-"""The policy that is being served, and what became of the last edit of its files."""
+"""The policy that is served, and the last edit of its files if that was rejected."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class RejectedEdit:
-    """An edit that was not taken over: the revision that its files have, and what was found in them."""
+    """An edit that was rejected: the revision of its files, and the findings in them."""
 
     revision: str
     findings: tuple[Finding, ...]
 
 
 class ServedPolicy:
-    """Answers by one policy until it is replaced; a request ends by the policy by which it began."""
+    """Answers by one policy until it is replaced; a request is answered by the policy with which it arrived."""
 
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
         self.calls = CallabilityCalls(policy, metrics)
         self.rejected: RejectedEdit | None = None
         self.on_replace: Callable[[], None] | None = None
-        """Is called when another policy decides."""
+        """Called when another policy decides."""
 
     def replace(self, calls: CallabilityCalls) -> None:
-        """Answer the requests that begin from now on by another policy."""
+        """Answer the requests that arrive from now on by another policy."""
         self.calls = calls
         self.rejected = None
         if self.on_replace is not None:

@@ -1,4 +1,4 @@
-"""Checking a policy that somebody sent, in a process of its own: nothing of it is written, run or served.
+"""Checking a policy from a request in a process of its own: nothing of it is written, run or served.
 
 The process reads a `ValidatePolicyRequest` from standard input, and writes a `ValidatePolicyResponse` to standard
 output.
@@ -20,9 +20,9 @@ from callability.service.translation.messages import finding_message, rule_set_m
 from callability.v1 import policy_service_pb2 as pb
 
 ENGINE_SECONDS = limits.VALIDATION_SECONDS * 2 / 3
-"""How long the engine has for a rule set, so that what it does not decide is told as such."""
+"""Seconds that the engine has for a rule set: less than the process has, so that a timeout is a finding."""
 _WHOLE = "/"
-"""The policy in findings, which no file can be named."""
+"""The name of the policy as a whole in findings: no file can have it."""
 
 
 def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:

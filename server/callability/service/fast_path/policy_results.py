@@ -52,7 +52,7 @@ class PolicyResults:
         return len(self._servers)
 
     def known_as(self, fact: str, name: bytes) -> str:
-        """Return the name that stands for a name to the rules; nothing if they do not read it."""
+        """Return the name that represents a name for the rules; nothing if they do not read it."""
         return self._names[fact].classes.representative(name.decode()) if fact in self._names else ""
 
     def of_server(self, server_facts: bytes, server: bytes, agent: str | None) -> ToolResults:

@@ -23,7 +23,7 @@ ToolKey = bytes | tuple[bytes | str, str]
 
 
 def fact_key(facts: bytes) -> bytes | str:
-    """Return what stands for facts in a key; a hash is text, so that it cannot equal the facts of another."""
+    """Return a key for facts. A hash is text, so that it never equals the facts of another tool."""
     return facts if len(facts) <= MAX_KEY else sha256(facts).hexdigest()
 
 
@@ -52,13 +52,13 @@ class ToolResults(BoundedCache[ToolKey, EncodedResult]):
             self._refused = encoded_error(error)
 
     def of_tool(self, tool_facts: bytes, tool: bytes) -> EncodedResult:
-        """Return the result for a tool with these facts and this name, which is one."""
+        """Return the result for a tool with these facts and this valid name."""
         if self._tool_name is None:
             return self[tool_facts]
         return self[tool_facts, self._tool_name.classes.representative(tool.decode())]
 
     def of_tools(self, tools: Sequence[Any]) -> list[EncodedResult]:
-        """Return the results for lazy `Tool` messages; a name that is none is an error of its tool alone."""
+        """Return the results for lazy `Tool` messages; an invalid name is an error of its tool alone."""
         found = []
         by_facts = self._tool_name is None
         for tool in tools:

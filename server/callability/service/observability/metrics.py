@@ -1,4 +1,4 @@
-"""Counts of the policy, as Prometheus reads them."""
+"""Metrics of the policy, for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callability.policy.loading import Policy
 
 
 class PolicyMetrics:
-    """Which policy decides, and what became of edits of its files."""
+    """The policy that decides, the edits of its files, and undetermined decisions."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._edits = Counter(
@@ -20,7 +20,7 @@ class PolicyMetrics:
         for taken_over in ("true", "false"):
             self._edits.labels(taken_over)
         self._broken = Gauge(
-            "callability_policy_broken", "1 while the policy is not sound as it is written.", registry=registry
+            "callability_policy_broken", "1 while the policy as written has errors.", registry=registry
         )
         self._undetermined = Counter(
             "callability_undetermined_decisions",
@@ -35,7 +35,7 @@ class PolicyMetrics:
         )
 
     def decides(self, policy: Policy) -> None:
-        """Note which policy decides; facts that its rules do not read are counted no longer."""
+        """Record which policy decides; series of facts that its rules do not read end."""
         self._info.clear()
         self._info.labels(policy.revision, policy.engine).set(1)
         read = {

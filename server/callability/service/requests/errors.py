@@ -3,7 +3,7 @@
 ServiceError            a gRPC code, a stable reason and a sentence
 ├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
 │   └── InvalidName     the same, of a name
-├── TooManyAtOnce       RESOURCE_EXHAUSTED: as much of it is being done as may be at a time
+├── TooManyAtOnce       RESOURCE_EXHAUSTED: the service already does as much as it may at a time
 ├── ShuttingDown        UNAVAILABLE: the service is being stopped
 └── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
 """

@@ -1,4 +1,4 @@
-"""What a request may hold at the most. The numbers are part of the contract."""
+"""How much a request may hold. The numbers are part of the contract."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ VALIDATION_SECONDS = 60
 FACTS_BYTES = 65_536
 """Bytes of the facts of a server or a tool: those of 64 labels of the greatest size, and room for what is added."""
 PARTS_BYTES = 1_048_576
-"""Bytes of a server with its tools whose facts are written in parts, which no library does by itself."""
+"""Bytes of a server with its tools whose facts are encoded in parts, which no library does by itself."""
 CONCURRENT_CALLS = 2_000
-"""Calls in progress at a time, if the command that starts the service does not say otherwise."""
+"""Calls in progress at a time, by default."""
 CONNECTION_STREAMS = 6_000
-"""Streams of one connection, those included that its client has reset and the service has not yet cleaned up.
+"""Streams of one connection, including those that its client has reset and the service has not yet cleaned up.
 
 More are refused by gRPC, before they can hold up other connections. It is well above `CONCURRENT_CALLS`, because gRPC
 refuses them as UNAVAILABLE, without a reason.
@@ -36,7 +36,7 @@ refuses them as UNAVAILABLE, without a reason.
 
 
 def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
-    """Check the name of a tool, a server or an agent; `empty` where it may be.
+    """Check the name of a tool, a server or an agent; `empty` allows an empty one.
 
     Raises:
         InvalidName: it is empty, longer than `NAME_BYTES` or not UTF-8.

@@ -17,16 +17,16 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """How many fields a message has, and the bytes of the largest; one that is counted apart is not the largest."""
+    """How many fields a message has, and the bytes of the largest, except a field that is counted apart."""
 
     count: int
     largest: int
 
 
 def at_most(data: bytes, field: int, limit: int) -> bool:
-    """Return whether a message certainly has a field of bytes at most so many times.
+    """Return whether a message certainly has a field of bytes at most `limit` times.
 
-    It looks only for the bytes that can begin the tag of the field. That is fast, but they may also stand elsewhere.
+    It only counts bytes that can be the tag of the field. That is fast, but the same bytes may occur elsewhere.
     """
     tag = field << 3 | _BYTES
     # A tag may be written with more bytes than it needs; each but the last then has its highest bit set.
@@ -39,7 +39,7 @@ def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
     The fields in a group count as well. The contract has no groups, and of a newer client's they are skipped.
 
     Raises:
-        Malformed: it is no message.
+        Malformed: the bytes are not a message.
     """
     place, end, count, largest = 0, len(data), 0, 0
     groups: list[int] = []

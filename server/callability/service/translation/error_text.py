@@ -1,7 +1,7 @@
 """From the text of an error to signals: the last resort, for a caller that has nothing else (L-2).
 
-Of several signals the most careful counts, and one that is not sure is none: a denial comes before what needs
-attention, and that before what mends by itself. What a URL, a path or the name of a host says is never looked at.
+Of several signals the most careful counts, and an uncertain one does not: a denial comes before what needs attention,
+and that before what recovers by itself. URLs, paths and names of hosts are never read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DENIALS = {"unauthorized": HTTPStatus.UNAUTHORIZED, "forbidden": HTTPStatus.FOR
 _WAITS = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 
 _MAYBE_DENIED = re.compile(rf"{DECIDED}|\b40[13]\b")
-"""With it nothing is sure to mend."""
+"""In such a text nothing certainly recovers by itself."""
 
 _NEEDS_ATTENTION = (
     (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"getaddrinfo|name resolution|name or service not known|unknown host"),
@@ -47,7 +47,7 @@ _BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 
 
 
 def signals_in_text(text: str) -> LoadSignals:
-    """Return what a text says of the failure of a load; nothing where it says nothing that is sure."""
+    """Return what a text certainly says about the failure of a load; nothing if it says nothing certain."""
     lowered = without_addresses(text).lower()
     numbers = set(_numbers(lowered))
     if numbers:

@@ -79,7 +79,7 @@ def enable_reply(revision: str, verdict: Verdict, said: VerdictWords | None) -> 
 
 
 def explanation_message(explanation: Explanation, facts: Mapping[str, str]) -> pb.ExplainToolResponse:
-    """Return how a verdict came about as the contract has it, without the verdict."""
+    """Return the explanation of a verdict as the contract has it, without the verdict."""
     return pb.ExplainToolResponse(
         facts=[pb.FactValue(fact=fact, value=value) for fact, value in facts.items()],
         trials=[_trial(trial) for trial in explanation.trials],
@@ -122,7 +122,7 @@ def _step(step: Step) -> pb.PathStep:
 
 
 def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
-    """Return what is told about a policy and the service."""
+    """Return what `GetPolicy` reports about a policy and the service."""
     return policy_service_pb2.GetPolicyResponse(
         revision=policy.revision,
         semantics=SEMANTICS,

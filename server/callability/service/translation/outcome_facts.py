@@ -70,9 +70,9 @@ def enable_facts(facts: pb.EnableFacts) -> dict[str, str]:
 
 
 def _failure(signals: pb.LoadSignals) -> tuple[str, tuple[str, str]]:
-    """Return the failure, and class and number of the HTTP status where it is one.
+    """Return the failure, and the class and the number of the HTTP status if there is one.
 
-    An error status is the failure, whatever else was seen after it: what refused us did not time out.
+    An error status is the failure, whatever was seen after it: a server that answered did not time out.
     """
     failure = _FAILURES.get(signals.failure, UNKNOWN)
     has_status = signals.HasField("http_status")

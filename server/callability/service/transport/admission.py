@@ -1,4 +1,4 @@
-"""Which calls are admitted: a stated number at a time, and none that arrives after the server began to stop."""
+"""Which calls are admitted: a limited number at a time, and none once the server is stopping."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Admission(grpc.GenericRpcHandler):
         self._barrier = f"/{secrets.token_hex(16)}/Barrier"
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """Return what handles a call; None if there is no such method. It runs in the task of the call."""
+        """Return the handler of a call; None if there is no such method. This runs in the task of the call."""
         method = details.method
         handler = self._handlers.get(method)
         if handler is None:
@@ -80,7 +80,7 @@ class Admission(grpc.GenericRpcHandler):
             await asyncio.wait(left, timeout=1)
 
     async def _pass_barrier(self, address: str) -> None:
-        """Call this server. Whatever comes of it, new calls are refused from then on."""
+        """Call this server. Whatever the outcome, new calls are refused from then on."""
         options = (DIRECT, ("grpc.use_local_subchannel_pool", 1))
         async with grpc.aio.insecure_channel(address, options=options) as channel:
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(self._barrier)

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """How a call ends that is not answered. It refers to nothing of the call: gRPC keeps it for a while."""
+    """How a refused call ends. It holds no reference to the call, because gRPC keeps it for a while."""
 
     code: grpc.StatusCode
     message: str
@@ -84,7 +84,7 @@ def refusing(error: ServiceError) -> Handler:
 
 
 def refusal(error: Exception) -> Refusal:
-    """Return how a call ends with an error. One that is a fault of the service is logged, and is all that is said."""
+    """Return how a call ends with an error. A fault of the service is logged, and its caller learns no more."""
     if not isinstance(error, ServiceError):
         _log.error("a call failed", exc_info=error)
         error = InternalError()
