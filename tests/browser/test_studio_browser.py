@@ -169,7 +169,7 @@ def test_setting_facts_changes_the_verdict_and_the_row_that_is_lit(page: Page) -
     expect(lit).to_have_count(1)
     expect(lit.get_by_role("rowheader")).to_have_text("operator-denied")
     expect(lit).to_have_attribute("aria-current", "true")
-    expect(page.locator("#verdict")).to_contain_text("change the lists of tools in the server's configuration")
+    expect(page.locator("#verdict")).to_contain_text("edit the server's tool lists in the config")
     expect(page.locator("#verdict")).to_contain_text("lifted bythe operator")
     _fact(page, "server.enabled", "unknown").check()
     expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule server-off")

@@ -244,7 +244,7 @@ async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> Non
     called = await agent.ask("call_tool", name=f"{server}:greet")
     assert not called.is_error
     is_connection(await agent.enable(server), "already_enabled", tools_changed=0)
-    assert "is switched off now" in await agent.disable(server)
+    assert "is disabled now" in await agent.disable(server)
     assert await agent.state(server) == "absent"
     await agent.notified(heard + 2)
     await has_no_trace(agent, server)

@@ -109,7 +109,7 @@ async def test_a_connection_whose_tokens_are_taken_back_ends_and_asks_nobody(
         for _ in range(2):
             lost = await _call(it)
             assert lost.is_error
-            assert "It can be connected again by `enable_server`." in text_of(lost)
+            assert "Connect it again with `enable_server`." in text_of(lost)
             assert await it.state() == "failed"
             requests = len(provider.requests)
             await it.finds()

@@ -289,7 +289,7 @@ async def test_nothing_waits_for_a_dialog_that_nobody_answers(
                 is_connection(await each.enable("other"))
                 assert await each.finds() == ["on:greet", "other:greet"]
                 second = second or started(mute.enable())
-                assert "is switched off now" in await each.disable("other")
+                assert "is disabled now" in await each.disable("other")
         assert not call.done()
         assert second is not None
         assert not second.done()

@@ -114,7 +114,7 @@ async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_lis
 async def test_a_rejection_names_the_label_and_the_values_that_lift_it(tool: str, tmp_path: Path) -> None:
     """Those of the rule that decides, as the config writes them; and the change that it names lifts the lock."""
     config = write_config(tmp_path, {"new": shelf(tmp_path, "new", {"name": tool}, labels={"stage": "trial"})})
-    async with over_stdio(config, "--policy", str(_exported("trial-server", tmp_path))) as client:
+    async with client_of(config, "--policy", str(_exported("trial-server", tmp_path))) as client:
         text = text_of(await call(client, f"new:{tool}"))
         assert f"the operator must set `labels.stage` to `adopted` or remove it in `{config}` to allow others." in text
         edited = json.loads(config.read_text())

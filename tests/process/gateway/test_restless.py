@@ -74,7 +74,7 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
         await _until_its_note(gateway, is_there=True)
         for _ in range(20):
             assert await _found(gateway) == ["files:read"]
-        assert "announces changes of its tools again and again" in str(await _note(gateway))
+        assert "keeps announcing changes of its tools" in str(await _note(gateway))
         listed = await _structured(gateway, "upstream_servers", {})
         assert ["note" in entry for entry in listed["servers"]] == [False, True]
     lines = [line for line in caplog.messages if "again and again" in line]
