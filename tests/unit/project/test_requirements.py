@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 from support.checkout import ROOT
+from support.requirements import required_tests
 
 TESTS = ROOT / "tests"
 REQUIRED = (
@@ -19,16 +18,6 @@ REQUIRED = (
     *(f"fault {number}" for number in range(1, 14)),
 )
 _ID = r"\b(?:FR|SC)-\d{3}\b|\b[EL]-\d+\b|\b[Ff]ault \d+\b"
-
-
-def _rows() -> dict[str, set[str]]:
-    """Return the tests of each requirement in the table."""
-    rows = {}
-    for line in (ROOT / "docs/requirements.md").read_text(encoding="utf-8").splitlines():
-        if match := re.match(r"\| ((?:FR|SC)-\d{3}|[EL]-\d+|fault \d+) \| .+ \| (.+) \|$", line):
-            assert match[1] not in rows
-            rows[match[1]] = set(re.findall(r"`(test_\w+\.py::test_\w+)`", match[2]))
-    return rows
 
 
 def _claims() -> Iterator[tuple[str, str]]:
@@ -42,7 +31,7 @@ def _claims() -> Iterator[tuple[str, str]]:
 
 def test_every_requirement_is_in_the_table_with_a_test() -> None:
     """In order, and nothing else is."""
-    rows = _rows()
+    rows = required_tests()
     assert tuple(rows) == REQUIRED
     assert [name for name, tests in rows.items() if not tests] == []
 
@@ -51,15 +40,4 @@ def test_the_table_has_what_the_tests_claim_and_the_tests_claim_what_it_has() ->
     """A claim is an id in the docstring of a test."""
     claims = set(_claims())
     assert len(claims) > 70
-    assert {(name, test) for name, tests in _rows().items() for test in tests} == claims
-
-
-def test_every_test_in_the_table_is_one_that_runs() -> None:
-    """It is collected as it is named there."""
-    named = set().union(*_rows().values())
-    files = sorted({test.partition("::")[0] for test in named})
-    paths = [str(path) for name in files for path in TESTS.rglob(name)]
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *paths]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    collected = {re.sub(r"\[.*", "", line.rpartition("/")[2]) for line in done.stdout.splitlines() if "::" in line}
-    assert named - collected == set(), done.stdout[-2000:]
+    assert {(name, test) for name, tests in required_tests().items() for test in tests} == claims
