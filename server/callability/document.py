@@ -210,7 +210,7 @@ class _Reader:
             line, column, problem, hint = fault(error, text)
             raise _refused(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
         except ReaderError as error:
-            before = text[: error.position].split("\n")
+            before = re.split("\r\n|[\n\r]", text[: error.position])
             place = Place(self.file, len(before), len(before[-1]) + 1)
             sentence = f"is not YAML: the character U+{ord(text[error.position]):04X} is not allowed in a file"
             raise _refused(place, "not-yaml", sentence, "remove it") from error

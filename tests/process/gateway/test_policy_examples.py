@@ -14,7 +14,7 @@ from callability.policy.shipped import examples
 from support.checkout import POLICY
 from support.commands import callability
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import agents_of, call, client_with, over_stdio, retrieve, shelf, text_of, token_of, write_config
+from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config
 
 EXAMPLES = POLICY / "examples"
 
