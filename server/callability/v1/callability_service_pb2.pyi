@@ -35,7 +35,7 @@ class _TruthEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Truth.ValueType
     TRUTH_FALSE: _Truth.ValueType  # 2
     """The condition does not hold: the next rule was tried."""
     TRUTH_UNDETERMINED: _Truth.ValueType  # 3
-    """The condition rests on an unknown fact: the tool is held back as `disabled_unknown`."""
+    """The condition depends on an unknown fact: the tool is held back as `disabled_unknown`."""
 
 class Truth(_Truth, metaclass=_TruthEnumTypeWrapper):
     """The value of a condition in three-valued logic."""
@@ -47,7 +47,7 @@ TRUTH_TRUE: Truth.ValueType  # 1
 TRUTH_FALSE: Truth.ValueType  # 2
 """The condition does not hold: the next rule was tried."""
 TRUTH_UNDETERMINED: Truth.ValueType  # 3
-"""The condition rests on an unknown fact: the tool is held back as `disabled_unknown`."""
+"""The condition depends on an unknown fact: the tool is held back as `disabled_unknown`."""
 Global___Truth: _TypeAlias = Truth  # noqa: Y015
 
 class _PathEnd:
@@ -59,11 +59,11 @@ class _PathEndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PathEnd.Value
     PATH_END_UNSPECIFIED: _PathEnd.ValueType  # 0
     """Never sent."""
     PATH_END_CALLABLE: _PathEnd.ValueType  # 1
-    """After the steps the tool is callable."""
+    """After the steps, the tool is callable."""
     PATH_END_POLICY_CHANGE: _PathEnd.ValueType  # 2
-    """After the steps only a change of the policy lifts what is left."""
+    """After the steps, a lock is left that only a change of the policy lifts."""
     PATH_END_FIND_OUT: _PathEnd.ValueType  # 3
-    """After the steps a fact is needed that is unknown: find it out first."""
+    """After the steps, the answer depends on an unknown fact: find it out first."""
 
 class PathEnd(_PathEnd, metaclass=_PathEndEnumTypeWrapper):
     """What a path leads to."""
@@ -71,11 +71,11 @@ class PathEnd(_PathEnd, metaclass=_PathEndEnumTypeWrapper):
 PATH_END_UNSPECIFIED: PathEnd.ValueType  # 0
 """Never sent."""
 PATH_END_CALLABLE: PathEnd.ValueType  # 1
-"""After the steps the tool is callable."""
+"""After the steps, the tool is callable."""
 PATH_END_POLICY_CHANGE: PathEnd.ValueType  # 2
-"""After the steps only a change of the policy lifts what is left."""
+"""After the steps, a lock is left that only a change of the policy lifts."""
 PATH_END_FIND_OUT: PathEnd.ValueType  # 3
-"""After the steps a fact is needed that is unknown: find it out first."""
+"""After the steps, the answer depends on an unknown fact: find it out first."""
 Global___PathEnd: _TypeAlias = PathEnd  # noqa: Y015
 
 @_typing.final
@@ -265,7 +265,9 @@ class CheckToolsResponse(_message.Message):
 
     @_builtins.property
     def words(self) -> _containers.RepeatedCompositeFieldContainer[_verdict_pb2.ToolWords]:
-        """The words of each status that occurs, but for `callable`, and of each rule that occurs and has its own; by status, then rule."""
+        """The words of each status that occurs except `callable`, and of each rule that occurs and has its own; sorted by
+        status, then by rule.
+        """
 
     def __init__(
         self,
@@ -314,7 +316,7 @@ Global___ServerResults: _TypeAlias = ServerResults  # noqa: Y015
 
 @_typing.final
 class ToolResult(_message.Message):
-    """What came of one item. An item that is an error is to be treated as `disabled_unknown`, and its text withheld."""
+    """The outcome for one item. Treat an item that is an error as `disabled_unknown`, and withhold its text."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -390,7 +392,7 @@ Global___ExplainToolRequest: _TypeAlias = ExplainToolRequest  # noqa: Y015
 
 @_typing.final
 class ExplainToolResponse(_message.Message):
-    """The decision about one tool, and how it came about."""
+    """The decision about one tool, and how it was reached."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -416,7 +418,7 @@ class ExplainToolResponse(_message.Message):
 
     @_builtins.property
     def trials(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleTrial]:
-        """The rules that were tried, in order. The last of them decided; the rules below it were not looked at."""
+        """The rules that were tried, in order. The last of them decided; the rules below it were not evaluated."""
 
     @_builtins.property
     def path(self) -> Global___PathToCallable:
@@ -451,7 +453,7 @@ class FactValue(_message.Message):
     fact: _builtins.str
     """The name of the fact as rule files write it, such as `server.enabled`."""
     value: _builtins.str
-    """The value as rule files write it, such as `true` or `pending`; `unknown` where it could not be read."""
+    """The value as rule files write it, such as `true` or `pending`; `unknown` if it could not be read."""
     def __init__(
         self,
         *,
@@ -468,7 +470,7 @@ Global___FactValue: _TypeAlias = FactValue  # noqa: Y015
 
 @_typing.final
 class RuleTrial(_message.Message):
-    """What came of trying one rule."""
+    """The outcome of trying one rule."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -482,7 +484,7 @@ class RuleTrial(_message.Message):
     status: _verdict_pb2.ToolStatus.ValueType
     """The status that the rule gives when its condition is true."""
     truth: Global___Truth.ValueType
-    """What its condition came to."""
+    """The value of its condition."""
     why: _builtins.str
     """In one sentence, why the rule decided or did not."""
     @_builtins.property
@@ -519,11 +521,11 @@ class PathToCallable(_message.Message):
     """What the path leads to."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathStep]:
-        """The changes, in order. Empty for a tool that is callable, and where nothing that anybody can change would help."""
+        """The changes, in order. Empty if the tool is callable, or if no change that a person can make would help."""
 
     @_builtins.property
     def find_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Where `end` is PATH_END_FIND_OUT: the facts to find out before more can be said."""
+        """If `end` is PATH_END_FIND_OUT: the facts to find out before more can be said."""
 
     def __init__(
         self,
@@ -550,7 +552,7 @@ class PathStep(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
-    """The rule that stands in the way."""
+    """The rule that locks the tool."""
     status: _verdict_pb2.ToolStatus.ValueType
     """The status that it gives."""
     @_builtins.property
@@ -589,14 +591,14 @@ class FactChange(_message.Message):
     current: _builtins.str
     """Its value now."""
     wanted: _builtins.str
-    """The value that it has to get."""
+    """The value that it needs."""
     changed_by: _verdict_pb2.LiftedBy.ValueType
     """Who can change it. LIFTED_BY_NONE for `caller.refuses`, which is the caller's own."""
     action: _builtins.str
-    """The action that changes it, a placeholder without its braces such as `enable_server`; empty where there is none."""
+    """The action that changes it, a placeholder without its braces such as `enable_server`; empty if there is none."""
     @_builtins.property
     def wanted_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Every value that would do, in the order of the fact's values; `wanted` is the first of them."""
+        """Every value that would suffice, in the order of the fact's values; `wanted` is the first of them."""
 
     def __init__(
         self,
@@ -625,12 +627,12 @@ class ClassifyLoadRequest(_message.Message):
     SIGNALS_FIELD_NUMBER: _builtins.int
     ERROR_TEXT_FIELD_NUMBER: _builtins.int
     error_text: _builtins.str
-    """The text of the error, at most 65,536 bytes. The last resort: it is looked at only where the signals have neither
-    phase nor failure nor HTTP status, and a URL in it is never a part of it. It is neither stored nor sent back.
+    """The text of the error, at most 65,536 bytes. It is read only if the signals have no phase, no failure and no HTTP
+    status, and URLs in it are ignored. It is neither stored nor sent back.
     """
     @_builtins.property
     def signals(self) -> _outcome_pb2.LoadSignals:
-        """What the caller saw. Absent: nothing was."""
+        """What the caller observed. Absent: nothing."""
 
     def __init__(
         self,

@@ -26,12 +26,12 @@ if _version_not_supported:
 
 
 class CallabilityServiceStub(object):
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -41,8 +41,8 @@ class CallabilityServiceStub(object):
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
@@ -84,12 +84,12 @@ class CallabilityServiceStub(object):
 
 
 class CallabilityServiceServicer(object):
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -99,8 +99,8 @@ class CallabilityServiceServicer(object):
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
@@ -123,21 +123,22 @@ class CallabilityServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainTool(self, request, context):
-        """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people.
+        """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
+        people.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClassifyLoad(self, request, context):
-        """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention.
+        """Classifies one load of a server's tools: loaded, may succeed later without help, denied, or needs attention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ClassifyEnable(self, request, context):
-        """Says what came of switching a server on, when the attempt has come to its end.
+        """Classifies one attempt to enable a server, after it has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,12 +181,12 @@ def add_CallabilityServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CallabilityService(object):
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -195,8 +196,8 @@ class CallabilityService(object):
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,

@@ -27,12 +27,12 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CallabilityServiceStub:
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -42,8 +42,8 @@ class CallabilityServiceStub:
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
@@ -60,20 +60,22 @@ class CallabilityServiceStub:
     CheckTools: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.CheckToolsRequest, _callability_service_pb2.CheckToolsResponse]
     """Decides many tools, grouped by server. For discovery and counts."""
     ExplainTool: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]
-    """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+    """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
+    people.
+    """
     ClassifyLoad: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyLoadRequest, _callability_service_pb2.ClassifyLoadResponse]
-    """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+    """Classifies one load of a server's tools: loaded, may succeed later without help, denied, or needs attention."""
     ClassifyEnable: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyEnableRequest, _callability_service_pb2.ClassifyEnableResponse]
-    """Says what came of switching a server on, when the attempt has come to its end."""
+    """Classifies one attempt to enable a server, after it has ended."""
 
 @_typing.type_check_only
 class CallabilityServiceAsyncStub(CallabilityServiceStub):
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -83,8 +85,8 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
@@ -98,19 +100,21 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
     CheckTools: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.CheckToolsRequest, _callability_service_pb2.CheckToolsResponse]  # type: ignore[assignment]
     """Decides many tools, grouped by server. For discovery and counts."""
     ExplainTool: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]  # type: ignore[assignment]
-    """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+    """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
+    people.
+    """
     ClassifyLoad: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyLoadRequest, _callability_service_pb2.ClassifyLoadResponse]  # type: ignore[assignment]
-    """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+    """Classifies one load of a server's tools: loaded, may succeed later without help, denied, or needs attention."""
     ClassifyEnable: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ClassifyEnableRequest, _callability_service_pb2.ClassifyEnableResponse]  # type: ignore[assignment]
-    """Says what came of switching a server on, when the attempt has come to its end."""
+    """Classifies one attempt to enable a server, after it has ended."""
 
 class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Says why a tool can or cannot be called, why the tools of a server did not load, and what came of switching a server
-    on. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
-    answer, never an error. A tool that the caller's agent may not see is the caller's to leave out: it is never sent.
+    """Says why a tool can or cannot be called, why the tools of a server did not load, and how an attempt to enable a server
+    ended. Every answer is a pure function of the facts in the request and of the policy; nothing is stored. A denial is an
+    answer, never an error. The caller leaves out every tool that its agent may not see.
 
-    Limits, which `PolicyService.GetPolicy` gives as numbers too: 20,000 tools and 2,000 servers in a request; a name has 1 to 512
-    bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
     The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
     in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
@@ -120,8 +124,8 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
     `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
-    In `CheckTools` what is wrong with a tool, or with the name of its server, is an error of that item. What is wrong
-    with the agent, with the number of tools or with the size of an item is an error of the request.
+    In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
+    the number of tools or in the size of an item is an error of the request.
 
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
     `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
@@ -151,7 +155,9 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _callability_service_pb2.ExplainToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_callability_service_pb2.ExplainToolResponse, _abc.Awaitable[_callability_service_pb2.ExplainToolResponse]]:
-        """Decides one tool and says how: each rule that was tried, and what would make the tool callable. For people."""
+        """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
+        people.
+        """
 
     @_abc_1.abstractmethod
     def ClassifyLoad(
@@ -159,7 +165,7 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _callability_service_pb2.ClassifyLoadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_callability_service_pb2.ClassifyLoadResponse, _abc.Awaitable[_callability_service_pb2.ClassifyLoadResponse]]:
-        """Says what came of one load of a server's tools: whether it mends by itself, was denied, or needs attention."""
+        """Classifies one load of a server's tools: loaded, may succeed later without help, denied, or needs attention."""
 
     @_abc_1.abstractmethod
     def ClassifyEnable(
@@ -167,6 +173,6 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _callability_service_pb2.ClassifyEnableRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_callability_service_pb2.ClassifyEnableResponse, _abc.Awaitable[_callability_service_pb2.ClassifyEnableResponse]]:
-        """Says what came of switching a server on, when the attempt has come to its end."""
+        """Classifies one attempt to enable a server, after it has ended."""
 
 def add_CallabilityServiceServicer_to_server(servicer: CallabilityServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,9 +3,9 @@
 isort:skip_file
 What a caller knows about a tool when it asks: the facts that rules read.
 
-A fact that could not be read is *unknown*, and is sent by leaving it out. "Not there" (no approval record, no
-such label, no agent name) is a value like any other. A group (a message) that is left out is unknown as a whole;
-a group that is present is complete: a label that is not in it is not there.
+A fact that could not be read is *unknown*: leave it out. "Not there" (no approval record, no such label, no agent
+name) is a value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
+present is complete: a label that is not in it is not there.
 """
 
 from collections import abc as _abc
@@ -31,7 +31,7 @@ class _ApprovalStatus:
 class _ApprovalStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ApprovalStatus.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     APPROVAL_STATUS_UNSPECIFIED: _ApprovalStatus.ValueType  # 0
-    """Not said. Read as unknown."""
+    """Not given. Read as unknown."""
     APPROVAL_STATUS_APPROVED: _ApprovalStatus.ValueType  # 1
     """A person approved the tool as it is now."""
     APPROVAL_STATUS_PENDING: _ApprovalStatus.ValueType  # 2
@@ -40,10 +40,10 @@ class _ApprovalStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Approv
     """The tool changed after it was approved."""
 
 class ApprovalStatus(_ApprovalStatus, metaclass=_ApprovalStatusEnumTypeWrapper):
-    """What the review of a tool said."""
+    """The result of a tool's review."""
 
 APPROVAL_STATUS_UNSPECIFIED: ApprovalStatus.ValueType  # 0
-"""Not said. Read as unknown."""
+"""Not given. Read as unknown."""
 APPROVAL_STATUS_APPROVED: ApprovalStatus.ValueType  # 1
 """A person approved the tool as it is now."""
 APPROVAL_STATUS_PENDING: ApprovalStatus.ValueType  # 2
@@ -62,7 +62,7 @@ class ServerFacts(_message.Message):
     QUARANTINED_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Fact `server.enabled`: whether the server is switched on. Absent: unknown."""
+    """Fact `server.enabled`: whether the server is enabled. Absent: unknown."""
     quarantined: _builtins.bool
     """Fact `server.quarantined`: whether the server is held for review. Absent: unknown."""
     @_builtins.property
@@ -114,7 +114,7 @@ class ToolFacts(_message.Message):
 
     @_builtins.property
     def annotations(self) -> Global___Annotations:
-        """Facts `annotations.HINT`: what the upstream says of the tool. Absent: unknown."""
+        """Facts `annotations.HINT`: the upstream server's own hints about the tool. Absent: unknown."""
 
     @_builtins.property
     def labels(self) -> Global___Labels:
@@ -143,8 +143,8 @@ Global___ToolFacts: _TypeAlias = ToolFacts  # noqa: Y015
 
 @_typing.final
 class Approval(_message.Message):
-    """What was read about the approval of a tool. Present and without a record: there is no record.
-    A caller whose server has `trust: manual` sends a record with status pending where there is none.
+    """What was read about the approval of a tool. If it is present without a record, there is no record.
+    A caller whose server has `trust: manual` sends a record with status pending if there is none.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -176,9 +176,9 @@ class ApprovalRecord(_message.Message):
     DISABLED_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     disabled: _builtins.bool
-    """Fact `approval.disabled`: whether the user switched the tool off. Absent: unknown."""
+    """Fact `approval.disabled`: whether the user disabled the tool. Absent: unknown."""
     status: Global___ApprovalStatus.ValueType
-    """Fact `approval.status`: what the review of the tool said. Absent, unspecified or a number that this version does
+    """Fact `approval.status`: the result of the tool's review. Absent, unspecified or a number that this version does
     not know: unknown.
     """
     def __init__(
@@ -256,7 +256,7 @@ Global___Annotations: _TypeAlias = Annotations  # noqa: Y015
 
 @_typing.final
 class Labels(_message.Message):
-    """The labels that the caller's configuration gives a server or a tool. A key that is not here is not there."""
+    """The labels that the caller's configuration gives a server or a tool. A label whose key is missing is not there."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -300,7 +300,7 @@ Global___Labels: _TypeAlias = Labels  # noqa: Y015
 
 @_typing.final
 class Agent(_message.Message):
-    """On whose behalf the question is asked: fact `agent.name`, which is unknown where the message is absent."""
+    """The agent that the question is about: fact `agent.name`, which is unknown if the message is absent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

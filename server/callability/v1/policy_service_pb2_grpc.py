@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PolicyServiceStub(object):
-    """Tells about the policy that is being served, and checks others that are not.
+    """Describes the policy that is being served, and checks policies that are not.
     """
 
     def __init__(self, channel):
@@ -48,22 +48,23 @@ class PolicyServiceStub(object):
 
 
 class PolicyServiceServicer(object):
-    """Tells about the policy that is being served, and checks others that are not.
+    """Describes the policy that is being served, and checks policies that are not.
     """
 
     def GetPolicy(self, request, context):
-        """The policy that is being served: what it consists of, how it was proved, and the limits of the service.
+        """Returns the policy that is being served: its parts, how it was proved, and the limits of the service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ValidatePolicy(self, request, context):
-        """Checks a policy that the request holds: what `callability check` finds in it, without any change of what is served.
+        """Checks the policy in the request as `callability check` does. The policy that is served does not change.
 
-        Errors: INVALID_ARGUMENT where the request is malformed, has more bytes than `Limits.methods` states, holds more than 16 files or more than 2,097,152 bytes of
-        them, or a name of a file is empty, has more than 512 bytes, holds a `/` or stands twice; RESOURCE_EXHAUSTED where
-        2 policies are being checked already: try again. A policy that is not sound is an answer, never an error.
+        Errors: INVALID_ARGUMENT if the request is malformed, has more bytes than `Limits.methods` states, or holds more than
+        16 files or more than 2,097,152 bytes of them; also if the name of a file is empty, has more than 512 bytes, contains
+        a `/` or occurs twice. RESOURCE_EXHAUSTED if 2 policies are already being checked: try again. A policy with errors is
+        an answer, never an error of the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,7 +92,7 @@ def add_PolicyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PolicyService(object):
-    """Tells about the policy that is being served, and checks others that are not.
+    """Describes the policy that is being served, and checks policies that are not.
     """
 
     @staticmethod

@@ -28,13 +28,13 @@ class _ToolStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolStatus
     TOOL_STATUS_UNSPECIFIED: _ToolStatus.ValueType  # 0
     """Never sent."""
     TOOL_STATUS_SERVER_DISABLED: _ToolStatus.ValueType  # 1
-    """The server of the tool is switched off."""
+    """The server of the tool is disabled."""
     TOOL_STATUS_DISABLED_BY_CONFIG: _ToolStatus.ValueType  # 2
     """The operator's configuration denies the tool. No user can override that."""
     TOOL_STATUS_SERVER_QUARANTINED: _ToolStatus.ValueType  # 3
     """The server of the tool is held for review."""
     TOOL_STATUS_DISABLED_BY_USER: _ToolStatus.ValueType  # 4
-    """The user switched the tool off."""
+    """The user disabled the tool."""
     TOOL_STATUS_PENDING_APPROVAL: _ToolStatus.ValueType  # 5
     """The tool waits for a person's review."""
     TOOL_STATUS_DISABLED_UNKNOWN: _ToolStatus.ValueType  # 6
@@ -44,19 +44,19 @@ class _ToolStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolStatus
 
 class ToolStatus(_ToolStatus, metaclass=_ToolStatusEnumTypeWrapper):
     """Why a tool can or cannot be called: exactly one for every tool. In the order of the shipped policy, where the first
-    that holds is the answer. A client that meets a number that it does not know treats the tool as not callable.
+    match is the answer. A client treats a number that it does not know as not callable.
     """
 
 TOOL_STATUS_UNSPECIFIED: ToolStatus.ValueType  # 0
 """Never sent."""
 TOOL_STATUS_SERVER_DISABLED: ToolStatus.ValueType  # 1
-"""The server of the tool is switched off."""
+"""The server of the tool is disabled."""
 TOOL_STATUS_DISABLED_BY_CONFIG: ToolStatus.ValueType  # 2
 """The operator's configuration denies the tool. No user can override that."""
 TOOL_STATUS_SERVER_QUARANTINED: ToolStatus.ValueType  # 3
 """The server of the tool is held for review."""
 TOOL_STATUS_DISABLED_BY_USER: ToolStatus.ValueType  # 4
-"""The user switched the tool off."""
+"""The user disabled the tool."""
 TOOL_STATUS_PENDING_APPROVAL: ToolStatus.ValueType  # 5
 """The tool waits for a person's review."""
 TOOL_STATUS_DISABLED_UNKNOWN: ToolStatus.ValueType  # 6
@@ -83,7 +83,7 @@ class _LiftedByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LiftedBy.Val
     """Nobody needs to."""
 
 class LiftedBy(_LiftedBy, metaclass=_LiftedByEnumTypeWrapper):
-    """Who can lift a status. It belongs to the status and is not a policy author's to change."""
+    """Who can lift a status. It is fixed for each status; no policy changes it."""
 
 LIFTED_BY_UNSPECIFIED: LiftedBy.ValueType  # 0
 """Never sent."""
@@ -108,13 +108,13 @@ class _RetryEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Retry.ValueType
     RETRY_NEVER: _Retry.ValueType  # 1
     """The same answer until somebody lifts the status."""
     RETRY_LATER: _Retry.ValueType  # 2
-    """It may succeed by itself at a later time."""
+    """It may succeed later without help."""
     RETRY_NOW: _Retry.ValueType  # 3
     """Call it."""
 
 class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
-    """Whether asking or calling again can help. It belongs to the status and is not a policy author's to change. There is
-    one exception, for `TOOL_STATUS_DISABLED_UNKNOWN`: see `ToolVerdict.retry`.
+    """Whether asking or calling again can help. It is fixed for each status; no policy changes it. There is one exception,
+    for `TOOL_STATUS_DISABLED_UNKNOWN`: see `ToolVerdict.retry`.
     """
 
 RETRY_UNSPECIFIED: Retry.ValueType  # 0
@@ -122,14 +122,14 @@ RETRY_UNSPECIFIED: Retry.ValueType  # 0
 RETRY_NEVER: Retry.ValueType  # 1
 """The same answer until somebody lifts the status."""
 RETRY_LATER: Retry.ValueType  # 2
-"""It may succeed by itself at a later time."""
+"""It may succeed later without help."""
 RETRY_NOW: Retry.ValueType  # 3
 """Call it."""
 Global___Retry: _TypeAlias = Retry  # noqa: Y015
 
 @_typing.final
 class ToolVerdict(_message.Message):
-    """The answer about one tool. The policy revision that gave it stands once in the response."""
+    """The answer about one tool. The response names the policy revision that gave it, once."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -145,7 +145,7 @@ class ToolVerdict(_message.Message):
     rule: _builtins.str
     """The id of the rule that decided, or, where `undetermined` is true, of the rule that was reached and could not be read."""
     undetermined: _builtins.bool
-    """Whether a rule was reached whose condition rests on an unknown fact. The status is then `disabled_unknown`, and
+    """Whether a rule was reached whose condition depends on an unknown fact. The status is then `disabled_unknown`, and
     the rule's own words do not apply.
     """
     lifted_by: Global___LiftedBy.ValueType
@@ -159,7 +159,7 @@ class ToolVerdict(_message.Message):
     """
     withhold_text: _builtins.bool
     """Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
-    searched: it is not known that the tool was reviewed. Without a verdict a client takes it for true.
+    searched, because the tool is not known to be reviewed. A client that has no verdict withholds the text.
     """
     @_builtins.property
     def unread(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -205,12 +205,12 @@ class ToolWords(_message.Message):
     status: Global___ToolStatus.ValueType
     """The status that the words are for."""
     rule: _builtins.str
-    """Empty: the words of the status. Otherwise the id of a rule that has words of its own, which are already joined with
-    those of its status here: they stand in place of them where the rule gave the status and was not undetermined.
+    """Empty: the words of the status. Otherwise the id of a rule that has words of its own, already merged here with those
+    of its status. They replace the words of the status if the rule gave the status and was not undetermined.
     """
     remediation: _builtins.str
-    """What the agent tells its user to do about a tool that it found. In a list of tools the words of a rule are used
-    when all tools of that status that are shown come from that rule, and those of the status otherwise.
+    """What the agent tells the user to do about a tool that it found. A list of tools uses the words of a rule if that rule
+    decided all listed tools of the status, and the words of the status otherwise.
     """
     rejection: _builtins.str
     """What the agent reads when it calls the tool."""
@@ -258,7 +258,7 @@ Global___StatusCount: _TypeAlias = StatusCount  # noqa: Y015
 
 @_typing.final
 class ItemError(_message.Message):
-    """What is wrong with one item of a request. The other items are answered all the same."""
+    """The error of one item of a request. The other items are still answered."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
