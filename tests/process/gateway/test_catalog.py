@@ -79,10 +79,10 @@ CASES = {
 
 
 STEPS = {
-    "was not authorized within": "try it again if the user wants to.",
-    "(transient)": "try it again later if the user's request still needs it.",
-    "(denied)": "Tell the user that the operator has to give the gateway access by credentials in the entry",
-    "(permanent)": "Tell the user what is wrong, and that the operator has to ",
+    "was not authorized within": "Retry only if the user asks.",
+    "(transient)": "Retry later if the request still needs it.",
+    "(denied)": "Only the operator can grant access at the server or correct its entry",
+    "(permanent)": "The operator must check the gateway's log, fix the server or its entry",
 }
 
 
@@ -342,10 +342,10 @@ async def test_if_no_tool_can_be_called_the_remaining_lock_is_named(mode: Mode, 
     }
     (tmp_path / "approvals.yaml").write_text("off: {greet: {disabled: true}}\n")
     wanted = {
-        "denied": ("disabled_by_config: ", "`catalog`"),
+        "denied": ("disabled_by_config: ", "edit `enabled_tools` or `disabled_tools` in "),
         "waiting": ("pending_approval: ", "`callability approvals approve "),
         "off": ("disabled_by_user: ", "`callability approvals enable "),
-        "empty": ("It lists no tool at all.",),
+        "empty": ("It lists no tools.",),
     }
     async with (
         gateway(tmp_path, locked, approvals="approvals.yaml") as gateways,
@@ -368,7 +368,7 @@ async def test_a_session_without_dialogs_says_so_and_one_with_them_goes_on(
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode) as mute:
         for _ in range(2):
             text = is_no_connection(await mute.enable(), "authorization_required", error=False)
-            assert "from a client that can show one" in text
+            assert "from a client that can." in text
             assert await mute.state() == "failed"
             await has_no_trace(mute)
         requests = len(provider.requests)

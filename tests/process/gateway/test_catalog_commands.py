@@ -91,9 +91,12 @@ def test_a_lock_of_the_operator_on_a_catalog_server_names_where_its_entry_stands
                 assert enabled.startswith("Connected: enabled.")
                 assert "disabled_by_config" in enabled
                 rejected = text_of(await call(client, "disk:wipe"))
-                assert f"the entry of the server, under `catalog` in `{config}`" in rejected
+                assert f"edit `enabled_tools` or `disabled_tools` in `{config}`" in rejected
                 found = await retrieve(client, "wipe paint", include_disabled=True)
-                assert "under `mcpServers` or `catalog` in" in found["remediation"]["disabled_by_config"]
+                assert (
+                    f"edit `enabled_tools` or `disabled_tools` in `{config}`"
+                    in found["remediation"]["disabled_by_config"]
+                )
             async with Client(mcp_server(gateways, "clerk")) as client:
                 found = await retrieve(client, "wipe paint", include_disabled=True)
                 assert "catalog" not in json.dumps(found)

@@ -124,8 +124,8 @@ def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
     async def story() -> None:
         async with client_of(config, rest_seconds=0) as client:
             await becomes(loads(client, *servers), [("failed", "permanent")] * 2)
-            assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user.")
-            assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined.")
+            assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user, by policy.")
+            assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined, by policy.")
         assert (starts(tmp_path, "it"), starts(tmp_path, "held")) == (1, 1)
 
     asyncio.run(story())

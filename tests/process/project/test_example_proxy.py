@@ -104,7 +104,7 @@ def test_locked_tools_are_shown_on_request_with_the_proxys_own_phrases(
         }
     ]
     assert list(found["remediation"]) == ["disabled_by_config"]
-    assert "has to change `disabled_tools` in /etc/proxy.yaml" in found["remediation"]["disabled_by_config"]
+    assert "must change `disabled_tools` in /etc/proxy.yaml" in found["remediation"]["disabled_by_config"]
     by_name = _found(proxy, channel, query="push", include_disabled=True)
     assert by_name["disabled"] == [{"name": "git:git_push", "server": "git", "status": "disabled_by_user"}]
     assert "run `proxy tools enable`" in by_name["remediation"]["disabled_by_user"]
@@ -114,7 +114,7 @@ def test_a_query_that_finds_locked_tools_alone_says_that_they_exist(proxy: Modul
     """And how to see them."""
     found = _found(proxy, channel, query="Reset")
     assert list(found) == ["tools", "total", "notice"]
-    assert found["notice"].startswith("1 tool ")
+    assert found["notice"].startswith("1 matching tool ")
 
 
 def test_an_argument_out_of_range_is_an_error_that_says_the_range(proxy: ModuleType, channel: grpc.Channel) -> None:
