@@ -167,7 +167,9 @@ def test_an_address_of_a_socket_without_a_path_is_refused(command: tuple[str, ..
 
 @pytest.mark.parametrize("check", [(), ("--check",)], ids=["start", "check"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize(("address", "words"), [("0.0.0.0:0", "is not loopback"), ("127.0.0.1:port", "is no address")])
+@pytest.mark.parametrize(
+    ("address", "words"), [("0.0.0.0:0", "is not loopback"), ("127.0.0.1:port", "is not an address")]
+)
 def test_an_address_for_agents_is_checked_before_anything_else(
     address: str, words: str, transport: str, check: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
         address = {"taken": taken, "not loopback": "0.0.0.0:0", "no address": "127.0.0.1:port"}[wrong]
         command = ["gateway", "--config", str(config), "--transport", transport, *others, option, address]
         done = callability(*command, stdin=subprocess.DEVNULL)
-    words = {"taken": "cannot be listened on", "not loopback": "is not loopback", "no address": "is no address"}
+    words = {"taken": "cannot be listened on", "not loopback": "is not loopback", "no address": "is not an address"}
     assert (done.returncode, words[wrong] in done.stderr) == (2, True), done.stderr
     assert "`marks`" not in done.stderr
     assert not started.exists()

@@ -254,9 +254,9 @@ def test_a_refused_policy_is_not_served(tmp_path: Path) -> None:
         ("0.0.0.0:7420", "is not loopback, and is refused: the service has no authentication yet"),
         ("example.org:7420", "is not loopback"),
         ("[::]:7420", "is not loopback"),
-        ("127.0.0.1", "is no address"),
-        ("127.0.0.1:99999", "is no address"),
-        ("nonsense", "is no address"),
+        ("127.0.0.1", "is not an address"),
+        ("127.0.0.1:99999", "is not an address"),
+        ("nonsense", "is not an address"),
     ],
 )
 def test_an_address_that_is_not_loopback_is_refused(address: str, why: str) -> None:
