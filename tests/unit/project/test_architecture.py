@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -49,7 +50,13 @@ SERVICE_ROOMS = ("requests", "translation", "observability", "fast_path", "calls
 SERVICE_MODULES = ("server.py", "in_process.py", "edits.py", "memory.py")
 
 
-def _imports(path: Path) -> Iterator[str]:
+@cache
+def _imports(path: Path) -> tuple[str, ...]:
+    """Return what a module imports; each is parsed once for all tests here."""
+    return tuple(_parsed(path))
+
+
+def _parsed(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
