@@ -13,11 +13,11 @@ SPACE = re.compile(r"(?:[ \t\r\n]|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 """What may stand between two values or signs: white space and comments."""
 REST_OF_LINE = re.compile(r"(?:[ \t]|/\*[^\r\n]*?\*/)*(//[^\r\n]*)?")
 """The same up to the end of a line; the group is a comment that only the line's end ends."""
+KEY_AND_COLON = re.compile(r'("(?:[^"\\]|\\.)*")(?:( *[\r\n][ \r\n]*):)?')
+"""A text; the second group is the white space, with a line break, between it and a colon."""
 
 # A text or a comment that is never closed goes on to the end, so that each character is looked at once.
 _TOKEN = re.compile(r'"[^"\\\r\n]*(?:\\.[^"\\\r\n]*)*"?|//[^\r\n]*|/\*.*?(?:\*/|\Z)|[^\s"/,]+|[,/]', re.DOTALL)
-# A text, and the white space with a line break between it and a colon.
-_KEY_AND_COLON = re.compile(r'("(?:[^"\\]|\\.)*")(?:([ \r]*\n[ \r\n]*):)?')
 _VISIBLE = re.compile(r"[^\r\n]")
 _NO_VALUE = "[{,:"
 """Signs behind which a comma is no trailing one."""
@@ -49,7 +49,7 @@ def without_comments(text: str) -> str:
 
 def with_colons_behind_keys(text: str) -> str:
     """Return JSON with each colon in the line of its key, as YAML wants it; every value keeps its line and column."""
-    return _KEY_AND_COLON.sub(lambda found: f"{found[1]}:{found[2]} " if found[2] else found[0], text)
+    return KEY_AND_COLON.sub(lambda found: f"{found[1]}:{found[2]} " if found[2] else found[0], text)
 
 
 def _superfluous(text: str) -> Iterator[tuple[int, int]]:

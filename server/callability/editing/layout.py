@@ -24,6 +24,12 @@ class Unclear(Exception):
     """A value is written in a way that is not edited: a list, a text over several lines."""
 
 
+def _as_yaml(text: str) -> str:
+    """Return JSON as YAML of the same length: every node keeps its index, but not always its line."""
+    text = _NOT_IN_YAML.sub(" ", jsonc.without_comments(text))
+    return jsonc.KEY_AND_COLON.sub(lambda found: f"{found[1]}:{' ' * len(found[2])}" if found[2] else found[0], text)
+
+
 class Layout:
     """A well-formed text and the positions of its nodes."""
 
@@ -35,7 +41,7 @@ class Layout:
         yaml.version = (1, 2)
         self._space = jsonc.SPACE if is_json else _SPACE
         self._rest_of_line = jsonc.REST_OF_LINE if is_json else _REST_OF_LINE
-        self.root: Node = yaml.compose(_NOT_IN_YAML.sub(" ", jsonc.without_comments(text)) if is_json else text)
+        self.root: Node = yaml.compose(_as_yaml(text) if is_json else text)
 
     def value(self, mapping: Node, index: int) -> Node:
         """Return the value of an entry of a mapping."""

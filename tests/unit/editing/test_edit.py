@@ -257,6 +257,13 @@ def test_a_change_of_any_json_changes_nothing_else(data: st.DataObject, tree: ob
     _check(data, json.dumps(tree, indent=indent, ensure_ascii=data.draw(st.booleans())), "a.json")
 
 
+@pytest.mark.parametrize("gap", ["\n", " \r\n ", "\r", "\t\n", "  //, {\n"])
+def test_a_value_changes_whose_colon_is_in_another_line_than_its_key(gap: str) -> None:
+    """JSON allows a line break there, which YAML does not."""
+    text = f'{{"a"{gap}: {{"b"{gap}:"1"}}}}'
+    assert edited(text.encode(), "a.json", {"a": {"b": "2"}}).decode() == text.replace('"1"', '"2"')
+
+
 @settings(deadline=None)
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict)), st.sampled_from([None, 0, 2, "\t"]))
 def test_a_change_of_any_json_with_comments_changes_nothing_else(
