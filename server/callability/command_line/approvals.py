@@ -29,7 +29,8 @@ from callability.command_line.options import JsonOption, leave
 from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
 from callability.command_line.tool_name_quoting import cell_of, is_cut, name_of
-from callability.finding import MAX_LISTED, shown
+from callability.editing.spelling import Value
+from callability.finding import MAX_LISTED, did_you_mean, shown
 from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.upstream import UpstreamTool
 from callability.tool_name import is_plain, unrecordable
@@ -149,9 +150,10 @@ def disable(
 ) -> None:
     """Switch a tool off.
 
-    Set `disabled: true` in its record, and change nothing else. If no file names the tool, the server is connected to
-    see whether it lists the tool; if that fails, the tool is switched off nevertheless. Exit code 0: done, or nothing
-    to do. 1: a file is refused or cannot be changed. 2: there is no such server or tool.
+    Set `disabled: true` in its record, and change nothing else. A tool that waits for approval because it has no record
+    gets `status: pending` in its new one. If no file names the tool, the server is connected to see whether it lists
+    the tool; if that fails, the tool is switched off nevertheless. Exit code 0: done, or nothing to do. 1: a file is
+    refused or cannot be changed. 2: there is no such server or tool.
     """
     name = name_of(tool)
     files = sound_files(config, approvals)
@@ -239,10 +241,18 @@ def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> N
     word = "off" if disabled else "on"
     subject = f"tool {shown(tool)} of server {shown(server)}"
     if (record.disabled if record else False) is disabled:
-        typer.echo(f"nothing to do: {subject} is switched {word}")
+        names = files.approvals.tools(server) if record is None else ()
+        hint = did_you_mean(tool, names)
+        sentence = f"{subject} is switched {word}" if record else f"{subject} has no record that switches it off"
+        typer.echo(f"nothing to do: {sentence}" + (f" ({hint})" if hint else ""))
         return
-    files.change({server: {tool: {"disabled": disabled}}})
-    typer.echo(f"{subject} is switched {word} now: `disabled: {str(disabled).lower()}` in `{escaped(str(files.path))}`")
+    values: dict[str, Value] = {"disabled": disabled}
+    if record is None and files.config.server(server).trust == "manual":
+        # A record without a status is approved, and this tool waits for a review.
+        values["status"] = "pending"
+    files.change({server: {tool: values}})
+    written = ", ".join(f"`{key}: {str(value).lower()}`" for key, value in values.items())
+    typer.echo(f"{subject} is switched {word} now: {written} in `{escaped(str(files.path))}`")
 
 
 def _tools(tools: Sequence[UpstreamTool]) -> str:

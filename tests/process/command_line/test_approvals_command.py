@@ -39,7 +39,7 @@ def approvals(tmp_path: Path) -> Command:
     def run(*arguments: str) -> Ended:
         done = callability("approvals", *arguments, "--config", "mcp_config.json", cwd=tmp_path)
         assert SECRET not in done.stdout + done.stderr
-        assert str(tmp_path) not in done.stdout + done.stderr
+        assert "-tools.json" not in done.stdout + done.stderr
         return done.returncode, done.stdout, done.stderr
 
     return run
@@ -103,10 +103,8 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
     _write(tmp_path, READ, {"name": "1e5"}, records=before)
     code, said, _ = approvals("approve", "files", "--all", "--yes")
     assert code == 0
-    messages = (
-        "it stays switched off; to switch it on, run `callability approvals enable files read --config mcp_config.json`"
-    )
-    assert messages in said
+    command = f"callability approvals enable files read --config {tmp_path}/mcp_config.json"
+    assert f"it stays switched off; to switch it on, run `{command}`" in said
     after = (tmp_path / "approvals.yaml").read_text()
     [one, other] = re.findall(r"[0-9a-f]{64}", after)
     assert after == before.replace("true}", f'true, status: approved, sha256: "{one}"}}') + (
@@ -220,7 +218,8 @@ def test_a_command_that_is_printed_has_the_files_of_the_one_before(tool: str, tm
     assert all(line.isprintable() for line in done.stdout.splitlines())
     [command] = re.findall(r"run `callability (.*)`", done.stdout)
     name = tool if tool == "-x" else "TOOL"
-    assert shlex.split(command) == ["approvals", "enable", *files, "--", "-s", name]
+    absolute = ("--config", str(tmp_path / "mcp_config.json"), "--approvals", str(records))
+    assert shlex.split(command) == ["approvals", "enable", *absolute, "--", "-s", name]
     arguments = [tool if word == "TOOL" else word for word in shlex.split(command)]
     assert callability(*arguments, cwd=tmp_path).returncode == 0
     assert '"disabled": false' in records.read_text()
@@ -278,7 +277,7 @@ def test_what_is_seen_is_not_escaped() -> None:
             ("approve", "off", "read", "--yes"),
             1,
             "server `off` is switched off, and lists nothing: run `callability servers enable off --config"
-            " mcp_config.json` first",
+            " DIRECTORY/mcp_config.json` first",
         ),
         (
             ("approve", "broken", "read", "--yes"),
@@ -300,7 +299,7 @@ def test_what_cannot_be_done_is_reported_with_what_to_do(
     off = shelf(tmp_path, "off", READ, enabled=False)
     _write(tmp_path, READ, records="{}\n", off=off, broken={"command": "no-such-program", "args": [SECRET]})
     done, _, error = approvals(*arguments)
-    assert (done, error.splitlines()[-1]) == (code, f"callability: {message}")
+    assert (done, error.splitlines()[-1]) == (code, f"callability: {message.replace('DIRECTORY', str(tmp_path))}")
     assert (tmp_path / "approvals.yaml").read_text() == "{}\n"
 
 
@@ -314,7 +313,23 @@ def test_a_switch_of_a_tool_changes_nothing_else_of_its_record(tmp_path: Path, a
     assert approvals("disable", "files", "read")[1].startswith("nothing to do: ")
     assert approvals("enable", "files", "read")[0] == 0
     assert (tmp_path / "approvals.yaml").read_text() == before.replace("}", ", disabled: false}")
-    assert approvals("enable", "files", "write")[1] == "nothing to do: tool `write` of server `files` is switched on\n"
+    said = "nothing to do: tool `raed` of server `files` has no record that switches it off (did you mean `read`?)\n"
+    assert approvals("enable", "files", "raed") == (0, said, "")
+
+
+def test_disabling_and_enabling_a_tool_that_waits_for_approval_does_not_approve_it(
+    tmp_path: Path, approvals: Command
+) -> None:
+    """A record without a status is approved, so the new record of a tool that nobody reviewed has one."""
+    files = {"trust": "manual", **shelf(tmp_path, "files", READ)}
+    write_config(tmp_path, {"files": files, "free": shelf(tmp_path, "free", READ)}, approvals="approvals.yaml")
+    (tmp_path / "approvals.yaml").write_text("{}\n")
+    said = "tool `read` of server `files` is switched off now: `disabled: true`, `status: pending` in `approvals.yaml`\n"
+    assert approvals("disable", "files", "read")[:2] == (0, said)
+    assert approvals("disable", "free", "read")[0] == 0
+    assert approvals("enable", "files", "read")[0] == approvals("enable", "free", "read")[0] == 0
+    listed = json.loads(approvals("list", "--json")[1])["tools"]
+    assert {tool["server"]: tool["approval"] for tool in listed} == {"files": "pending", "free": "approved"}
 
 
 def test_a_tool_that_cannot_be_verified_is_switched_off_all_the_same(tmp_path: Path, approvals: Command) -> None:
