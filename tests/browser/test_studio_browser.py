@@ -249,7 +249,7 @@ def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
 
 def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
     """With an example whose facts can be looked at."""
-    _type_in(page, "The user switched this tool off.", "It is off.")
+    _type_in(page, "The user disabled this tool.", "It is off.")
     expect(page.locator("#difference-said")).to_contain_text("changed")
     expect(page.locator("#soundness")).to_have_text("sound, nothing found")
     change = page.locator("#difference .change")
@@ -272,7 +272,7 @@ def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
 
 def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
     """What is shown in the question is what changes."""
-    _type_in(page, "The user switched this tool off.", "It is off.")
+    _type_in(page, "The user disabled this tool.", "It is off.")
     expect(page.locator("#difference-said")).to_contain_text("changed")
     _at_rest(page)
     page.get_by_role("button", name="Save…").click()
@@ -283,7 +283,7 @@ def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
     page.keyboard.press("Control+s")
     dialog.get_by_role("button", name="Write", exact=True).click()
     expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
-    assert (policy / "callability.yaml").read_text() == RULES.replace("The user switched this tool off.", "It is off.")
+    assert (policy / "callability.yaml").read_text() == RULES.replace("The user disabled this tool.", "It is off.")
 
 
 AGAIN = """async () => {
@@ -296,7 +296,7 @@ AGAIN = """async () => {
 
 def test_a_question_that_is_repeated_at_once_stays(page: Page, policy: Path) -> None:
     """The end of the first is not taken for its own."""
-    _type_in(page, "The user switched this tool off.", "It is off.")
+    _type_in(page, "The user disabled this tool.", "It is off.")
     _at_rest(page)
     page.keyboard.press("Control+s")
     write = page.get_by_role("dialog").get_by_role("button", name="Write", exact=True)
@@ -330,7 +330,7 @@ def _come_back(page: Page) -> None:
 
 def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path) -> None:
     """Also where it was typed a moment before."""
-    _type_in(page, "The user switched this tool off.", "It is off.")
+    _type_in(page, "The user disabled this tool.", "It is off.")
     page.keyboard.press("Control+s")
     expect(page.locator("#saving-lines .added")).to_contain_text("It is off.")
     page.get_by_role("button", name="Write", exact=True).click()
@@ -392,7 +392,7 @@ def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> N
 def test_what_looks_like_markup_is_text(page: Page) -> None:
     """In findings and words, in the margin and in the difference."""
     markup = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-    _type_in(page, "The user switched this tool off.", markup)
+    _type_in(page, "The user disabled this tool.", markup)
     _fact(page, "approval.disabled", "true").check()
     expect(page.locator("#verdict .words").first).to_contain_text(markup)
     expect(page.locator("#difference .added").first).to_contain_text(markup)

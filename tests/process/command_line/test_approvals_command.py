@@ -324,7 +324,8 @@ def test_disabling_and_enabling_a_tool_that_waits_for_approval_does_not_approve_
     files = {"trust": "manual", **shelf(tmp_path, "files", READ)}
     write_config(tmp_path, {"files": files, "free": shelf(tmp_path, "free", READ)}, approvals="approvals.yaml")
     (tmp_path / "approvals.yaml").write_text("{}\n")
-    said = "tool `read` of server `files` is switched off now: `disabled: true`, `status: pending` in `approvals.yaml`\n"
+    written = "`disabled: true`, `status: pending` in `approvals.yaml`"
+    said = f"tool `read` of server `files` is switched off now: {written}\n"
     assert approvals("disable", "files", "read")[:2] == (0, said)
     assert approvals("disable", "free", "read")[0] == 0
     assert approvals("enable", "files", "read")[0] == approvals("enable", "free", "read")[0] == 0

@@ -222,7 +222,7 @@ def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
 
 def test_other_words_are_a_change_of_their_own_kind(page: Page) -> None:
     """With the words before and after."""
-    page.ask("check", texts={"callability.yaml": RULES.replace("The user switched this tool off.", "It is off.")})
+    page.ask("check", texts={"callability.yaml": RULES.replace("The user disabled this tool.", "It is off.")})
     [change] = page.ask("difference")["changes"]
     assert change["words_only"]
     assert change["after"]["words"]["remediation"].startswith("It is off.")
