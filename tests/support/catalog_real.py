@@ -66,7 +66,7 @@ class RealWorld:
                 await self._gateway.answer("call_tool", {"name": f"{name}:{TOOLS[name]}"})
 
     async def settle(self, expected: dict[str, Any]) -> None:
-        """Wait until what is expected is seen; what is not seen after 20 s is a fault."""
+        """Wait until what is expected is seen; what is not seen after 120 s is a fault."""
         wanted = (expected["states"], expected["callers"])
         for _ in range(TURNS):
             await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from mcp_types import CallToolResult
 
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of
-from support.gateways import call, retrieve, shelf, text_of, write_config
+from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def _reported(directory: Path, seconds: float, deadlines: dict[str, Any]) 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
 
-    async with client_of(write_config(directory, {"it": GATE}, deadlines=deadlines)) as client:
+    async with over_stdio(write_config(directory, {"it": GATE}, deadlines=deadlines)) as client:
         arguments = {"name": "it:report", "arguments": {"seconds": seconds}}
         result = await client.call_tool("call_tool", arguments, progress_callback=hear)
     return result, len(heard)
@@ -73,7 +73,7 @@ async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leav
 async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, bytes_each: int, tmp_path: Path) -> None:
     """Measured as it is written, with what JSON escapes; the session goes on."""
     limit = 10 * 1024 * 1024 - 64 * 1024
-    async with client_of(write_config(tmp_path, {"it": GATE})) as client:
+    async with over_stdio(write_config(tmp_path, {"it": GATE})) as client:
         fits = await call(client, "it:fill", text=text, times=(limit - 2_000) // bytes_each)
         assert not fits.is_error
         longer = await call(client, "it:fill", text=text, times=limit // bytes_each + 1)
@@ -87,7 +87,7 @@ async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, b
 async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_what_to_ask(tmp_path: Path) -> None:
     """With a smaller limit it has an answer; the text is repeated in it."""
     tools = [{"name": f"t{number}", "description": f"sheep {'x' * 200_000}"} for number in range(40)]
-    async with client_of(write_config(tmp_path, {"big": shelf(tmp_path, "big", *tools)})) as client:
+    async with over_stdio(write_config(tmp_path, {"big": shelf(tmp_path, "big", *tools)})) as client:
         longer = await client.call_tool("retrieve_tools", {"query": "sheep", "limit": 40})
         assert (longer.is_error, "with a smaller `limit`" in text_of(longer)) == (True, True)
         assert (await retrieve(client, "sheep", limit=2))["total"] == 2

@@ -97,7 +97,7 @@ async def _while_the_dialog_is_open(mode: Mode, directory: Path) -> None:
         call = started(it.enable())
         await person.prompted.wait()
         assert await it.state() == "connecting"
-        assert "the attempt to connect it was ended" in await it.disable()
+        assert "the attempt to connect it was cancelled" in await it.disable()
         if mode == "auto":
             # The client knows nothing of it until its user has answered.
             person.answers = ElicitResult(action="accept", content={})
@@ -147,7 +147,7 @@ async def _while_the_policy_decides(mode: Mode, directory: Path, number: int, he
 
 async def _switched_off(it: Agent, call: asyncio.Task[Any]) -> None:
     assert await it.state() == "connecting"
-    assert "the attempt to connect it was ended" in await it.disable()
+    assert "the attempt to connect it was cancelled" in await it.disable()
     is_no_connection(await call, "cancelled")
     assert await it.state() == "absent"
     await has_no_trace(it)

@@ -70,8 +70,8 @@ def test_existence_reason_and_remedy_are_one_request_away(all_locked: Scene, nam
             ]
         )
     )
-    assert "ask again with `include_disabled: true`" in json.loads(empty)["structured_content"]["notice"]
-    assert "`include_disabled: true` shows" in json.loads(refused)["content"][0]["text"]
+    assert "repeat with `include_disabled: true`" in json.loads(empty)["structured_content"]["notice"]
+    assert "See `retrieve_tools` with `include_disabled: true`." in json.loads(refused)["content"][0]["text"]
     answer = json.loads(found)["structured_content"]
     [entry] = [entry for entry in answer["disabled"] if entry["name"] == name]
     assert entry["status"] == LOCKED[name]

@@ -330,7 +330,7 @@ def test_a_policy_service_without_an_answer_leaves_every_other_answer_as_it_is(t
         async with client_of(config, "--policy-address", f"unix:{tmp_path}/nobody") as client:
             await becomes(loads(client, "gone", "well"), [("failed", "permanent"), ("connected", "available")])
             listing = await listed(client)
-            why = "the policy service gave no answer, so that it could not be classified"
+            why = "not classified, since the policy service gave no answer"
             [error] = [server["load"]["error"] for server in listing["servers"] if server["name"] == "gone"]
             assert why in error
             assert '"gone" (could not be started: ' in listing["loading"]["permanent"]

@@ -503,7 +503,7 @@ async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
         server.opening = response(503)
         result = await get_tools_with_resilience({"x": HttpTarget(server.url)}, silent)
     assert summary(result.outcomes["x"]) == (PERMANENT, 1)
-    reason = "answered with HTTP status 503; the policy service gave no answer, so that it could not be classified"
+    reason = "answered with HTTP status 503; not classified, since the policy service gave no answer"
     assert result.outcomes["x"].error == reason
     assert f'"x" ({reason})' in result.messages()[PERMANENT]
 

@@ -117,7 +117,7 @@ def test_a_withheld_tool_with_an_odd_name_is_counted_and_not_named(tmp_path: Pat
     async def check() -> None:
         async with client_of(tmp_path / "mcp_config.json") as client:
             notice = (await retrieve(client, "read"))["notice"]
-            assert notice.startswith("4 tools that match exist")
+            assert notice.startswith("4 matching tools exist")
             answer = await retrieve(client, "read", include_disabled=True)
             assert sorted(each["name"] for each in answer["disabled"]) == ["evil:read", "good:read"]
             assert answer["disabled_total"] == 4

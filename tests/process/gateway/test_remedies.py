@@ -201,7 +201,8 @@ def test_the_printed_commands_load_a_repaired_server_again(tmp_path: Path) -> No
             (place / "late").write_text(f"#!/bin/sh\nexec {replaced['command']} {shlex.join(replaced['args'])}\n")
             (place / "late").chmod(0o755)
             for command in _commands(notice, "late", ""):
-                _run(command, tmp_path)
+                # The gateway reads each edit while the commands run.
+                await asyncio.to_thread(_run, command, tmp_path)
             await _is_lifted(client, "late:copy_file")
 
     asyncio.run(story())

@@ -22,7 +22,7 @@ from callability.vocabulary import LoadFailure, LoadStatus
 _BACKOFF = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
 """About 0.5 s before the second try, 1 s before the third, and so on."""
 _GIVEN_UP = Failure("was given up by the gateway")
-_NO_ANSWER = "; the policy service gave no answer, so that it could not be classified"
+_NO_ANSWER = "; not classified, since the policy service gave no answer"
 
 
 @dataclass(frozen=True, slots=True)
