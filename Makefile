@@ -74,7 +74,7 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 	$(BIN)/python -m bench $(BENCH)
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
-fuzz: $(VENV)/fuzz ## Look for rule files that do harm, for a minute.
+fuzz: $(VENV)/fuzz ## Fuzz the reader of rule files for a minute.
 	mkdir -p build/fuzz/inputs
 	$(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
 	  -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/

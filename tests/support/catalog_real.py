@@ -27,7 +27,7 @@ PEOPLE: dict[str, AtTheProvider] = {"code": "authorize", "access_denied": "decli
 TURNS = 20
 """After so many turns of the loop, what was begun is under way: before, nothing may be seen of it yet."""
 LOOK_SECONDS = 0.01
-LOOK_TIMES = 2_000
+LOOK_TIMES = 12_000
 
 
 class RealWorld:
