@@ -52,7 +52,8 @@ class RealWorld:
         match verb, what:
             case (("enable" | "again" | "cancel" | "dialog"), _):
                 getattr(self.callers, verb)(*what)
-            case "page", [_, sent]:
+            case "page", ["guarded", sent]:
+                # The other server has no page: a consent that is asked for is not its own.
                 await self._browse(sent)
             case "disable", [name]:
                 await self._gateway.answer("disable_server", {"id": name})

@@ -24,7 +24,7 @@ def test_real_servers_and_a_real_provider_are_as_the_model_too(
 
     async def story() -> None:
         model = model_of(("plain", "guarded"))
-        async with asyncio.timeout(60), real_world(tmp_path_factory.getbasetemp()) as world:
+        async with asyncio.timeout(600), real_world(tmp_path_factory.getbasetemp()) as world:
             for came in range(data.draw(st.integers(3, 7), label="how long")):
                 step = drawn(data.draw, world, data.draw(st.sampled_from(["plain", "guarded", "guarded"])), came)
                 if step[0] not in ("challenge", "accept", "refuse", "variable"):
