@@ -85,9 +85,8 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
     )
     assert _found(tmp_path, _with_laws(always)) == []
     assert _found(tmp_path, _with_laws(never)) == [
-        "20:3: law `one` does not hold in 252 combinations: there rule `operator-denied` is reached undetermined and"
-        " gives `disabled_unknown` (it wants anything but `disabled_unknown`; for example tool.config_denied unknown)"
-        " [law-broken]"
+        "20:3: law `one` does not hold in 252 combinations: rule `operator-denied` is undetermined and gives"
+        " `disabled_unknown`, which the law forbids (for example tool.config_denied unknown) [law-broken]"
     ]
 
 
@@ -100,15 +99,14 @@ def test_a_law_that_does_not_hold_refuses_the_policy_with_a_counter_example(tmp_
     found = _found(tmp_path, "".join(lines))
     assert [each.partition(": ")[2] for each in found] == [
         "law `the operator's config overrides whatever the user set` does not hold in 54 combinations:"
-        " there rule `user-off` gives `disabled_by_user` (it wants `disabled_by_config`; for example tool.config_denied"
-        " true, approval.disabled true) [law-broken]",
+        " rule `user-off` gives `disabled_by_user`, but the law requires `disabled_by_config` (for example"
+        " tool.config_denied true, approval.disabled true) [law-broken]",
         "law `a tool that the config may deny is never described by a switch of the user (SC-003)` does not hold"
-        " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but"
-        " `server_quarantined` or `disabled_by_user` or `pending_approval`; for example tool.config_denied true,"
-        " approval.disabled true) [law-broken]",
+        " in 48 combinations: rule `user-off` gives `disabled_by_user`, which the law forbids (for example"
+        " tool.config_denied true, approval.disabled true) [law-broken]",
         "law `a server that may be in quarantine is never described by a switch of one tool` does not hold"
-        " in 48 combinations: there rule `user-off` gives `disabled_by_user` (it wants anything but `disabled_by_user`"
-        " or `pending_approval`; for example server.quarantined true, approval.disabled true) [law-broken]",
+        " in 48 combinations: rule `user-off` gives `disabled_by_user`, which the law forbids (for example"
+        " server.quarantined true, approval.disabled true) [law-broken]",
     ]
     with pytest.raises(PolicyRefused, match="does not hold"):
         load(tmp_path, engine=Engine.REFERENCE)

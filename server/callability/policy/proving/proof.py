@@ -67,17 +67,17 @@ def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
         wrong = decided.certain(rule.id) & reduce(or_, needless, 0)
         if wrong:
             actions = frozenset(action for actions in named for action in actions)
-            sentence = f"the words of rule `{rule.id}` would have somebody {_done_by(actions)} where it decides"
+            sentence = f"the words of rule `{rule.id}` name an action that does not help: {_idle_actions(actions)}"
             hint = "give the rule an `action` of its own, or another status"
             yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=decided.masks.witness(wrong))
 
 
-def _done_by(actions: Collection[Action]) -> str:
-    """Say what actions come to that change nothing about a rule."""
-    facts = listed(sorted(action.fact for action in actions if action.fact))
-    if not any(action.labels for action in actions):
-        return f"open {facts}, which is open"
-    return f"open {facts} or change labels, which lifts nothing" if facts else "change labels, which lifts nothing"
+def _idle_actions(actions: Collection[Action]) -> str:
+    """Say that the facts and labels that actions would change lock nothing when the rule decides."""
+    facts = sorted(action.fact for action in actions if action.fact)
+    locks = f"{listed(facts)} {'lock' if len(facts) > 1 else 'locks'} nothing" if facts else ""
+    labels = "a change of labels lifts nothing" if any(action.labels for action in actions) else ""
+    return f"when the rule decides, {' and '.join(filter(None, (locks, labels)))}"
 
 
 def _changing(rule: Rule, rule_set: RuleSet) -> tuple[tuple[Action, ...], ...]:
@@ -145,8 +145,11 @@ def _kept(law: Law, decided: Decided) -> Mask:
 def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
     verdict = decided.at(decided.masks.simplest(broken))
     count = broken.bit_count()
-    how = "is reached undetermined and" if verdict.undetermined else ""
-    gives = " ".join(filter(None, (f"rule `{verdict.rule}`", how, f"gives `{verdict.status}`")))
-    sentence = f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}: there {gives}"
-    wanted = f"it wants {'' if law.always else 'anything but '}{' or '.join(f'`{status}`' for status in law.statuses)}"
-    return Finding(law.place, "law-broken", sentence, wanted, witness=decided.masks.witness(broken))
+    how = "is undetermined and gives" if verdict.undetermined else "gives"
+    required = " or ".join(map(shown, law.statuses))
+    against = f"but the law requires {required}" if law.always else "which the law forbids"
+    sentence = (
+        f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}:"
+        f" rule `{verdict.rule}` {how} `{verdict.status}`, {against}"
+    )
+    return Finding(law.place, "law-broken", sentence, witness=decided.masks.witness(broken))
