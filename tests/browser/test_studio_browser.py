@@ -174,7 +174,7 @@ def test_setting_facts_changes_the_verdict_and_the_row_that_is_lit(page: Page) -
     _fact(page, "server.enabled", "unknown").check()
     expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule server-off")
     expect(lit.get_by_role("rowheader")).to_have_text("server-off ?undetermined")
-    page.get_by_role("button", name="Every fact open").click()
+    page.get_by_role("button", name="Reset all facts").click()
     expect(lit.get_by_role("rowheader")).to_have_text("open")
 
 
@@ -184,7 +184,7 @@ def test_a_file_of_another_question_brings_its_facts_and_its_table(page: Page) -
     expect(page.locator("#verdict-said")).to_contain_text("available")
     page.get_by_label("load.http_status").select_option("403")
     expect(page.locator("#verdict-said")).to_contain_text("denied")
-    expect(page.locator("#moved")).to_contain_text("load.failure is http_status")
+    expect(page.locator("#adjusted")).to_contain_text("load.failure is http_status")
     expect(page.get_by_label("load.failure")).to_have_value("http_status")
 
 
@@ -198,7 +198,7 @@ def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path
         assert focused.evaluate("each => getComputedStyle(each).outlineStyle") != "none", seen
         if "caller.refuses" in seen:
             break
-    assert {"tab-0", "open-facts", "server.enabled", "approval.status", "caller.refuses"} <= set(seen), seen
+    assert {"tab-0", "reset-facts", "server.enabled", "approval.status", "caller.refuses"} <= set(seen), seen
     page.keyboard.press("ArrowUp")
     expect(_fact(page, "caller.refuses", "true")).to_be_checked()
     expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, by rule refused-elsewhere")
@@ -223,12 +223,12 @@ def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path
 
 
 def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
-    """As soon as it is typed; the verdict is then the saved file's, and says so."""
+    """As soon as it is typed; the verdict is then in the saved file, and says so."""
     _type_in(page, RULE, "when: {aproval.disabled: true}, ")
     note = page.locator(".editor:not([hidden]) .note")
     expect(note).to_contain_text("unknown fact aproval.disabled")
-    expect(page.locator("#soundness")).to_have_text("refused, 1 error")
-    expect(page.locator("#verdict-said")).to_contain_text("the saved file's")
+    expect(page.locator("#state")).to_have_text("refused, 1 error")
+    expect(page.locator("#verdict-said")).to_contain_text("in the saved file")
     expect(page.get_by_role("tab", name=re.compile(r"callability\.yaml ?, edited, 1 error$"))).to_be_visible()
     _at_rest(page)
     _text(page).evaluate("text => { text.scrollTop = 60 }")
@@ -251,9 +251,9 @@ def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
     """With an example whose facts can be looked at."""
     _type_in(page, "The user disabled this tool.", "It is off.")
     expect(page.locator("#difference-said")).to_contain_text("changed")
-    expect(page.locator("#soundness")).to_have_text("sound, nothing found")
+    expect(page.locator("#state")).to_have_text("accepted, no findings")
     change = page.locator("#difference .change")
-    expect(change).to_contain_text("disabled_by_user: other words")
+    expect(change).to_contain_text("disabled_by_user: different words")
     expect(change).to_contain_text("It is off.")
     change.get_by_role("button", name="Show an example").click()
     expect(page.locator("#verdict-said")).to_have_text("disabled_by_user, by rule user-off")
@@ -282,7 +282,7 @@ def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
     assert (policy / "callability.yaml").read_text() == RULES
     page.keyboard.press("Control+s")
     dialog.get_by_role("button", name="Write", exact=True).click()
-    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert (policy / "callability.yaml").read_text() == RULES.replace("The user disabled this tool.", "It is off.")
 
 
@@ -303,7 +303,7 @@ def test_a_question_that_is_repeated_at_once_stays(page: Page, policy: Path) -> 
     expect(write).to_be_visible()
     page.evaluate(AGAIN)
     write.click()
-    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert "It is off." in (policy / "callability.yaml").read_text()
 
 
@@ -315,12 +315,12 @@ def test_what_is_refused_is_saved_after_a_second_question_only(page: Page, polic
     for sure in (False, True):
         page.keyboard.press("Control+s")
         page.get_by_role("button", name="Write", exact=True).click()
-        second = page.get_by_role("dialog", name="callability.yaml is refused. Write it all the same?")
+        second = page.get_by_role("dialog", name="callability.yaml is refused. Write it anyway?")
         expect(second).to_contain_text("1 error")
         assert (policy / "callability.yaml").read_text() == RULES
-        second.get_by_role("button", name="Write it all the same" if sure else "Cancel").click()
+        second.get_by_role("button", name="Write it anyway" if sure else "Cancel").click()
         expect(second).to_be_hidden()
-    expect(page.locator("#difference-said")).to_contain_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_contain_text("No edits.")
     assert "aproval" in (policy / "callability.yaml").read_text()
 
 
@@ -334,14 +334,14 @@ def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path
     page.keyboard.press("Control+s")
     expect(page.locator("#saving-lines .added")).to_contain_text("It is off.")
     page.get_by_role("button", name="Write", exact=True).click()
-    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert "It is off." in (policy / "callability.yaml").read_text()
 
 
 def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Page, policy: Path) -> None:
     """Then it is told of, and the edit stays until it is given up, or written in the place of the other one."""
-    take = page.get_by_role("button", name="Take what is on disk, and lose the edit")
-    keep = page.get_by_role("button", name="Keep what is typed")
+    take = page.get_by_role("button", name="Discard the edit and load the file")
+    keep = page.get_by_role("button", name="Keep the edit")
     for button, kept in ((take, RULES), (keep, f"# typed\n{RULES}")):
         (policy / "callability.yaml").write_text(f"# from elsewhere\n{RULES}")
         _come_back(page)
@@ -363,7 +363,7 @@ def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Pag
         _at_rest(page)
     page.keyboard.press("Control+s")
     page.get_by_role("button", name="Write", exact=True).click()
-    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert (policy / "callability.yaml").read_text() == f"# typed\n{RULES}"
 
 
@@ -377,7 +377,7 @@ def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> N
     _at_rest(page)
     away.rename(policy)
     _come_back(page)
-    expect(page.locator("#soundness")).to_have_text("sound, nothing found")
+    expect(page.locator("#state")).to_have_text("accepted, no findings")
     expect(page.locator(".editor:not([hidden]) .stale")).to_have_text("")
     (policy / "callability.yaml").unlink()
     _come_back(page)
@@ -385,7 +385,7 @@ def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> N
     page.keyboard.press("Control+s")
     expect(page.locator("#saving-said")).to_contain_text("A new file")
     page.get_by_role("button", name="Write", exact=True).click()
-    expect(page.locator("#difference-said")).to_have_text("Nothing is edited.")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert (policy / "callability.yaml").read_text() == RULES
 
 
@@ -471,7 +471,7 @@ def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
     address = ("--address", urlsplit(bound).netloc)
     with studio_process("--policy", str(others), *address):
         empty_tab.get_by_role("button", name="Try again").click()
-        expect(said).to_contain_text("another policy is served here by now")
+        expect(said).to_contain_text("this address serves another policy now")
     with studio_process("--policy", str(mine), *address):
         empty_tab.get_by_role("button", name="Try again").click()
         expect(said).to_have_text("")

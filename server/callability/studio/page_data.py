@@ -24,5 +24,5 @@ def saved_data(file: SavedFile) -> Plain:
 
 
 def _fact(fact: Fact) -> Plain:
-    readings = [{"value": value, "told": ", ".join(fact.describe((value,)))} for value in fact.readings]
+    readings = [{"value": value, "text": ", ".join(fact.describe((value,)))} for value in fact.readings]
     return {"name": fact.name, "readings": readings}

@@ -177,7 +177,7 @@ def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
     page.ask("check", texts={"callability.yaml": rules})
     table = page.ask("table", question="callability")
     facts = {fact["name"]: fact["readings"] for fact in table["question"]["facts"]}
-    assert {reading["told"] for reading in facts["tool.name"]} == {"drop_*", "other than drop_*"}
+    assert {reading["text"] for reading in facts["tool.name"]} == {"drop_*", "other than drop_*"}
     assert [reading["value"] for reading in facts["server.label.team"]] == ["none", "payments", "web", "unknown"]
     given = {"tool.name": "drop_table", "server.label.team": "payments", "server.label.gone": "x"}
     reply = page.ask("decide", question="callability", facts=given, changed="tool.name")

@@ -1,25 +1,25 @@
-/** What the draft changes in the saved policy: answers in groups, and lines. */
+/** What the draft changes in the saved policy: groups of answers, and lines. */
 
 import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
 
-/** Show a difference; `tryFacts` shows the facts of an example. */
-export function showDifference(told, tryFacts) {
-  const edited = Object.keys(told.lines).length > 0;
-  const missing = told.compared ? "" : " What cannot be decided is not compared.";
-  const much = told.too_much.map((sentence) => ` Not compared: ${sentence}.`).join("");
-  const summary = told.answers ? `${numberOf(told.answers, "answer")} changed` : edited && told.compared && !much ? "No answer changes." : edited ? "No answer is known to change." : "Nothing is edited.";
-  const more = told.left_out ? ` ${numberOf(told.left_out, "group")} more of them left out.` : "";
+/** Show a difference; `tryFacts` sets the facts of an example. */
+export function showDifference(difference, tryFacts) {
+  const edited = Object.keys(difference.lines).length > 0;
+  const missing = difference.compared ? "" : " Rule sets that cannot be decided are not compared.";
+  const much = difference.too_much.map((sentence) => ` Not compared: ${sentence}.`).join("");
+  const summary = difference.answers ? `${numberOf(difference.answers, "answer")} changed` : edited && difference.compared && !much ? "No answer changes." : edited ? "No answer is known to change." : "No edits.";
+  const more = difference.left_out ? ` ${numberOf(difference.left_out, "more group")} left out.` : "";
   say(byId("difference-said"), summary, more, missing, ...prose(much));
-  draw(byId("difference"), told, () => [
-    ...told.changes.map((change) => card(change, tryFacts)),
-    ...Object.entries(told.lines).map(([name, lines]) => {
+  draw(byId("difference"), difference, () => [
+    ...difference.changes.map((change) => card(change, tryFacts)),
+    ...Object.entries(difference.lines).map(([name, lines]) => {
       const shown = make("pre", { tabindex: "0", "aria-label": `Lines of ${name}` }, ...colored(lines));
       return make("details", { "data-key": name }, make("summary", {}, `Lines of ${name}`), shown);
     }),
   ]);
 }
 
-/** Return lines of a difference as elements: added, taken away, or neither. */
+/** Return lines of a difference as elements: added, removed, or neither. */
 export function colored(lines) {
   const kinds = { "+": "added", "-": "taken", "@": "place" };
   return lines.map((line) => make("span", { class: kinds[line[0]] }, `${line}\n`));
@@ -28,7 +28,7 @@ export function colored(lines) {
 function card(change, tryFacts) {
   const { before, after } = change;
   const title = change.words_only
-    ? [make("strong", {}, before.status), ": other words"]
+    ? [make("strong", {}, before.status), ": different words"]
     : [make("strong", {}, before.status), " → ", make("strong", {}, after.status)];
   const rules = [before, after].map((each) => each.rules.join(", "));
   const more = change.conditions - change.where.length;
@@ -46,8 +46,8 @@ function card(change, tryFacts) {
 }
 
 function condition(facts) {
-  const told = Object.entries(facts).map(([fact, values]) => `\`${fact}\`: ${values.join(" or ")}`);
-  return told.join(", ") || "everywhere";
+  const values = Object.entries(facts).map(([fact, each]) => `\`${fact}\`: ${each.join(" or ")}`);
+  return values.join(", ") || "everywhere";
 }
 
 function otherWords(before, after) {

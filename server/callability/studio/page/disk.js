@@ -1,18 +1,18 @@
-/** Files that change on disk while the page is open: what stands in the page stays until it is given up. */
+/** Files that change on disk while the page is open; an edit in the page stays until it is discarded. */
 
 import { button } from "./dom.js";
 import { readPolicy } from "./server.js";
 
-/** Take over what is on disk now, or tell of it; `changed` is called where something was taken over, or given up. */
+/** Load files that changed on disk, or show a notice; `changed` is called if the text or the saved state of one changed. */
 export async function follow(editors, digests, changed) {
   if ([...editors.values()].every((editor) => editor.saved.digest === digests[editor.name])) return;
   const { files } = await readPolicy();
   const others = files.filter((file) => file.digest !== editors.get(file.name).saved.digest);
-  const moved = others.filter((file) => moveOn(editors.get(file.name), file, changed));
-  if (moved.length) changed();
+  const updated = others.filter((file) => update(editors.get(file.name), file, changed));
+  if (updated.length) changed();
 }
 
-function moveOn(editor, file, changed) {
+function update(editor, file, changed) {
   const gone = !file.digest && !file.problem && editor.text.value !== "";
   const same = editor.text.value === file.text;
   if (same || (!editor.edited && !gone)) {
@@ -20,18 +20,18 @@ function moveOn(editor, file, changed) {
     return true;
   }
   if (gone) editor.keep(file);
-  if (gone || editor.toldOf !== file.digest) tell(editor, file, gone, changed);
+  if (gone || editor.noticed !== file.digest) notify(editor, file, gone, changed);
   return gone;
 }
 
-function tell(editor, file, gone, changed) {
+function notify(editor, file, gone, changed) {
   const act = (doing) => () => {
     doing.call(editor, file);
     changed();
   };
-  const keep = button("Keep what is typed", act(editor.keep));
-  const take = button(gone ? "Empty it" : "Take what is on disk, and lose the edit", act(editor.take));
-  editor.toldOf = file.digest;
-  if (gone) editor.tell("This file is no longer on disk; its last text is here. ", take);
-  else editor.tell("This file has changed on disk since it was read. ", take, ...(file.problem ? [] : [keep]));
+  const keep = button("Keep the edit", act(editor.keep));
+  const take = button(gone ? "Clear the text" : "Discard the edit and load the file", act(editor.take));
+  editor.noticed = file.digest;
+  if (gone) editor.notice("This file is no longer on disk. Its last text is shown. ", take);
+  else editor.notice("This file has changed on disk since it was read. ", take, ...(file.problem ? [] : [keep]));
 }

@@ -1,4 +1,4 @@
-/** Elements and texts. What comes from files is only ever text: nothing here reads markup. */
+/** Elements and texts. Content of files is inserted as text only, never as markup. */
 
 /** Return the element of an id. */
 export const byId = (id) => document.getElementById(id);
@@ -13,25 +13,25 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** Return a button that does something. */
+/** Return a button that calls a function. */
 export function button(text, act, attributes = {}) {
   const made = make("button", { type: "button", ...attributes }, text);
   made.addEventListener("click", act);
   return made;
 }
 
-/** Return a sentence as nodes, with what stands in backticks as code. */
+/** Return a sentence as nodes; text in backticks becomes code. */
 export function prose(sentence) {
   return sentence.split("`").map((part, number) => (number % 2 ? make("code", {}, part) : part));
 }
 
-/** Set a text that is read out when it changes, and leave it alone where it does not. */
+/** Set the text of a live region, unless it is the same: a screen reader announces each change. */
 export function say(element, ...nodes) {
   const holder = make("span", {}, ...nodes);
   if (element.textContent !== holder.textContent) element.replaceChildren(...holder.childNodes);
 }
 
-/** Return a value of a fact as it is shown. */
+/** Return a value of a fact for display. */
 export const written = (value) => value || "(empty)";
 
 /** Return a number with its noun. */
@@ -39,9 +39,9 @@ export const numberOf = (count, noun) => `${count.toLocaleString("en")} ${noun}$
 
 const drawn = new WeakMap();
 
-/** Draw what was told in an element; what is told once more stays, with its focus, and what was opened is open again. */
-export function draw(element, told, parts) {
-  const now = JSON.stringify(told);
+/** Draw data in an element. Equal data is not drawn again, so the focus stays; open details stay open. */
+export function draw(element, data, parts) {
+  const now = JSON.stringify(data);
   if (drawn.get(element) === now) return;
   drawn.set(element, now);
   const opened = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));

@@ -43,26 +43,26 @@ export class Editor {
     this.take(saved);
   }
 
-  /** Take over the file as it is on disk. */
+  /** Load the current file on disk, and discard the edit. */
   take(saved) {
     this.saved = saved;
-    this.toldOf = undefined;
+    this.noticed = undefined;
     this.text.value = saved.text;
     this.text.readOnly = saved.problem !== "";
     this.text.placeholder = saved.digest ? "" : "There is no such file yet.";
-    this.tell(saved.problem ? `This file cannot be edited here: it ${saved.problem}.` : "");
+    this.notice(saved.problem ? `This file cannot be edited here: it ${saved.problem}.` : "");
     this.#count();
   }
 
-  /** Take note of another state on disk, and keep what was typed. */
+  /** Record the current file on disk, and keep the edit. */
   keep(saved) {
     this.saved = saved;
-    this.toldOf = undefined;
-    this.tell("");
+    this.noticed = undefined;
+    this.notice("");
   }
 
-  /** Tell something about the file, above its text. */
-  tell(sentence, ...buttons) {
+  /** Show a notice about the file, above its text. */
+  notice(sentence, ...buttons) {
     if (this.stale.contains(document.activeElement)) this.text.focus();
     this.stale.replaceChildren(sentence, ...buttons);
   }
@@ -77,7 +77,7 @@ export class Editor {
     if (shown) this.#mark();
   }
 
-  /** Mark what was found in the file, and the line of the rule that decides (0: none). */
+  /** Mark the findings of the file, and the line of the rule that decides (0: none). */
   mark(findings, lit = this.lit) {
     this.findings = findings.filter((finding) => finding.line > 0);
     this.lit = lit;
@@ -110,7 +110,7 @@ export class Editor {
     let free = 0;
     this.notes.replaceChildren();
     for (const finding of this.findings) {
-      const note = make("p", { class: `note ${finding.severity}` }, ...prose(told(finding)));
+      const note = make("p", { class: `note ${finding.severity}` }, ...prose(findingText(finding)));
       note.addEventListener("click", () => this.goTo(finding.line));
       const top = Math.max(free, ABOVE + (finding.line - 1) * LINE);
       note.style.top = `${top}px`;
@@ -121,13 +121,13 @@ export class Editor {
   }
 
   #follow() {
-    const moved = `translateY(${-this.text.scrollTop}px)`;
-    for (const each of [this.numbers, this.bands, this.notes]) each.style.transform = moved;
+    const scrolled = `translateY(${-this.text.scrollTop}px)`;
+    for (const each of [this.numbers, this.bands, this.notes]) each.style.transform = scrolled;
   }
 }
 
-/** Return what a finding says, with what to do. */
-export const told = (finding) => finding.sentence + (finding.advice ? ` (${finding.advice})` : "");
+/** Return the sentence of a finding, with its hint. */
+export const findingText = (finding) => finding.sentence + (finding.advice ? ` (${finding.advice})` : "");
 
 function band(line, kind) {
   const made = make("div", { class: `band ${kind}` });

@@ -1,25 +1,25 @@
-/** The facts of a question, to be set one by one. */
+/** The controls that set the facts of a question. */
 
 import { byId, make, say, written } from "./dom.js";
 
-/** More readings than these (four values, and unknown) are chosen from a list. */
+/** A fact with more readings than these (four values, and unknown) gets a list instead of radio buttons. */
 const MOST_RADIOS = 5;
 
 export class Facts {
-  /** `changed` is called with the name of a fact that was set, and with an empty one where several were. */
+  /** `changed` is called with the name of the fact that was set, or with an empty name if several were. */
   constructor(changed) {
     this.changed = changed;
     this.values = new Map();
     this.drawn = "";
     byId("facts-form").addEventListener("submit", (event) => event.preventDefault());
-    byId("open-facts").addEventListener("click", () => {
+    byId("reset-facts").addEventListener("click", () => {
       if (!this.question) return;
       this.set({});
       changed("");
     });
   }
 
-  /** Show the facts of a question, as they were when it was last looked at: first those that some rule or law reads. */
+  /** Show the facts of a question with their last values; those that a rule or law reads come first. */
   show(question, read) {
     const now = JSON.stringify([question, read]);
     if (this.drawn === now) return;
@@ -30,19 +30,19 @@ export class Facts {
     const [used, others] = [true, false].map((wanted) => [...controls].filter(([name]) => read.includes(name) === wanted));
     const rest = make("details", {}, make("summary", {}, `Facts that no rule reads: ${others.length}`), ...controlsOf(others));
     byId("facts-form").replaceChildren(...controlsOf(used), ...(others.length ? [rest] : []));
-    say(byId("moved"));
+    say(byId("adjusted"));
     this.#write();
   }
 
-  /** Show none, until there are some. */
+  /** Show no facts. */
   clear() {
     this.drawn = "";
     this.question = undefined;
     byId("facts-form").replaceChildren();
-    say(byId("moved"));
+    say(byId("adjusted"));
   }
 
-  /** Set facts of a question, which need not be the one that is shown. */
+  /** Set facts of a question, even if another one is shown. */
   want(name, facts) {
     this.values.set(name, facts);
   }
@@ -51,17 +51,17 @@ export class Facts {
     return this.values.get(this.question.name);
   }
 
-  /** Set facts; the server opens those that are not named. */
+  /** Set facts; the server gives the others their defaults. */
   set(facts) {
     this.values.set(this.question.name, facts);
   }
 
-  /** Take over facts as they were answered, and tell which had to be moved to occur together. */
-  take(facts, moved) {
+  /** Set the facts of an answer, and show which ones the server adjusted because facts depend on each other. */
+  take(facts, adjusted) {
     this.values.set(this.question.name, facts);
     this.#write();
-    const told = moved.map((fact) => `${fact} is ${written(facts[fact])}`).join(", ");
-    say(byId("moved"), told && `Moved, since facts vary together: ${told}`);
+    const changes = adjusted.map((fact) => `${fact} is ${written(facts[fact])}`).join(", ");
+    say(byId("adjusted"), changes && `Adjusted, because these facts depend on each other: ${changes}`);
   }
 
   #control(fact) {
@@ -88,15 +88,15 @@ export class Facts {
 
 const controlsOf = (facts) => facts.map(([, control]) => control);
 
-function radio(fact, { value, told }, set) {
+function radio(fact, { value, text }, set) {
   const input = make("input", { type: "radio", name: fact.name, value });
   input.addEventListener("change", () => set(value));
-  return make("label", { class: value === "unknown" ? "unknown" : undefined }, input, written(told));
+  return make("label", { class: value === "unknown" ? "unknown" : undefined }, input, written(text));
 }
 
 function select(fact, set) {
   const id = `fact-${fact.name}`;
-  const options = fact.readings.map(({ value, told }) => make("option", { value }, written(told)));
+  const options = fact.readings.map(({ value, text }) => make("option", { value }, written(text)));
   const made = make("select", { name: fact.name, id }, ...options);
   made.addEventListener("change", () => set(made.value));
   return make("div", { class: "select" }, make("label", { for: id }, fact.name), made);

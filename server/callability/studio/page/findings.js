@@ -1,19 +1,18 @@
-/** Everything that was found in the draft, in order, each with the way to its line. */
+/** The findings of the draft, in order, each with a button that goes to its line. */
 
 import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
-import { told } from "./editor.js";
+import { findingText } from "./editor.js";
 
-/** Show findings; `goTo` leads to the place of one, and `tryFacts` shows the facts of one. */
+/** Show findings; `goTo` goes to the place of one, and `tryFacts` sets the facts of one. */
 export function showFindings(checked, goTo, tryFacts) {
   const { error, warning } = checked.counts;
   const counts = [error && numberOf(error, "error"), warning && numberOf(warning, "warning")].filter(Boolean);
-  const sound = checked.sound ? "sound" : "refused";
-  const soundness = byId("soundness");
-  soundness.className = sound;
-  say(soundness, make("strong", {}, sound), `, ${counts.join(", ") || "nothing found"}`);
+  const state = checked.sound ? "accepted" : "refused";
+  byId("state").className = state;
+  say(byId("state"), make("strong", {}, state), `, ${counts.join(", ") || "no findings"}`);
   const found = Object.values(checked.counts).reduce((sum, count) => sum + count, 0);
   const more = found - checked.findings.length;
-  byId("findings-said").textContent = more ? `${more.toLocaleString("en")} more are left out.` : found ? "" : proved(checked);
+  byId("findings-said").textContent = more ? `${numberOf(more, "more finding")} left out.` : found ? "" : proved(checked);
   draw(byId("findings"), checked.findings, () => checked.findings.map((finding) => item(finding, goTo, tryFacts)));
 }
 
@@ -23,7 +22,7 @@ function proved(checked) {
   const combinations = numberOf(sum((each) => each.combinations), "combination");
   const laws = numberOf(sum((each) => each.laws.length), "law");
   const tests = numberOf(sum((each) => each.tests_passed), "test");
-  return `Nothing: ${combinations} decided by ${all[0]?.engine}, ${laws} hold, ${tests} pass. Revision ${checked.revision}.`;
+  return `No findings. ${combinations} decided by ${all[0]?.engine}, ${laws} hold, ${tests} pass. Revision ${checked.revision}.`;
 }
 
 function item(finding, goTo, tryFacts) {
@@ -35,7 +34,7 @@ function item(finding, goTo, tryFacts) {
     " ",
     make("strong", {}, finding.severity),
     " ",
-    ...prose(told(finding)),
+    ...prose(findingText(finding)),
     " ",
     make("code", { class: "code" }, finding.code),
     ...(finding.witness ? [" ", button("Show these facts", () => tryFacts(finding.file, finding.witness))] : []),

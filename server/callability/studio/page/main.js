@@ -1,4 +1,4 @@
-/** The page: what is edited and which facts are set is looked at anew after each change. */
+/** The page: after each change of the draft or of the facts, it asks the server again. */
 
 import { follow } from "./disk.js";
 import { button, byId, prose, say } from "./dom.js";
@@ -7,7 +7,7 @@ import { Editor } from "./editor.js";
 import { Facts } from "./facts.js";
 import { showFindings } from "./findings.js";
 import { save } from "./saving.js";
-import { ask, leave, readPolicy, Trouble } from "./server.js";
+import { ask, leave, PageError, readPolicy } from "./server.js";
 import { clearTable, lightRow, showTable } from "./table.js";
 import { Tabs } from "./tabs.js";
 import { clearVerdict, showVerdict } from "./verdict.js";
@@ -20,47 +20,47 @@ let tabs;
 let shown;
 let checked = { findings: [] };
 let lines = {};
-/** The draft that `lines` are of. */
+/** The draft to which `lines` belong. */
 let seen;
 let saving = false;
 let timer;
 let latest = 0;
 let asked = 0;
-/** What the trouble that is told was in the way of. */
-let troubled;
+/** The function whose error is shown. */
+let failed;
 
 const facts = new Facts((name) => attempt(decide, name));
 
-/** Do something, and tell what is in the way; what is in the way of the draft is told until that is looked at. */
+/** Call a function and show its error; an error about the draft is shown until a check succeeds. */
 async function attempt(act, ...given) {
   try {
     if ((await act(...given)) === false) return;
-    if (act === study || troubled === act) clearTrouble();
-  } catch (trouble) {
-    if (!(trouble instanceof Trouble)) throw trouble;
-    if (trouble.code === "superseded") return;
-    if (trouble.code === "not-checked") return attempt(study);
-    troubled = act;
+    if (act === study || failed === act) clearError();
+  } catch (error) {
+    if (!(error instanceof PageError)) throw error;
+    if (error.code === "superseded") return;
+    if (error.code === "not-checked") return attempt(study);
+    failed = act;
     const again = () => (shown ? attempt(study) : location.reload());
-    byId("trouble").replaceChildren(...prose(`${trouble.message}. `), button("Try again", again));
+    byId("error").replaceChildren(...prose(`${error.message}. `), button("Try again", again));
   }
 }
 
-function clearTrouble() {
-  troubled = undefined;
-  if (byId("trouble").contains(document.activeElement)) shown.text.focus();
-  say(byId("trouble"));
+function clearError() {
+  failed = undefined;
+  if (byId("error").contains(document.activeElement)) shown.text.focus();
+  say(byId("error"));
 }
 
 const questionOf = (file) => policy.questions.find((each) => each === file.replace(/(_test)?\.yaml$/, ""));
 
-/** Return what is typed, by file. */
+/** Return the texts of edited files, by name. */
 function draft() {
   const typed = [...editors.values()].filter((editor) => editor.edited);
   return Object.fromEntries(typed.map((editor) => [editor.name, editor.text.value]));
 }
 
-/** Look at the draft anew: what is wrong with it, what it answers, and what it changes. False: a newer one is. */
+/** Check the draft, and show its findings, answers and changes. Return false if a newer draft replaced it. */
 async function study() {
   clearTimeout(timer);
   timer = undefined;
@@ -74,7 +74,7 @@ async function study() {
   }
 }
 
-/** Say whether something newer than what is shown has still to be looked at. */
+/** Mark whether a newer draft than the shown one is being checked. */
 function busy(is) {
   document.body.setAttribute("aria-busy", String(is));
 }
@@ -83,62 +83,62 @@ async function look(texts, mine) {
   const large = Object.keys(texts).find((name) => new Blob([texts[name]]).size > policy.max_bytes);
   if (large) {
     const limit = policy.max_bytes.toLocaleString("en");
-    throw new Trouble("too-large", `${large} is larger than ${limit} bytes, and is not checked`);
+    throw new PageError("too-large", `${large} is larger than ${limit} bytes, and cannot be checked`);
   }
-  const told = await ask("check", { texts });
+  const reply = await ask("check", { texts });
   if (mine !== latest) return;
-  checked = told;
+  checked = reply;
   showFindings(checked, goTo, tryFacts);
   mark();
-  await Promise.all([answer(), compare(texts, mine), follow(editors, told.digests, () => attempt(study))]);
+  await Promise.all([answer(), compare(texts, mine), follow(editors, reply.digests, () => attempt(study))]);
 }
 
-/** Show table and verdict of the question that the file is about. */
+/** Show the table and the verdict of the question of the shown file. */
 async function answer() {
   const question = questionOf(shown.name);
-  const told = await ask("table", { question });
+  const table = await ask("table", { question });
   if (question !== questionOf(shown.name)) return;
-  facts.show(told.question, told.facts ?? told.question.facts.map((fact) => fact.name));
-  showTable(told);
+  facts.show(table.question, table.facts ?? table.question.facts.map((fact) => fact.name));
+  showTable(table);
   await decide("");
 }
 
-/** Show the verdict for the facts; `changed` is the one that was just set. */
+/** Show the verdict for the facts; `changed` is the fact that was just set. */
 async function decide(changed) {
   const mine = ++asked;
   const question = facts.question;
   if (!question) return;
-  const told = await ask("decide", { question: question.name, facts: facts.current, changed });
+  const verdict = await ask("decide", { question: question.name, facts: facts.current, changed });
   if (mine !== asked || question !== facts.question) return;
-  facts.take(told.facts, told.moved);
-  showVerdict(told, question.actions);
-  lightRow(told.row);
-  const lit = told.of === "draft" ? told.line : 0;
+  facts.take(verdict.facts, verdict.moved);
+  showVerdict(verdict, question.actions);
+  lightRow(verdict.row);
+  const lit = verdict.of === "draft" ? verdict.line : 0;
   for (const [name, editor] of editors) {
     editor.mark(editor.findings, name === `${question.name}.yaml` ? lit : 0);
   }
 }
 
 async function compare(texts, mine) {
-  const told = await ask("difference");
+  const difference = await ask("difference");
   if (mine !== latest) return;
-  lines = told.lines;
+  lines = difference.lines;
   seen = JSON.stringify(texts);
-  showDifference(told, tryFacts);
+  showDifference(difference, tryFacts);
 }
 
-/** Show for each file whether it is edited and what was found in it. */
+/** Mark each file that is edited or has findings. */
 function mark() {
   for (const [name, editor] of editors) {
     const mine = checked.findings.filter((finding) => finding.file === name);
     const errors = mine.filter((finding) => finding.severity === "error").length;
-    tabs.tell(name, editor.edited, errors, mine.length - errors);
+    tabs.mark(name, editor.edited, errors, mine.length - errors);
     editor.mark(mine);
   }
   byId("save").disabled = !policy.writable || !shown.edited;
 }
 
-/** Show a file; where it is about another question than the one before, that is asked. */
+/** Show a file; if it belongs to another question than the one before, show the answers of that question. */
 function show(name) {
   const before = shown && questionOf(shown.name);
   shown = editors.get(name);
@@ -184,11 +184,11 @@ async function askToSave() {
   }
 }
 
-function ignoreOlder(trouble) {
-  if (!["superseded", "not-checked"].includes(trouble.code)) throw trouble;
+function ignoreOlder(error) {
+  if (!["superseded", "not-checked"].includes(error.code)) throw error;
 }
 
-/** Save a file, when the lines that change are those of what is typed. */
+/** Save a file, once the shown lines that change belong to its current text. */
 async function saveShown(editor) {
   while (seen !== JSON.stringify(draft())) await study().catch(ignoreOlder);
   if (!editor.edited) return;
@@ -197,9 +197,9 @@ async function saveShown(editor) {
     if (!saved) return;
     editor.keep(saved);
     mark();
-  } catch (trouble) {
-    if (trouble.code === "changed-meanwhile") await study();
-    throw trouble;
+  } catch (error) {
+    if (error.code === "changed-meanwhile") await study();
+    throw error;
   }
   await study();
 }

@@ -1,30 +1,30 @@
-/** Saving a file: never without a question, and never over what somebody else wrote. */
+/** Saving a file, after a confirmation, and only if nobody else changed it. */
 
 import { byId, say } from "./dom.js";
 import { colored } from "./difference.js";
-import { ask, Trouble } from "./server.js";
+import { ask, PageError } from "./server.js";
 
 const dialog = byId("saving");
 
-/** Ask to write a file. Return it as it is on disk then, or nothing where it was not written. */
+/** Ask to write a file. Return its state on disk, or undefined if it was not written. */
 export async function save(editor, directory, lines) {
   const asked = { name: editor.name, text: editor.text.value, digest: editor.saved.digest };
-  const said = `${asked.digest ? "The file in" : "A new file in"} ${directory} ${asked.digest ? "is replaced" : "is written"}. These lines change:`;
-  if (!(await question(`Write ${editor.name}?`, said, lines, "Write"))) return undefined;
+  const sentence = `${asked.digest ? "The file in" : "A new file in"} ${directory} ${asked.digest ? "is replaced" : "is written"}. These lines change:`;
+  if (!(await question(`Write ${editor.name}?`, sentence, lines, "Write"))) return undefined;
   try {
     return await ask("save", { ...asked, even_refused: false });
-  } catch (trouble) {
-    if (!(trouble instanceof Trouble) || trouble.code !== "refused") throw trouble;
-    const why = `Careful: ${trouble.message}. A server that starts with it does not start, and one that runs keeps the old one.`;
-    const even = await question(`${editor.name} is refused. Write it all the same?`, why, [], "Write it all the same");
+  } catch (error) {
+    if (!(error instanceof PageError) || error.code !== "refused") throw error;
+    const why = `Warning: ${error.message}. A server does not start with this policy, and a running server keeps its current one.`;
+    const even = await question(`${editor.name} is refused. Write it anyway?`, why, [], "Write it anyway");
     return even ? ask("save", { ...asked, even_refused: true }) : undefined;
   }
 }
 
-/** Ask something that is not done by chance: what is focused first is to cancel. */
-function question(title, said, lines, act) {
+/** Ask for a confirmation; the focus starts on the button that cancels. */
+function question(title, sentence, lines, act) {
   byId("saving-title").textContent = title;
-  say(byId("saving-said"), said);
+  say(byId("saving-said"), sentence);
   byId("saving-lines").replaceChildren(...colored(lines));
   byId("saving-lines").hidden = lines.length === 0;
   const agree = byId("saving-do");
@@ -37,7 +37,7 @@ function question(title, said, lines, act) {
     };
     agree.onclick = () => done(true);
     byId("saving-cancel").onclick = () => done(false);
-    // The end of a question before is told when this one may be open already.
+    // The close event of an earlier question may arrive after this one is open.
     dialog.onclose = () => dialog.open || done(false);
     dialog.showModal();
     byId("saving-cancel").focus();

@@ -1,36 +1,36 @@
-/** Asking the server, and what it means when it does not answer. */
+/** Requests to the server, and the errors of failed ones. */
 
 let token = document.querySelector('meta[name="callability-token"]').content;
 let directory;
 const page = crypto.randomUUID().replaceAll("-", "");
 
-/** What cannot be done: a code, and a sentence for the person at the page. */
-export class Trouble extends Error {
+/** An error that the page shows: a code, and a sentence. */
+export class PageError extends Error {
   constructor(code, sentence) {
     super(sentence);
     this.code = code;
   }
 }
 
-/** Return the policy as it is on disk. */
+/** Return the current policy on disk. */
 export async function readPolicy() {
   const policy = await answered("/policy", {});
   directory ??= policy.directory;
   if (directory === policy.directory) return policy;
-  throw new Trouble("elsewhere", "another policy is served here by now. What was typed is still here");
+  throw new PageError("elsewhere", "this address serves another policy now. Your edits are still in this page");
 }
 
-/** Ask something about the draft of this page. */
+/** Send a request about the draft of this page. */
 export async function ask(what, asked = {}) {
   try {
     return await post(what, asked);
-  } catch (trouble) {
-    if (trouble.code !== "elsewhere" || !(await renewed())) throw trouble;
+  } catch (error) {
+    if (error.code !== "elsewhere" || !(await renewed())) throw error;
     return post(what, asked);
   }
 }
 
-/** Say that the page is closed, which waits for no answer. */
+/** Report that the page is closed, without waiting for an answer. */
 export function leave() {
   post("leave", {}, { keepalive: true }).catch(() => {});
 }
@@ -44,7 +44,7 @@ function post(what, asked, options = {}) {
   });
 }
 
-/** Take the token of a server that was started anew, if it serves the same policy. */
+/** Get the token of a restarted server, if it serves the same policy; return whether the token changed. */
 async function renewed() {
   await readPolicy();
   const html = await fetch("/").then((response) => response.text(), () => "");
@@ -59,15 +59,15 @@ async function answered(path, options) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Trouble("unreachable", "the server does not answer: it may have ended. What was typed is still here");
+    throw new PageError("unreachable", "the server does not answer; it may have stopped. Your edits are still in this page");
   }
   if (response.status === 204) return undefined;
-  let told;
+  let reply;
   try {
-    told = await response.json();
+    reply = await response.json();
   } catch {
-    throw new Trouble("failed", `the server failed (${response.status}): its log says more`);
+    throw new PageError("failed", `the server failed (${response.status}): see its log`);
   }
-  if (!response.ok) throw new Trouble(told.code, told.sentence);
-  return told;
+  if (!response.ok) throw new PageError(reply.code, reply.sentence);
+  return reply;
 }

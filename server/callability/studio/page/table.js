@@ -1,38 +1,38 @@
-/** The decision table, with the row that decides lit. */
+/** The decision table, with the deciding row highlighted. */
 
 import { byId, draw, make, numberOf, say, written } from "./dom.js";
 
 const DECIDES = "▶";
 
 /** Show a table. */
-export function showTable(told) {
-  if (!told.rows) {
-    draw(byId("table"), told, () => []);
-    say(byId("table-said"), "There is none: neither the draft nor the saved file can be decided.");
+export function showTable(table) {
+  if (!table.rows) {
+    draw(byId("table"), table, () => []);
+    say(byId("table-said"), "No table: neither the draft nor the saved file can be decided.");
     return;
   }
-  const whose = told.of === "saved" ? "That of the saved file: the draft cannot be decided. " : "";
-  const more = told.left_out ? ` ${numberOf(told.left_out, "row")} more ${told.left_out === 1 ? "is" : "are"} left out.` : "";
-  say(byId("table-said"), `${whose}The first row that matches is the answer; – is any value, ? a rule that cannot be decided.${more}`);
-  const head = ["", ...told.facts, "status", "rule", "combinations"];
+  const whose = table.of === "saved" ? "This is the table of the saved file, because the draft cannot be decided. " : "";
+  const more = table.left_out ? ` ${numberOf(table.left_out, "more row")} left out.` : "";
+  say(byId("table-said"), `${whose}The first row that matches is the answer; “–” stands for any value, and “?” for a rule that cannot be decided.${more}`);
+  const head = ["", ...table.facts, "status", "rule", "combinations"];
   const columns = head.map((name) => make("th", { scope: "col" }, ...(name ? broken(name) : [unseen("decides")])));
-  draw(byId("table"), told, () => [
+  draw(byId("table"), table, () => [
     make(
       "table",
       {},
       make("thead", {}, make("tr", {}, ...columns)),
-      make("tbody", {}, ...told.rows.map((row) => line(row, told.facts))),
+      make("tbody", {}, ...table.rows.map((row) => line(row, table.facts))),
     ),
   ]);
 }
 
-/** Show nothing, until there is something to show. */
+/** Show no table. */
 export function clearTable() {
   say(byId("table-said"));
   draw(byId("table"), null, () => []);
 }
 
-/** Light the row of a number, or none. */
+/** Highlight the row of a number, or no row. */
 export function lightRow(number) {
   byId("table")
     .querySelectorAll("tbody tr")
@@ -46,16 +46,16 @@ export function lightRow(number) {
 }
 
 function line(row, facts) {
-  const values = facts.map((fact) => {
-    const told = row.facts[fact];
-    return make("td", { class: told ? undefined : "any" }, told ? told.map(written).join(", ") : "–");
+  const cells = facts.map((fact) => {
+    const values = row.facts[fact];
+    return make("td", { class: values ? undefined : "any" }, values ? values.map(written).join(", ") : "–");
   });
   const undetermined = [" ", make("span", { "aria-hidden": "true" }, "?"), unseen("undetermined")];
   return make(
     "tr",
     { class: row.undetermined ? "undetermined" : undefined },
     make("td", { class: "sign" }),
-    ...values,
+    ...cells,
     make("td", {}, make("strong", {}, row.status)),
     make("th", { scope: "row" }, make("code", {}, row.rule), ...(row.undetermined ? undetermined : [])),
     make("td", { class: "number" }, row.combinations.toLocaleString("en")),
@@ -64,7 +64,7 @@ function line(row, facts) {
 
 const unseen = (text) => make("span", { class: "unseen" }, text);
 
-/** Return a name that may be broken behind its dots and underscores. */
+/** Return a name that may break after its dots and underscores. */
 function broken(name) {
   return name.split(/(?<=[._])/).flatMap((part) => [part, make("wbr")]);
 }

@@ -1,4 +1,4 @@
-/** The names of the files: one is shown, and arrow keys lead to the others. */
+/** The tabs of the files; arrow keys select another one. */
 
 import { byId, make, numberOf } from "./dom.js";
 
@@ -10,7 +10,7 @@ export class Tabs {
     byId("tabs").append(...this.tabs.values());
   }
 
-  /** Show which file is looked at. */
+  /** Mark the selected file. */
   select(name) {
     for (const [other, tab] of this.tabs) {
       tab.setAttribute("aria-selected", String(other === name));
@@ -18,12 +18,12 @@ export class Tabs {
     }
   }
 
-  /** Tell of a file whether it is edited, and what was found in it. */
-  tell(name, edited, errors, warnings) {
-    const [mark, said] = this.tabs.get(name).querySelectorAll("span");
-    mark.textContent = `${edited ? " •" : ""}${errors ? " ✖" : warnings ? " ▲" : ""}`;
+  /** Mark whether a file is edited, and how many errors and warnings it has. */
+  mark(name, edited, errors, warnings) {
+    const [sign, text] = this.tabs.get(name).querySelectorAll("span");
+    sign.textContent = `${edited ? " •" : ""}${errors ? " ✖" : warnings ? " ▲" : ""}`;
     const parts = [edited && "edited", errors && numberOf(errors, "error"), warnings && numberOf(warnings, "warning")];
-    said.textContent = parts.filter(Boolean).map((part) => `, ${part}`).join("");
+    text.textContent = parts.filter(Boolean).map((part) => `, ${part}`).join("");
   }
 
   #tab(name, number) {

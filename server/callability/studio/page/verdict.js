@@ -5,7 +5,7 @@ import { byId, draw, make, prose, say } from "./dom.js";
 const OWNERS = { user: "the user", operator: "the operator", none: "nobody needs to", undetermined: "undetermined" };
 const TRUTHS = { true: "✔", false: "✘", undetermined: "?" };
 
-/** Show an answer; `actions` are those that words may name. */
+/** Show an answer; `actions` are those that the words may name. */
 export function showVerdict(answer, actions) {
   const verdict = answer.verdict;
   const card = byId("verdict");
@@ -16,12 +16,12 @@ export function showVerdict(answer, actions) {
     return;
   }
   const how = verdict.undetermined ? ", undetermined at rule " : ", by rule ";
-  const whose = answer.of === "saved" ? " (the saved file's: the draft cannot be decided)" : "";
+  const whose = answer.of === "saved" ? " (in the saved file, because the draft cannot be decided)" : "";
   say(byId("verdict-said"), make("strong", {}, verdict.status), how, make("code", {}, verdict.rule), whose);
   draw(card, [answer, actions], () => [fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer.trials)]);
 }
 
-/** Show nothing, until there is something to show. */
+/** Show no verdict. */
 export function clearVerdict() {
   say(byId("verdict-said"));
   byId("verdict").className = "";
@@ -29,13 +29,13 @@ export function clearVerdict() {
 }
 
 function fixed(verdict) {
-  const told = [
+  const pairs = [
     ["lifted by", OWNERS[verdict.lifted_by]],
-    ["try again", verdict.retry],
+    ["retry", verdict.retry],
   ];
-  if (verdict.unread) told.push(["could not be read", verdict.unread.join(", ")]);
-  if ("withhold_text" in verdict) told.push(["upstream text", verdict.withhold_text ? "withheld" : "may be shown"]);
-  return make("dl", { class: "fixed" }, ...told.map(([name, value]) => pair(name, value)));
+  if (verdict.unread) pairs.push(["could not be read", verdict.unread.join(", ")]);
+  if ("withhold_text" in verdict) pairs.push(["upstream text", verdict.withhold_text ? "withheld" : "may be shown"]);
+  return make("dl", { class: "fixed" }, ...pairs.map(([name, value]) => pair(name, value)));
 }
 
 const pair = (name, ...value) => make("div", {}, make("dt", {}, name), make("dd", {}, ...value));
@@ -46,7 +46,7 @@ function words(answer, actions) {
   return [make("dl", { class: "words", "aria-label": "Words" }, ...texts)];
 }
 
-/** Return words with neutral phrases in place of actions; what only a caller knows keeps its name. */
+/** Return words with neutral phrases for actions; a placeholder that only a caller can fill in keeps its name. */
 function filled(template, actions) {
   return template.split(/\{([a-z_]+)\}/).map((part, number) => {
     if (number % 2 === 0) return part;
@@ -56,9 +56,9 @@ function filled(template, actions) {
   });
 }
 
-function path(told) {
-  if (!told) return [];
-  const [end, ...changes] = told.sentences.toReversed();
+function path(data) {
+  if (!data) return [];
+  const [end, ...changes] = data.sentences.toReversed();
   return [
     make("h3", {}, "Path to callable"),
     ...(changes.length ? [make("ol", {}, ...changes.reverse().map((change) => make("li", {}, ...prose(change))))] : []),
