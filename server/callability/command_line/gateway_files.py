@@ -112,8 +112,8 @@ class GatewayFiles:
         changed(self.path, tree, create=not self.named)
         if not self.named:
             changed(self.config.path, {"approvals": DEFAULT_APPROVALS})
-            others = ", with the records that it held already" if kept else ""
-            typer.echo(f"the config now has `approvals: {DEFAULT_APPROVALS}`: that file is in force{others}")
+            others = ", which had records already" if kept else ""
+            typer.echo(f"added `approvals: {DEFAULT_APPROVALS}` to the config: the gateway now uses this file{others}")
 
     def check_recordable(self, server: str, tool: str) -> None:
         """Exit with code 1 if a tool has no record and its name is not fit for one."""
@@ -151,10 +151,10 @@ def known_server(servers: Collection[str], name: str) -> str:
     return name
 
 
-def changed(path: Path, tree: Tree, *, create: bool = False) -> bool:
-    """Set values of a file and return whether it changed, or exit with code 1."""
+def changed(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
+    """Set values of a file and return whether it changed, or exit with code 1; `touch`: write it in any case."""
     try:
-        return rewrite(path, tree, create=create)
+        return rewrite(path, tree, create=create, touch=touch)
     except document.Refused as refused:
         _refuse(refused.findings, "nothing was changed")
     except EditRefused as refused:

@@ -38,12 +38,18 @@ def list_servers(config: ConfigOption, as_json: JsonOption = False) -> None:
 
 
 def enable(name: NameArgument, config: ConfigOption) -> None:
-    """Switch a server on.
+    """Switch a server on, or retry one that did not load.
 
-    Set `enabled: true` in the config, and change nothing else. A running gateway applies it. Exit code 0: done, or
-    nothing to do. 1: the config is refused or cannot be changed. 2: there is no such server.
+    Set `enabled: true` in the config, and change nothing else. A running gateway applies it. If the server is switched
+    on already, the config is written again without a change, and a running gateway retries every server that is not
+    connected. Exit code 0: done. 1: the config is refused or cannot be changed. 2: there is no such server.
     """
-    _set(config, name, "enabled", True, "is switched on")
+    servers = sound_config(config).servers
+    if servers[known_server(servers, name)].enabled:
+        changed(config, {}, touch=True)
+        typer.echo(f"server {shown(name)} is switched on already; a running gateway retries it if it is not connected")
+    else:
+        _set(config, name, "enabled", True, "is switched on")
 
 
 def disable(name: NameArgument, config: ConfigOption) -> None:

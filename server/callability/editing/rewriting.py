@@ -14,10 +14,11 @@ from callability.editing.edit import created, edited
 from callability.editing.spelling import Tree
 
 
-def rewrite(path: Path, tree: Tree, *, create: bool = False) -> bool:
-    """Set values in a file, all of them or none, and say whether it is another one now.
+def rewrite(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
+    """Set values in a file, all of them or none, and return whether its content changed.
 
-    A symbolic link leads to the file that is changed. Where there is no file, one is made if `create` says so.
+    A symbolic link leads to the file that is changed. `create`: a file that does not exist is created. `touch`: the
+    file is written even if its content stays the same, so that a program that follows it notices.
 
     Raises:
         document.Refused: the file cannot be read, or is not one well-formed document.
@@ -31,7 +32,7 @@ def rewrite(path: Path, tree: Tree, *, create: bool = False) -> bool:
             return True
         old = document.read_bytes(target, str(path))
         new = edited(old, str(path), tree)
-        if new != old:
+        if touch or new != old:
             replace(target, new)
         return new != old
 

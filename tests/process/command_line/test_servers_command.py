@@ -67,7 +67,6 @@ def test_a_server_is_released_as_it_was_held(config: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "name", "said"),
     [
-        ("enable", "files", "is switched on"),
         ("disable", "web", "is switched off"),
         ("release", "files", "is not held in quarantine"),
     ],
@@ -76,6 +75,16 @@ def test_what_is_so_already_is_nothing_to_do(command: str, name: str, said: str,
     """It is said, and is no error; a key that is left out is not written for its default."""
     assert servers(command, name, config=config) == (0, f"nothing to do: server `{name}` {said}\n", "")
     assert config.read_text() == CONFIG
+
+
+def test_a_server_that_is_switched_on_already_is_written_again_for_a_retry(config: Path) -> None:
+    """A running gateway sees the new file; no byte of it differs."""
+    before = config.stat()
+    said = "server `files` is switched on already; a running gateway retries it if it is not connected\n"
+    assert servers("enable", "files", config=config) == (0, said, "")
+    assert config.read_text() == CONFIG
+    assert config.stat().st_ino != before.st_ino
+    assert config.stat().st_mode == before.st_mode
 
 
 def test_a_server_that_is_not_there_is_a_wrong_call(config: Path) -> None:

@@ -22,6 +22,7 @@ from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import HttpTarget, Upstream
 from callability.vocabulary import LoadStatus
 from support.checkout import POLICY
+from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of
 from support.gateways import bad, call, retrieve, shelf, text_of, write_config
@@ -198,9 +199,9 @@ def test_a_line_of_the_policy_makes_a_refused_connection_transient(tmp_path: Pat
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("by", ["a call", "an edit"])
-def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str, tmp_path: Path) -> None:
-    """By a call of a tool that is known, or by an edit of its entry, whatever is edited."""
+@pytest.mark.parametrize("by", ["a call", "an edit", "an edit of another server", "`servers enable`"])
+def test_what_needs_attention_is_retried_on_request(by: str, tmp_path: Path) -> None:
+    """A call of a known tool requests it, and so does any write of the config, even without a change."""
     (tmp_path / "approvals.json").write_text(json.dumps({"late": {"read": {}}}))
     late = {"command": str(tmp_path / "late")}
     config = write_config(tmp_path, {"late": late}, approvals="approvals.json", deadlines=DEADLINES)
@@ -213,8 +214,14 @@ def test_what_needs_attention_is_loaded_again_where_somebody_asks_for_it(by: str
             if by == "a call":
                 # Calls open it again when a pause is over.
                 await becomes(lambda: _said(client, "late:read"), "read was called")
+            elif by == "`servers enable`":
+                before = config.read_bytes()
+                done = await asyncio.to_thread(callability, "servers", "enable", "late", "--config", str(config))
+                assert done.returncode == 0
+                assert config.read_bytes() == before
             else:
-                edit(config, servers={"late": {"trust": "manual"}})
+                name = "late" if by == "an edit" else "other"
+                edit(config, servers={name: {"command": str(tmp_path / "late"), "trust": "manual"}})
             await becomes(loads(client, "late"), [("connected", "available")])
 
     asyncio.run(story())

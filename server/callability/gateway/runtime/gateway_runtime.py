@@ -57,10 +57,12 @@ class GatewayRuntime:
 
     async def follow(self) -> None:
         """Apply edits of the files, forever; calls under way end in the gateways in which they began."""
-        async for _ in self._files.edits():
+        async for edit in self._files.edits():
             try:
                 before = self.router.tools
                 self.router.replace(*self._made())
+                if edit.config:
+                    self._pool.retry()
                 self._renew()
                 after = self.router.tools
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))

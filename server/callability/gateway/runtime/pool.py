@@ -26,11 +26,10 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """An upstream, its entry, and its supervisor if it is enabled."""
+    """An upstream, and its supervisor if it is enabled."""
 
     wanted: _Wanted
     upstream: Upstream
-    entry: ServerConfig
     supervisor: Supervisor | None = None
 
 
@@ -69,19 +68,20 @@ class UpstreamPool:
     def apply(self, config: Config) -> None:
         """Start the new servers of a config, and start to close those that it no longer has; the others are not
         touched.
-
-        A server that is not connected is opened again if its entry was edited, whatever its last outcome.
         """
         earlier = self._members
         self._members = {name: self._member(name, server, config) for name, server in config.servers.items()}
         for name, member in earlier.items():
             if name not in self._members or self._members[name].upstream is not member.upstream:
                 self._close(member)
-        for name, member in self._members.items():
-            if member.supervisor and name in earlier and earlier[name].entry != member.entry:
-                member.upstream.start()
         if self._logging is None:
             self._logging = asyncio.create_task(self._log_first_loads(), name="report of the first loads")
+
+    def retry(self) -> None:
+        """Start to open every enabled server that is not connected, whatever its last outcome."""
+        for member in self._members.values():
+            if member.supervisor:
+                member.upstream.start()
 
     async def close(self) -> None:
         """Disconnect every server, and return when nothing is left of any."""
@@ -105,7 +105,7 @@ class UpstreamPool:
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
             earlier.upstream.set_deadlines(config.deadlines.of(server))
-            return _Member(wanted, earlier.upstream, server, earlier.supervisor)
+            return _Member(wanted, earlier.upstream, earlier.supervisor)
         tools: tuple[UpstreamTool, ...] = ()
         # What the same server listed earlier stays known (A.4).
         if earlier is not None and earlier.wanted.target == wanted.target:
@@ -115,7 +115,7 @@ class UpstreamPool:
             name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
         )
         upstream.set_deadlines(config.deadlines.of(server))
-        return _Member(wanted, upstream, server, Supervisor(upstream, self._stub) if wanted.enabled else None)
+        return _Member(wanted, upstream, Supervisor(upstream, self._stub) if wanted.enabled else None)
 
     async def _log_first_loads(self) -> None:
         """Log the outcome of the first loads once, when the last of them is over."""

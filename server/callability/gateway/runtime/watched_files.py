@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from callability import document
@@ -18,6 +18,13 @@ from callability.gateway.runtime.label_check import LabelCheck
 from callability.watching import looks
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What was written; `config`: the config was, if only with the same content, and it is in effect."""
+
+    config: bool
 
 
 class Files:
@@ -43,6 +50,7 @@ class Files:
         self._refused_under: int | None = None
         """The edition of the policy by which the labels of the config were refused, if they are."""
         self._config_seen = config.digest
+        self._config_stamp = _stamp(self.config.path)
         self._path = self._approvals_path(self.config)
         self.approvals = _approvals(self._path)
         self._approvals_seen = self.approvals.digest
@@ -50,23 +58,33 @@ class Files:
         metrics.stands("approvals", broken=not self.approvals.readable)
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
-    async def edits(self) -> AsyncIterator[None]:
+    async def edits(self) -> AsyncIterator[Edit]:
         """Yield after every edit, applied or not, forever."""
         async for _ in looks(self._files):
             # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
-            if await asyncio.to_thread(self._read):
-                yield
+            if edit := await asyncio.to_thread(self._read):
+                yield edit
 
-    def _read(self) -> bool:
-        """Read what was edited since the last time, and say whether anything was."""
-        config_edited = self._read_config()
-        return self._read_approvals() or config_edited
+    def _read(self) -> Edit | None:
+        """Read what was written since the last time; None if nothing was."""
+        config_written = self._read_config()
+        approvals_written = self._read_approvals()
+        if not config_written and not approvals_written:
+            return None
+        return Edit(config=config_written and not self.file_status.config_broken)
 
     def _read_config(self) -> bool:
+        """Read the config if it was written, and return whether it was, even if its content is the same."""
+        # The stamp comes first: if the file is written between the two, the next look sees another stamp.
+        stamp = _stamp(self.config.path)
         seen = _digest(self.config.path)
+        rewritten = stamp != self._config_stamp
         edition = self._labels.edition if self._labels else 0
+        self._config_stamp = stamp
         if seen == self._config_seen and self._refused_under in (None, edition):
-            return False
+            if rewritten and not self.file_status.config_broken:
+                _logger.info("the config was written again without a change")
+            return rewritten
         self._config_seen, self._refused_under = seen, None
         try:
             self.config = self._loaded()
@@ -139,6 +157,15 @@ def _digest(path: Path | None) -> str:
         return document.digest(document.read_bytes(path)) if path else ""
     except document.Refused:
         return ""
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what differs between two times that a file was written; empty if there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
 def _log(findings: Iterable[Finding], *, refusing: bool) -> None:

@@ -54,16 +54,14 @@ class Commands:
     def _phrases(self, server: str, tool: str, of_server: str = "", of_tool: str = "") -> Phrases:
         config = self._config
         entry = "its config entry" if self.is_default else f"its entry in {config}"
+        enable = f"{self._command('servers', 'enable', server)}{of_server}"
         show, release = self._command("approvals", "show", server), self._command("servers", "release", server)
         # No command connects a server of the catalog: its agents do.
         again = "enable it again"
         if server not in self.catalog:
-            again = (
-                f"run `{self._words('servers', 'disable', server)} && {self._words('servers', 'enable', server)}`"
-                f"{of_server}"
-            )
+            again = f"run {enable}"
         return {
-            "enable_server": f"run {self._command('servers', 'enable', server)}{of_server}",
+            "enable_server": f"run {enable}",
             "edit_config": f"edit `enabled_tools` or `disabled_tools` in {config}",
             "release_server": f"review it: run {show}, then {release}{of_server}",
             "enable_tool": f"run {self._command('approvals', 'enable', server, tool)}{of_tool}",
@@ -80,16 +78,13 @@ class Commands:
         return "the gateway's config" if self.is_default else f"`{self.config}`"
 
     def _command(self, noun: str, verb: str, *names: str) -> str:
-        return f"`{self._words(noun, verb, *names)}`"
-
-    def _words(self, noun: str, verb: str, *names: str) -> str:
         options: tuple[str, ...] = () if self.is_default else ("--config", str(self.config))
         if self.approvals is not None and noun == "approvals":
             options += ("--approvals", str(self.approvals))
         # A name that begins with a hyphen would be taken for an option; what is put in a name's place may be one.
         behind = any(name.startswith("-") or name in {_SERVER, _TOOL} for name in names)
         words = (*options, "--", *names) if behind else (*names, *options)
-        return shlex.join(("callability", noun, verb, *words))
+        return f"`{shlex.join(('callability', noun, verb, *words))}`"
 
 
 def _label_change(change: FactChange, tool: str) -> str:
