@@ -154,7 +154,7 @@ def _checked_json(text: str, file: str) -> str:
         raise _refused(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
     except json.JSONDecodeError as error:
         hint = "remove the comma before `]` or `}`" if _needless_comma(text, error.pos) else ""
-        raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not JSON from here on", hint) from error
+        raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
     except RecursionError as error:
         raise _too_deep(Place(file)) from error
     text = with_colons_behind_keys(text.replace("\t", " "))

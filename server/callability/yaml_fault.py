@@ -8,6 +8,8 @@ from typing import NamedTuple
 from ruamel.yaml.error import MarkedYAMLError, StringMark
 
 _QUOTE = "quote a sentence that begins with `{` or contains `: `"
+_STRAY = re.compile(r"(?:found|got) '([\]},])'")
+_PAIRS = {"[": "]", "{": "}"}
 _INDENT = "indent each entry of a list or mapping like the entries above it"
 
 
@@ -38,19 +40,31 @@ def fault(error: MarkedYAMLError, text: str) -> Fault:
         return _colon(mark, text)
     if "quoted scalar" in found:
         return _at(opening or mark, "a quoted text is not closed", "")
+    stray = _STRAY.search(found)
     if "flow" in found and opening is not None:
-        bracket = _line(text, opening.line)[opening.column : opening.column + 1]
-        problem = f"the `{bracket}` in line {opening.line + 1} is not closed, or a comma is missing"
-        return _at(mark, problem, "quote a sentence that begins with `{`" if bracket == "{" else "")
+        return _unclosed(mark, opening, text, closing=stray[1] if stray else "")
+    if stray:
+        problem = "this `,` separates nothing" if stray[1] == "," else f"this `{stray[1]}` closes nothing"
+        return _at(mark, problem, "remove it")
     if "but found '<scalar>'" in found:
         return _at(mark, "text follows a value that has ended", _QUOTE)
     if "block" in found:
         return _at(mark, "the indentation of this line matches no line above", _INDENT)
-    return _at(mark, "it cannot be parsed from here on", "")
+    return _at(mark, "this cannot be parsed", "")
 
 
 def _at(mark: StringMark | None, problem: str, hint: str) -> Fault:
     return Fault(mark.line + 1, mark.column + 1, problem, hint) if mark else Fault(0, 0, problem, hint)
+
+
+def _unclosed(mark: StringMark | None, opening: StringMark, text: str, *, closing: str) -> Fault:
+    """Distinguish a wrong closing bracket from one that is missing."""
+    bracket = _line(text, opening.line)[opening.column : opening.column + 1]
+    if closing in _PAIRS.values():
+        problem = f"this `{closing}` does not close the `{bracket}` in line {opening.line + 1}"
+        return _at(mark, problem, f"write `{_PAIRS[bracket]}` before it, or remove it")
+    problem = f"the `{bracket}` in line {opening.line + 1} is not closed, or a comma is missing"
+    return _at(mark, problem, "quote a sentence that begins with `{`" if bracket == "{" else "")
 
 
 def _colon(mark: StringMark | None, text: str) -> Fault:

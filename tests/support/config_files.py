@@ -86,6 +86,14 @@ FAULTY = {
             " `mcpServers`, `strict_labels`)"
         ],
     ),
+    "servers under a misspelled key": (
+        "mcpServer: {files: {command: x}}",
+        ["1:1: unknown key `mcpServer` (did you mean `mcpServers`?)"],
+    ),
+    "an agent whose servers are under a misspelled key": (
+        "mcpServers: {files: {command: x}}\nagents: {a: {server: [files]}}",
+        ["2:14: unknown key `server` in agent `a` (did you mean `servers`?)"],
+    ),
     "no servers": (
         "deadlines: {}",
         ["1:1: the file has no `mcpServers` (write `mcpServers: {}` for none)"],
@@ -334,7 +342,6 @@ FAULTY = {
     "faults of several servers, with a warning among them": (
         "mcpServers:\n  a: {comand: x}\n  b: {command: x, disabled_tools: [t, t]}\n  c: {url: 3}",
         [
-            "2:3: server `a` has neither `command` nor `url` (give it one of them)",
             "2:7: unknown key `comand` in server `a` (did you mean `command`?)",
             "3:39: `t` is repeated in `disabled_tools` of server `b` (keep one of them)",
             "4:12: `url` of server `c` is a number, and must be text (put it in quotes)",

@@ -102,6 +102,16 @@ def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding:
         ("a:\n  - b\n  c: d\n", "3:3: is not YAML: the indentation of this line matches no line above"),
         ("a:\n  b: 1\n   c: 2\n", "3:5: is not YAML: a key is not allowed here (indent the key like"),
         ("a\nb: 2\n", "2:2: is not YAML: a key is not allowed here (indent the key like"),
+        ("rules:\n  - {id: a}]\n", "2:12: is not YAML: this `]` closes nothing (remove it)"),
+        ("rules:\n  - {id: a}}\n", "2:12: is not YAML: this `}` closes nothing (remove it)"),
+        ("rules: [a]]\n", "1:11: is not YAML: this `]` closes nothing (remove it)"),
+        ("rules: ]\n", "1:8: is not YAML: this `]` closes nothing (remove it)"),
+        ("a:\n  - x\n  ,\n", "3:3: is not YAML: this `,` separates nothing (remove it)"),
+        (
+            "rules:\n  - {id: a, when: {b: [x]]}}\n",
+            "2:26: is not YAML: this `]` does not close the `{` in line 2 (write `}` before it, or remove it)",
+        ),
+        ("a: [1, 2}\n", "1:9: is not YAML: this `}` does not close the `[` in line 1 (write `]` before it, or remove"),
         ("a: b: c\n", "1:5: is not YAML: this line has a second `: ` (quote a sentence"),
         ("a: {b} c\n", "1:8: is not YAML: text follows a value that has ended (quote a sentence"),
         ("a: @b\n", "1:4: is not YAML: an unquoted text cannot begin with this character (quote the text)"),
@@ -125,8 +135,8 @@ def test_json_may_break_the_line_between_a_key_and_its_colon() -> None:
 def test_json_that_is_none_is_refused_at_its_place() -> None:
     """And a key that is repeated, which JSON's own reader passes over."""
     for text, finding in (
-        ("[1 2]", "a.json:1:4: is not JSON from here on"),
-        ('{"a": }', "a.json:1:7: is not JSON from here on"),
+        ("[1 2]", "a.json:1:4: is not valid JSON here"),
+        ('{"a": }', "a.json:1:7: is not valid JSON here"),
         ('{"a": 1, "a": 2}', "a.json:1:10: key `a` is repeated"),
     ):
         with pytest.raises(Refused) as caught:
@@ -137,7 +147,7 @@ def test_json_that_is_none_is_refused_at_its_place() -> None:
 @pytest.mark.parametrize("text", ["[,]", "[1,,]", '{"a": 1,,\n}', "{,}", '{"a": ,}', "[1,, /* x */ ]"])
 def test_json_with_a_comma_too_many_says_so(text: str) -> None:
     """One comma may follow the last value, and no more than one."""
-    with pytest.raises(Refused, match=r"is not JSON from here on") as caught:
+    with pytest.raises(Refused, match=r"is not valid JSON here") as caught:
         parse(text.encode(), "a.json")
     assert caught.value.findings[0].code == "not-json"
 
@@ -174,9 +184,9 @@ def test_comments_do_not_move_the_places_of_values() -> None:
     [
         ("[1] /* x", "a.json:1:5: a comment begins here and is not closed (close it with `*/`)"),
         ("[1]\n/*/", "a.json:2:1: a comment begins here and is not closed (close it with `*/`)"),
-        ("[1] / 2", "a.json:1:5: is not JSON from here on"),
-        ("[1] # x", "a.json:1:5: is not JSON from here on"),
-        ("// nothing", "a.json:1:11: is not JSON from here on"),
+        ("[1] / 2", "a.json:1:5: is not valid JSON here"),
+        ("[1] # x", "a.json:1:5: is not valid JSON here"),
+        ("// nothing", "a.json:1:11: is not valid JSON here"),
     ],
 )
 def test_what_is_no_comment_of_json_is_refused_at_its_place(text: str, finding: str) -> None:

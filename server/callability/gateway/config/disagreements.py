@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.finding import Finding, Severity, did_you_mean, listed, nearest, shown
+from callability.gateway.config.model import ServerConfig
 from callability.gateway.config.other_clients import URL_KEYS
 from callability.gateway.config.secret_arguments import secret_arguments
 from callability.gateway.config.values import HTTP_SPELLINGS
@@ -136,7 +137,7 @@ def _agent_findings(root: Node, known: tuple[str, ...]) -> Iterator[Finding]:
 
 def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], subject: str) -> Iterator[Finding]:
     ways = [key for key in keys if key in _COMPANIONS]
-    if not ways and URL_KEYS & keys.keys():
+    if not ways and any(_stands_for_a_way(key) for key in keys):
         return
     if not ways:
         yield Finding(name.place, "no-transport", f"{subject} has neither `command` nor `url`", "give it one of them")
@@ -150,6 +151,12 @@ def _transport_findings(name: Scalar, server: Mapping, keys: dict[str, Scalar], 
             sentence = f"`{key}` of {subject} does not go with `{way}`"
             yield Finding(keys[key].place, "key-of-other-transport", sentence, f"it belongs to a server with `{other}`")
         yield from _type_findings(server.get("type"), way, subject)
+
+
+def _stands_for_a_way(key: str) -> bool:
+    """Return whether an unknown key has a hint to write `command` or `url`."""
+    known = ServerConfig.model_fields
+    return key in URL_KEYS or (key not in known and nearest(key, known) in _COMPANIONS)
 
 
 def _type_findings(node: Node | None, way: str, subject: str) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from callability.document import Mapping, Node, Scalar, Sequence, plain
-from callability.finding import Finding, did_you_mean, listed, shown
+from callability.finding import Finding, did_you_mean, listed, nearest, shown
 from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
 from callability.gateway.config.model import (
     AgentConfig,
@@ -55,14 +55,21 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
         return ConfigFile.model_validate(plain(root)), together
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
-        named_here = (fault for fault in faults if not _is_named_elsewhere(root, fault["loc"]))
+        named_here = (fault for fault in faults if not _is_misnamed(root, fault))
         return None, (*(_finding(root, fault["loc"], fault) for fault in named_here), *together)
 
 
-def _is_named_elsewhere(root: Node, location: Location) -> bool:
-    """Say whether a missing `mcpServers` is there by another client's name."""
-    keys = {key.value for key, _ in root.entries} if isinstance(root, Mapping) else set()
-    return location == ("mcpServers",) and not keys.isdisjoint(SERVERS_KEYS)
+def _is_misnamed(root: Node, fault: Any) -> bool:
+    """Return whether a missing key is there, misspelled or by another client's name; the unknown key has a hint."""
+    if fault["type"] != "missing":
+        return False
+    *above, key = fault["loc"]
+    node = found(root, above)[1]
+    keys = {str(name.value) for name, _ in node.entries} if isinstance(node, Mapping) else set()
+    names = _names(_model(tuple(above)))
+    if not above and not keys.isdisjoint(SERVERS_KEYS):
+        return True
+    return any(nearest(each, names) == key for each in keys.difference(names))
 
 
 def _finding(root: Node, location: Location, fault: Any) -> Finding:
@@ -138,11 +145,20 @@ def _retyped(node: Node, wanted: str) -> str:
     return "write it without quotes" if wanted == "`true` or `false`" and node.value in {"true", "false"} else ""
 
 
+def _model(location: Location) -> type[BaseModel]:
+    """Return the model of the mapping at a location."""
+    return _INNER[location[2]] if len(location) > 2 else _MODELS[location[0]] if location else ConfigFile
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    """Return the keys of a mapping, except `$schema`, which is for editors."""
+    return [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
+
+
 def _better_key(location: Location, node: Node) -> str:
     above, key = location[:-1], str(location[-1])
-    model = _INNER[above[2]] if len(above) > 2 else _MODELS[above[0]] if above else ConfigFile
-    # `$schema` is for editors: nobody who misspells a key of the gateway means it.
-    names = [name for field, info in model.model_fields.items() if (name := info.alias or field) != "$schema"]
+    model = _model(above)
+    names = _names(model)
     of_server = model in {ServerConfig, CatalogEntry}
     if (of_server or not above) and (
         hint := hint_for_key(key, node, of_server=of_server, in_catalog=model is CatalogEntry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from callability.document import Mapping, Node, Scalar, Sequence
-from callability.finding import Finding, Place, did_you_mean, shown
+from callability.finding import Finding, Place, did_you_mean, nearest, shown
 
 MAX_TEXT = 2_000
 """Characters of one text of an author's."""
@@ -29,14 +29,18 @@ class Form:
         if entries is None:
             return None
         known = (*required, *optional)
+        misspelled = set()
         for key in entries:
             if key.value not in known:
                 hint = did_you_mean(str(key.value), known)
                 self.find(key.place, "unknown-key", f"unknown key {shown(str(key.value))} in {what}", hint)
+                misspelled.add(nearest(str(key.value), known))
         found = {str(key.value): value for key, value in entries.items()}
         missing = [name for name in required if name not in found]
         for name in missing:
-            self.find(node.place, "missing-key", f"{what} has no `{name}`")
+            # The hint of the misspelled key names it already.
+            if name not in misspelled:
+                self.find(node.place, "missing-key", f"{what} has no `{name}`")
         return None if missing else found
 
     def entries(self, node: Node, what: str) -> dict[Scalar, Node] | None:

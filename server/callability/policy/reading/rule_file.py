@@ -103,7 +103,7 @@ def _words(node: Node, question: Question, form: Form) -> dict[str, Words]:
             hint = did_you_mean(status, question.statuses)
             form.find(key.place, "unknown-status", f"unknown status {shown(status)} in `words`", hint)
             continue
-        entries = form.mapping(value, where, required=tuple(question.texts))
+        entries = form.mapping(value, f"entry `{status}` of `words`", required=tuple(question.texts))
         if entries is None:
             continue
         read = {name: _text(entries[name], f"`{name}` in {where}", form) for name in question.texts}
