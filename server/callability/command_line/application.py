@@ -33,7 +33,7 @@ def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_w
     made = typer.Typer(
         name="callability",
         help="Say why an AI agent cannot call a tool that exists, and what it should tell its user.",
-        epilog="Exit code 0: done. 1: a file is refused, or something failed. 2: a wrong call. Each command's help has"
+        epilog="Exit code 0: done. 1: a file is refused, or something failed. 2: usage error. Each command's help has"
         " the details.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

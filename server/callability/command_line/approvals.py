@@ -122,7 +122,7 @@ def approve(
     elsewhere it needs `--yes` or `--sha256`. A tool whose definition changes later has to be approved again. `--all`
     skips tools whose names are not 1 to 128 characters of `[A-Za-z0-9_.-]`: approve such a tool by its name. Exit code
     0: done, or nothing to do. 1: a file is refused, the server cannot be connected, the answer was no, or a tool was
-    skipped. 2: a wrong call.
+    skipped. 2: usage error.
     """
     named = tuple(dict.fromkeys(map(name_of, tools or ())))
     if bool(named) == every:

@@ -56,7 +56,8 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
             lines += _rules(proved)
     errors = sum(finding.severity is Severity.ERROR for finding in check.findings)
     counts = f"{number_of(errors, 'error')}, {number_of(len(check.findings) - errors, 'warning')}"
-    lines.append(f"{escaped(str(checked.directory))}: {'sound' if checked.sound else 'refused'}, {counts}")
+    state = "accepted" if checked.sound else "refused"
+    lines.append(f"{escaped(str(checked.directory))}: {state}, {counts}{_tests(check)}")
     if check.policy and checked.sound:
         lines.append(f"revision {check.policy.revision}")
     return "\n".join(lines)
@@ -78,8 +79,21 @@ def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
         f"  rules         {len(proved.rule_set.rules)}",
         f"  proved        it always answers, {dead}",
         f"  laws          {laws - codes.count('law-broken')} of {laws} hold",
-        f"  tests         {proved.tests} passed",
+        f"  tests         {_outcome(proved.tests, len(proved.results))}",
     ]
+
+
+def _outcome(passed: int, tests: int) -> str:
+    return f"{passed} passed" if passed == tests else f"{passed} passed, {tests - passed} failed"
+
+
+def _tests(check: Check) -> str:
+    """Return how many tests were run and how many failed; empty if every rule set with tests was refused before."""
+    tests = sum(len(proved.results) for proved in check.proved.values())
+    failed = tests - sum(proved.tests for proved in check.proved.values())
+    if not tests:
+        return ""
+    return f", {failed} of {number_of(tests, 'test')} failed" if failed else f", {number_of(tests, 'test')} passed"
 
 
 def _rules(proved: ProvedRuleSet) -> Iterator[str]:

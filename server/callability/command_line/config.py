@@ -14,10 +14,12 @@ from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
 from callability.command_line.policy_stub import NoAnswer, declared_at, declared_by
-from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
+from callability.command_line.start_report import CheckedPolicy, FormOption, ReportFormat, StartReport, StrictOption
 from callability.finding import Finding, Place, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
+from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.label_findings import has_labels, label_findings
+from callability.gateway.config.missing_commands import missing_commands
 from callability.gateway.config.place import key_place
 from callability.policy.loading import check_source, source_in
 
@@ -34,15 +36,14 @@ def check(
 ) -> None:
     """Check the config and the approvals of a gateway, and print everything that it would find at start.
 
-    No server is started. The labels of the config are compared with a policy if one is given. Variables are read from
-    the environment of this command. An approvals file that cannot be read is an error here; a gateway starts with it
-    and holds back every tool. `callability gateway --check` checks the policy too. Exit code 0: no errors. 1: a file is
-    refused. 2: a wrong call.
+    No server is started. The policy is checked too if one is given, and the labels of the config are compared with it.
+    Variables are read from the environment of this command, and commands of servers are searched on its PATH. An
+    approvals file that cannot be read is an error here; a gateway starts with it and holds back every tool. Exit code
+    0: no errors. 1: a file is refused. 2: usage error.
     """
     check_policy_choice(policy, policy_address)
     files = checked_files(config, approvals)
-    of_policy = policy_findings(files.config, PolicyChoice(policy, policy_address))
-    raise StartReport.of(files.path, (*files.findings, *of_policy), strict=strict).printed(form)
+    raise start_report(files, PolicyChoice(policy, policy_address), strict=strict).printed(form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +79,29 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
     of_approvals = given or config.approvals
     records = load_approvals(of_approvals) if of_approvals else NO_APPROVALS
     leftovers = _leftovers(config, records, of_approvals) if of_approvals and records.readable else ()
-    return CheckedFiles(path, config, (*config.warnings, *_of_approvals(records), *leftovers))
+    found = (
+        *config.warnings,
+        *missing_commands(config, os.environ),
+        *_unchecked_tools(config, records),
+        *_of_approvals(records),
+        *leftovers,
+    )
+    return CheckedFiles(path, config, found)
 
 
-def policy_findings(config: Config | None, choice: PolicyChoice) -> tuple[Finding, ...]:
-    """Return the findings of a policy, and, of a valid config, those about its labels."""
+def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> StartReport:
+    """Return the report of a config and its approvals, of the policy, and of labels that it does not declare."""
+    config, policy = files.config, None
     if choice.address is not None:
-        return _findings_of_service(config, choice.address) if config else ()
-    if choice.directory is None:
-        return tuple(_not_compared(config)) if config else ()
-    check = check_source(source_in(choice.directory))
-    if config is None or check.policy is None:
-        return check.findings
-    return (*check.findings, *label_findings(config, declared_by(check.policy)))
+        found = _findings_of_service(config, choice.address) if config else ()
+    elif choice.directory is None:
+        found = tuple(_not_compared(config)) if config else ()
+    else:
+        check = check_source(source_in(choice.directory))
+        policy = CheckedPolicy(choice.directory, check.policy.revision if check.policy else None)
+        labels = label_findings(config, declared_by(check.policy)) if config and check.policy else ()
+        found = (*check.findings, *labels)
+    return StartReport.of(files.path, (*files.findings, *found), policy, strict=strict)
 
 
 def _findings_of_service(config: Config, address: str) -> tuple[Finding, ...]:
@@ -112,6 +123,18 @@ def _not_compared(config: Config) -> Iterator[Finding]:
         severity = Severity.WARNING if config.strict_labels else Severity.NOTE
         at = config.place("strict_labels" if config.strict_labels else "mcpServers")
         yield Finding(at, "labels-not-checked", sentence, hint, severity)
+
+
+def _unchecked_tools(config: Config, approvals: Approvals) -> Iterator[Finding]:
+    """Yield one note if the config lists tools without a record: only a connected server knows its tools."""
+    for name, server in config.servers.items():
+        for key in TOOL_LISTS:
+            if set(getattr(server, key) or ()).difference(approvals.tools(name)):
+                sentence = "names in `enabled_tools` and `disabled_tools` are not checked: no server is connected"
+                hint = "a running gateway warns about names that match no tool"
+                at = config.place("mcpServers", name, key)
+                yield Finding(at, "tools-not-checked", sentence, hint, Severity.NOTE)
+                return
 
 
 def _of_approvals(approvals: Approvals) -> Iterator[Finding]:

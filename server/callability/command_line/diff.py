@@ -44,7 +44,7 @@ def diff(
 
     An answer is a status and its words. The tests of the policies are not run. Exit code 0: no answer changes. 1:
     answers change; or a policy or the inventory is refused, or the two policies cannot be compared, and then nothing is
-    written to standard output. 2: a wrong call, such as an OLD that is neither a directory nor a revision.
+    written to standard output. 2: usage error, such as an OLD that is neither a directory nor a revision.
     """
     directory = new or shipped_policy()
     request = read_inventory(inventory) if inventory else None

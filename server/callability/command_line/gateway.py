@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused
-from callability.command_line.config import PolicyChoice, checked_files, policy_findings
+from callability.command_line.config import PolicyChoice, checked_files, start_report
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import (
     Loaded,
@@ -88,7 +88,7 @@ def gateway(
     An edit of the config, the approvals or the policy takes effect while the gateway runs, whole or not at all. The
     gateway exits and ends the processes of its servers when standard input closes (stdio), or at SIGTERM, SIGINT or
     SIGHUP. Over HTTP, its URL is written to standard output. With `--check`, no server is started and no address is
-    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: a wrong call, or an
+    listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, or an
     address that cannot be listened on.
     """
     log_to_standard_error(log_level)
@@ -200,7 +200,7 @@ def _checked(
     files = checked_files(path, approvals)
     if agent and files.config is not None:
         _check_agent(files.config, agent, transport)
-    return StartReport.of(files.path, (*files.findings, *policy_findings(files.config, policy)), strict=strict)
+    return start_report(files, policy, strict=strict)
 
 
 def _edits(

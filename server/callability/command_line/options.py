@@ -117,6 +117,6 @@ def check_metrics_address(address: str | None) -> None:
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """Write an error to standard error and leave with an exit code: 1 a refusal, 2 a wrong call."""
+    """Write an error to standard error and exit with a code: 1 for a refusal, 2 for a usage error."""
     typer.echo(f"callability: {message}", err=True)
     raise typer.Exit(code)

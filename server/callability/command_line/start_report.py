@@ -28,17 +28,31 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse the files f
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedPolicy:
+    """The directory of a policy that was checked, and its revision; None if the policy is refused."""
+
+    directory: Path
+    revision: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StartReport:
-    """The findings of a gateway's files, in order; `strict`: warnings refuse them too."""
+    """The findings of a gateway's files and of its policy, in order; `strict`: warnings refuse them too.
+
+    `policy` is None if no directory of a policy was checked.
+    """
 
     config: Path
     findings: tuple[Finding, ...]
+    policy: CheckedPolicy | None = None
     strict: bool = False
 
     @classmethod
-    def of(cls, config: Path, findings: Iterable[Finding], *, strict: bool) -> StartReport:
+    def of(
+        cls, config: Path, findings: Iterable[Finding], policy: CheckedPolicy | None = None, *, strict: bool
+    ) -> StartReport:
         """Return the report of a config and of what belongs to it."""
-        return cls(config, in_order(findings), strict)
+        return cls(config, in_order(findings), policy, strict)
 
     @property
     def errors(self) -> int:
@@ -63,13 +77,22 @@ class StartReport:
 
 def _text(report: StartReport) -> str:
     counts = f"{number_of(report.errors, 'error')}, {number_of(report.warnings, 'warning')}"
+    policy = () if report.policy is None else (_policy_line(report.policy),)
     end = f"{escaped(str(report.config))}: {'accepted' if report.accepted else 'refused'}, {counts}"
-    return "\n".join((*finding_lines(report.findings), end))
+    return "\n".join((*finding_lines(report.findings), *policy, end))
+
+
+def _policy_line(policy: CheckedPolicy) -> str:
+    state = f"accepted, revision {policy.revision}" if policy.revision else "refused"
+    return f"policy {escaped(str(policy.directory))}: {state}"
 
 
 def _json(report: StartReport) -> str:
     answer = {
         "config": str(report.config),
+        "policy": None
+        if report.policy is None
+        else {"directory": str(report.policy.directory), "revision": report.policy.revision},
         "accepted": report.accepted,
         "errors": report.errors,
         "warnings": report.warnings,

@@ -57,7 +57,7 @@ def test(
     A test covers the rule that decides it. A part of a condition is covered if it is true in one test and false in
     another, among the tests that reach its rule. With `--watch`, run the tests again after each edit. Exit code 0:
     every test passed. 1: a test failed, the policy is refused, the coverage is below PERCENT, or FILE cannot be
-    written. 2: a wrong call, or no test has such a name.
+    written. 2: usage error, or no test has such a name.
     """
     if wanted is not None and percent is not None:
         leave("`--coverage` needs all tests, and `--filter` runs some", 2)

@@ -334,12 +334,12 @@ def test_disabling_and_enabling_a_tool_that_waits_for_approval_does_not_approve_
 
 
 def test_a_tool_that_cannot_be_verified_is_switched_off_all_the_same(tmp_path: Path, approvals: Command) -> None:
-    """With a warning; records that no config named are in force from then on, and that is said."""
+    """With a warning; the output says so if the file had records that no config named."""
     _write(tmp_path, READ, off=shelf(tmp_path, "off", READ, enabled=False))
     (tmp_path / "approvals.yaml").write_text("files: {read: {disabled: true}}\n")
     code, said, error = approvals("disable", "off", "read")
     assert (code, error) == (0, "not verified: whether server `off` has a tool `read`\n")
-    assert "that file is in force, with the records that it held already\n" in said
+    assert "the gateway now uses this file, which had records already\n" in said
     code, _, error = approvals("disable", "files", "x", "--offline")
     assert (code, error) == (0, "not verified: whether server `files` has a tool `x`\n")
     assert (tmp_path / "approvals.yaml").read_text() == (

@@ -34,7 +34,7 @@ def test_a_valid_policy_is_reported_with_what_was_proved() -> None:
     assert "combinations  756 decided by " in done.stdout
     assert "rules         7" in done.stdout
     assert "it always answers, no dead rule" in done.stdout
-    assert "policy: sound, 0 errors, 0 warnings" in done.stdout
+    assert re.search(r"policy: accepted, 0 errors, 0 warnings, \d+ tests passed\n", done.stdout)
 
 
 def test_five_faults_are_all_reported_with_their_places(tmp_path: Path) -> None:
@@ -66,6 +66,17 @@ def test_a_rule_set_with_errors_is_listed_as_refused(tmp_path: Path) -> None:
     assert [each["name"] for each in report["rule_sets"]] == ["load_outcome", "enable_outcome"]
 
 
+def test_failed_tests_are_counted(tmp_path: Path) -> None:
+    """Of all rule sets in the last line, and of each beside its name."""
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
+    case = "- {name: %s, facts: {server.enabled: false}, expect: {status: %s}}\n"
+    tests = "tests:\n" + case % ("one", "server_disabled") + case % ("other", "callable")
+    (tmp_path / "callability_test.yaml").write_text(tests)
+    printed = callability("check", ".", cwd=tmp_path).stdout
+    assert "  tests         1 passed, 1 failed\n" in printed
+    assert re.search(r"^\.: refused, 1 error, \d+ warnings?, 1 of 2 tests failed$", printed, re.MULTILINE)
+
+
 def test_laws_that_hold_are_counted_out_of_all(tmp_path: Path) -> None:
     """A law that does not hold is one of the laws."""
     text = (POLICY / "callability.yaml").read_text()
@@ -89,7 +100,7 @@ def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
     lenient, strict = callability("check", str(tmp_path)), callability("check", str(tmp_path), "--strict")
     assert (lenient.returncode, strict.returncode) == (0, 1)
     assert lenient.stdout.count("[toggle-phrase]") == 2
-    assert "sound, 0 errors, 2 warnings" in lenient.stdout
+    assert "accepted, 0 errors, 2 warnings" in lenient.stdout
     assert "refused, 0 errors, 2 warnings" in strict.stdout
 
 

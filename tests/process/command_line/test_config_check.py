@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 from support.checkout import POLICY
 from support.commands import callability
 from support.gateways import write_config
+
+POLICY_LINE = r"policy \S+: accepted, revision [0-9a-f]{64}\n"
 
 
 def _touching(directory: Path) -> dict[str, object]:
@@ -35,7 +38,8 @@ def test_files_without_findings_are_accepted_and_nothing_is_started(command: lis
         listening = ["--transport", "http", "--address", address] if command[0] == "gateway" else []
         done = callability(*command, "--config", str(config), *listening, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{config}: accepted, 0 errors, 0 warnings\n"
+    assert re.fullmatch(POLICY_LINE if command[0] == "gateway" else "", done.stdout.partition(f"{config}: ")[0])
+    assert done.stdout.endswith(f"{config}: accepted, 0 errors, 0 warnings\n")
     assert not (tmp_path / "started").exists()
 
 
@@ -48,7 +52,7 @@ def test_everything_that_a_start_would_find_is_found_at_once(command: list[str],
     approvals.write_text("gti: {status: {status: aproved}}\n")
     done = callability(*command, "--config", str(config), "--approvals", str(approvals))
     assert done.returncode == 1
-    assert done.stdout.splitlines() == [
+    assert [line for line in done.stdout.splitlines() if not re.fullmatch(POLICY_LINE, f"{line}\n")] == [
         f"{approvals}:1:24: warning: `status` of tool `status` of server `gti` is none of `approved`, `pending`,"
         " `changed`, and counts as unknown (did you mean `approved`?) [unknown-value]",
         f"{config}:5:7: unknown key `disabled` in server `git` (write `enabled: false`) [unknown-key]",
@@ -92,8 +96,8 @@ def test_programs_get_json(command: list[str], tmp_path: Path) -> None:
     config = write_config(tmp_path, {"git": {"comand": "git"}})
     done = callability(*command, "--config", str(config), "--format", "json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["accepted"], report["errors"], report["warnings"]) == (1, False, 2, 0)
-    assert {"severity": "error", "code": "unknown-key", "line": 4, "column": 7}.items() <= report["findings"][1].items()
+    assert (done.returncode, report["accepted"], report["errors"], report["warnings"]) == (1, False, 1, 0)
+    assert {"severity": "error", "code": "unknown-key", "line": 4, "column": 7}.items() <= report["findings"][0].items()
 
 
 def test_a_gateway_checks_its_policy_with_its_tests(tmp_path: Path) -> None:
@@ -106,7 +110,60 @@ def test_a_gateway_checks_its_policy_with_its_tests(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"{rules}:" in done.stdout
     assert "unknown fact `server.enabld`" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith(f"{config}: refused, ")
+    *_, of_policy, of_config = done.stdout.splitlines()
+    assert of_policy == f"policy {tmp_path / 'policy'}: refused"
+    assert of_config.startswith(f"{config}: refused, ")
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_a_policy_that_is_given_is_reported_with_its_revision(command: list[str], tmp_path: Path) -> None:
+    """The revision is the one that `callability check` prints."""
+    config = write_config(tmp_path, {})
+    revision = callability("check", str(POLICY)).stdout.rpartition("revision ")[2].strip()
+    done = callability(*command, "--config", str(config), "--policy", str(POLICY))
+    assert done.stdout.splitlines()[0] == f"policy {POLICY}: accepted, revision {revision}"
+    done = callability(*command, "--config", str(config), "--policy", str(POLICY), "--format", "json")
+    assert json.loads(done.stdout)["policy"] == {"directory": str(POLICY), "revision": revision}
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_a_command_that_does_not_exist_is_a_warning(command: list[str], tmp_path: Path) -> None:
+    """It is searched where the start of the server would search it."""
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    (tmp_path / "data").write_text("")
+    servers = {
+        "absent": {"command": "no-such-command"},
+        "off": {"command": "no-such-command", "enabled": False},
+        "relative": {"command": "./tool", "cwd": str(tmp_path)},
+        "elsewhere": {"command": "./tool", "cwd": "/"},
+        "own-path": {"command": "tool", "env": {"PATH": "${HERE}"}},
+        "no-program": {"command": str(tmp_path / "data")},
+    }
+    config = write_config(tmp_path, servers, catalog={"later": {"command": "no-such-command"}})
+    done = callability(*command, "--config", str(config), env={**os.environ, "HERE": str(tmp_path)})
+    found = [line.partition(": warning: ")[2] for line in done.stdout.splitlines() if "[missing-command]" in line]
+    assert found == [
+        "command `no-such-command` of server `absent` is not found (install it, or write its absolute path)"
+        " [missing-command]",
+        "command `./tool` of server `elsewhere` is not found (install it) [missing-command]",
+        f"command `{tmp_path}/data` of server `no-program` is not found (install it) [missing-command]",
+        "command `no-such-command` of catalog server `later` is not found (install it, or write its absolute path)"
+        " [missing-command]",
+    ]
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
+def test_names_of_tools_are_not_checked_and_a_note_says_so(command: list[str], tmp_path: Path) -> None:
+    """A tool with an approval record is known."""
+    git = {"command": "git", "disabled_tools": ["push"]}
+    config = write_config(tmp_path, {"git": git, "web": {"url": "http://h/mcp"}}, approvals="approvals.yaml")
+    (tmp_path / "approvals.yaml").write_text("{}\n")
+    note = "note: names in `enabled_tools` and `disabled_tools` are not checked: no server is connected"
+    assert callability(*command, "--config", str(config), "--strict").stdout.count(note) == 1
+    (tmp_path / "approvals.yaml").write_text("git: {push: {}}\n")
+    assert note not in callability(*command, "--config", str(config)).stdout
 
 
 def test_a_variable_that_is_set_is_no_finding(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def test_more_idle_connections_than_descriptors_lock_nobody_out_and_fill_n
             assert await _is_served(url)
         assert await _is_served(url)
     log = (tmp_path / "gateway.log").read_text()
-    assert log.count("connections are open, which is the limit") == 1
+    assert log.count("the limit of open connections (") == 1
     assert (len(log.splitlines()) < LOG_LINES, "Traceback" in log) == (True, False), log
 
 

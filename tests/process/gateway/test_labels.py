@@ -265,23 +265,23 @@ def test_a_check_names_every_label_of_servers_and_tools_at_its_place(policy: Pat
     config = tmp_path / "servers.yaml"
     config.write_text(
         "mcpServers:\n"
-        "  db: {command: x, labels: {environment: prod, team: a}}\n"
+        "  db: {command: sh, labels: {environment: prod, team: a}}\n"
         "catalog:\n"
         "  web: {url: 'http://h/mcp', labels: {environment: test}, tool_labels: {wipe: {environment: test}}}\n"
     )
     done = callability("config", "check", "--config", str(config), "--policy", str(policy))
     wanted = [
-        "2:42: warning: label `environment` of server `db` is `prod`, a value that the policy does not declare, so that"
+        "2:43: warning: label `environment` of server `db` is `prod`, a value that the policy does not declare, so that"
         " every rule that reads it is undetermined (did you mean `production`?) [undeclared-label-value]",
-        "2:48: warning: label `team` of server `db` is not declared by the policy, so that no rule reads it"
+        "2:49: warning: label `team` of server `db` is not declared by the policy, so that no rule reads it"
         " (one of `environment`) [undeclared-label]",
         "4:80: warning: label `environment` of tool `wipe` of server `web` is not declared by the policy, so that no"
         " rule reads it [undeclared-label]",
     ]
-    assert done.stdout.splitlines() == [
-        *(f"{config}:{line}" for line in wanted),
-        f"{config}: accepted, 0 errors, 3 warnings",
-    ]
+    *found, of_policy, of_config = done.stdout.splitlines()
+    assert found == [f"{config}:{line}" for line in wanted]
+    assert of_policy.startswith(f"policy {policy}: accepted, revision ")
+    assert of_config == f"{config}: accepted, 0 errors, 3 warnings"
     assert done.returncode == 0
     done = callability("config", "check", "--config", str(config), "--policy", str(policy), "--strict")
     assert done.returncode == 1

@@ -275,7 +275,8 @@ def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(dir
 
 
 @pytest.mark.parametrize(
-    ("command", "good", "bad"), [("check", ": sound,", ": refused, 1 error"), ("test", ", 0 failed\n", "[unknown-key]")]
+    ("command", "good", "bad"),
+    [("check", ": accepted,", ": refused, 1 error"), ("test", ", 0 failed\n", "[unknown-key]")],
 )
 def test_a_command_that_watches_runs_again_after_each_edit_until_a_signal_comes(
     command: str, good: str, bad: str, directory: Path

@@ -118,9 +118,9 @@ class HttpConnection(H11Protocol):
         unused = [each for each in self.connections if isinstance(each, HttpConnection) and not each._answering]
         if happened := self.refusals.due("connections"):
             _logger.warning(
-                "%d connections are open, which is the limit: %s (%d new connections since the last such line)",
+                "the limit of open connections (%d) is reached: %s (new connections since the last such line: %d)",
                 len(self.connections),
-                "unused ones are closed for new ones" if unused else "new ones are refused, since all are in use",
+                "unused ones are closed for new ones" if unused else "new ones are refused, because all are in use",
                 happened,
             )
         if not unused:
@@ -148,7 +148,7 @@ class AcceptFailures:
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS and "socket" in context:
             if happened := self._failures.due("accept"):
-                words = "no connection can be accepted: %s (%d failures since the last such line)"
+                words = "no connection can be accepted: %s (failures since the last such line: %d)"
                 _logger.warning(words, error.strerror, happened)
         elif not (isinstance(error, ValueError) and "_start_serving" in context.get("message", "")):
             loop.default_exception_handler(context)

@@ -121,9 +121,9 @@ class HttpSessions:
             )
         else:
             return
-        fact = f"{who} {most:,} sessions open, which is the limit"
+        fact = f"{who} {most:,} session{'s' if most > 1 else ''} open, which is the limit"
         if happened := self._refusals.due(f"{key} {agent}"):
-            _logger.warning("%s `http.%s`: %d refused since the last such line", fact, key, happened)
+            _logger.warning("%s `http.%s` (refused since the last such line: %d)", fact, key, happened)
         raise TooManySessions(
             f"No session was opened: {fact}. End one by DELETE with its Mcp-Session-Id, or wait: a session without a"
             f" request ends after {limits.session_idle_seconds:g} s. MCP 2026-07-28 needs no session.",
