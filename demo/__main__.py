@@ -19,12 +19,12 @@ from demo.story import Story
 
 
 async def play(narration: Narration, directory: Path) -> None:
-    """Set the scene in an empty directory, which is the home of everybody in it, and play the story."""
+    """Set up the demonstration in an empty directory, which is the home directory of everybody in it, and run it."""
     scene, log = set_up(directory), directory / "gateway.log"
     unset = {"CALLABILITY_CONFIG", "XDG_CONFIG_HOME"}
     environment = {key: value for key, value in os.environ.items() if key not in unset} | {"HOME": str(scene.home)}
     arguments = ["-m", "callability", "gateway", "--policy", str(scene.policy)]
-    narration.title(f"A gateway in front of the MCP servers {', '.join(COUNTS)}, and an agent that uses it")
+    narration.title(f"An agent uses a gateway to the MCP servers {', '.join(COUNTS)}")
     parameters = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
     with log.open("w", encoding="utf-8") as errlog:
         async with Client(stdio_client(parameters, errlog=errlog)) as client:
@@ -40,7 +40,7 @@ def main(
 ) -> None:
     """Show what an agent reads about locked tools, and how people unlock them, on real MCP servers.
 
-    Exit code 0: every step came out as it should. 1: one did not.
+    Exit code 0: every check passed. 1: one failed.
     """
     narration = Narration(verbose=verbose)
     with tempfile.TemporaryDirectory(prefix="callability-") as directory:

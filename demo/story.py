@@ -52,13 +52,13 @@ class Story:
         return result, content
 
     async def _discovery(self) -> None:
-        self.narration.step("An agent looks for a tool: it sees only what it can call")
+        self.narration.step("Discovery: the agent finds only the tools that it can call")
         self.narration.says("agent", 'retrieve_tools "undo commit changes"')
         _, found = await self._call("retrieve_tools", query="undo commit changes", limit=3)
         names = [tool["name"] for tool in found["tools"]]
-        self.narration.says("gateway", f"{', '.join(names)} ({found['total']} in all)")
+        self.narration.says("gateway", f"{', '.join(names)} ({found['total']} tools)")
         self.narration.check("no locked tool is in the answer", set(names) & set(LOCKED), set())
-        self.narration.check("the answer is as if they did not exist", list(found), ["tools", "total"])
+        self.narration.check("the answer is the same as without locked tools", list(found), ["tools", "total"])
         self.narration.says("agent", 'retrieve_tools "reset"')
         _, found = await self._call("retrieve_tools", query="reset")
         self.narration.says("gateway", found.get("notice", "nothing"))
@@ -66,7 +66,7 @@ class Story:
         self.narration.check("the notice names the flag", "include_disabled" in found.get("notice", ""), True)
 
     async def _locked_tools(self) -> None:
-        self.narration.step("It asks what exists and is locked: each lock has its own reason and its own owner")
+        self.narration.step("Locked tools on request: each has a status, and says who can lift the lock")
         query = "git reset commit add checkout branch log time"
         self.narration.says("agent", f'retrieve_tools "{query}", include_disabled: true')
         _, found = await self._call("retrieve_tools", query=query, limit=10, include_disabled=True)
@@ -75,7 +75,8 @@ class Story:
             rejected, content = await self._call("call_tool", name=name)
             self.narration.says("gateway", f"{name:24}{status:20} lifted by: {content.get('lifted_by')}")
             self.narration.check(f"{name} is {status}", statuses.get(name), status)
-            self.narration.check("a call says so too", (rejected.is_error, content.get("status")), (True, status))
+            refusal = rejected.is_error, content.get("status")
+            self.narration.check("a call is rejected with the same status", refusal, (True, status))
         shown = {entry["name"].partition(":")[2] for entry in found["disabled"] if "description" in entry}
         wanted = {"git_reset", "git_commit", "git_checkout", "git_create_branch"}
         self.narration.check("no text of an unreviewed tool is shown", shown, wanted)
@@ -84,7 +85,7 @@ class Story:
         self.narration.check("every tool is counted once", counts, COUNTS)
 
     async def _unlocked_by_user(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.narration.step("A tool that the user disabled: refused, enabled by the printed command, called")
+        self.narration.step("A tool that the user disabled: the printed command enables it")
         command = person.command_in(await self._refused(tool, arguments))
         self._run(command)
         await self._succeeds(tool, arguments)
@@ -92,7 +93,7 @@ class Story:
         self.narration.check("the commit is there", log, ["A second commit", "The first commit"])
 
     async def _approved(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.narration.step("A tool that nobody has reviewed: refused, approved by the printed command, called")
+        self.narration.step("A tool that nobody has reviewed: the printed command approves it")
         command = person.command_in(await self._refused(tool, arguments))
         printed = self._run(command)
         self.narration.check("the command shows the tool before it asks", "Adds file contents" in printed, True)
@@ -100,18 +101,18 @@ class Story:
         self.narration.check("the file is staged", self._git("diff", "--staged", "--name-only"), ["plan.txt"])
 
     async def _policy_edited(self, tool: str, arguments: dict[str, Any]) -> None:
-        self.narration.step("A tool that a rule locks: refused, the rule removed while the gateway runs, called")
+        self.narration.step("A tool that a rule locks: the operator removes the rule while the gateway runs")
         await self._refused(tool, arguments)
         rules = self.scene.policy / "callability.yaml"
         person.replace(rules, FREEZE, "")
         self.narration.says(
-            "operator", f"removes the rule `branch-freeze` from {rules.name}; the new policy is proved and applied"
+            "operator", f"removes rule `branch-freeze` from {rules.name}; the gateway proves and applies the new policy"
         )
         await self._succeeds(tool, arguments)
         self.narration.check("the branch is there", "release" in " ".join(self._git("branch", "--list")), True)
 
     async def _catalog(self) -> None:
-        self.narration.step("It enables a server of the catalog itself")
+        self.narration.step("A server of the catalog: the agent enables it by itself")
         _, found = await self._call("search_servers")
         states = {server["id"]: (server["state"], server.get("unset")) for server in found["servers"]}
         wanted = {"calendar": ("absent", None), "weather": ("absent", ["WEATHER_KEY"])}
