@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
-from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.loading import load
 from callability.policy.shipped import shipped_policy
 from callability.service.translation.tool_facts import FactReader
@@ -28,7 +28,7 @@ def rows(rounds: Rounds) -> list[Row]:
     Raises:
         AssertionError: the if-chain decides something else.
     """
-    table = load(shipped_policy()).rule_sets["callability"].table
+    table = load(shipped_policy()).rule_sets["callability"].diagram
     _check_chain(table)
     reader = FactReader(table.space)
     facts = tuple(
@@ -42,7 +42,7 @@ def rows(rounds: Rounds) -> list[Row]:
     chain, look_up = measured["chain"]["ns"], measured["table"]["ns"]
     return [
         Row(PART, "an if-chain on a dict of facts", "ns", chain),
-        Row(PART, "DecisionTable.verdict on the same dict", "ns", look_up, against=chain, aim=Aim(3)),
+        Row(PART, "DecisionDiagram.verdict on the same dict", "ns", look_up, against=chain, aim=Aim(3)),
     ]
 
 
@@ -54,7 +54,7 @@ def _timed(decide: Callable[[Mapping[str, str]], object], facts: Sequence[Mappin
     return {"ns": (perf_counter_ns() - started) / (passes * len(facts))}
 
 
-def _check_chain(table: DecisionTable) -> None:
+def _check_chain(table: DecisionDiagram) -> None:
     for combination, verdict in table:
         decided = _chain(table.space.named(combination))
         if decided != (verdict.status, verdict.rule, verdict.undetermined):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from callability.finding import line
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import check_source, source_in
 
 MEMORY = 1024**3

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from random import Random
 
 from hypothesis import strategies as st
 
 from callability.finding import Place
+from callability.policy.deciding.building import build
+from callability.policy.deciding.diagram import DecisionDiagram
+from callability.policy.deciding.evaluation import Engine, Evaluation, evaluate
 from callability.policy.deciding.space import Space, space_of
-from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import Engine, tabulate
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import NameFact
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
@@ -58,7 +61,20 @@ def rule_sets(*, most: int = 12) -> st.SearchStrategy[RuleSet]:
     return rules.map(rule_set_of)
 
 
-def tabled(drawn: RuleSet) -> DecisionTable:
-    """Return the decision table of a rule set, by the reference evaluator."""
-    space = space_of(drawn)
-    return DecisionTable(drawn, space, tabulate(drawn, space, NOWHERE.file, by=Engine.REFERENCE))
+def diagram_of(drawn: RuleSet) -> DecisionDiagram:
+    """Return the decision diagram of a rule set."""
+    return build(drawn, space_of(drawn))
+
+
+def evaluated(drawn: RuleSet, space: Space, *, by: Engine = Engine.REFERENCE, seconds: float = 60) -> Evaluation:
+    """Return the decision of each combination of a space by an engine."""
+    each = tuple(dict.fromkeys(space.combinations()))
+    return evaluate(drawn, space, each, NOWHERE.file, by=by, seconds=seconds)
+
+
+def drawn_facts(space: Space, count: int) -> Iterator[dict[str, str]]:
+    """Yield combinations of a space of any size, always the same, as all facts by name."""
+    chance = Random(count)
+    for _ in range(count):
+        states = (chance.choice(axis.points).values for axis in space.axes)
+        yield space.named(tuple(chain.from_iterable(states)))

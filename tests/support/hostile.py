@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from callability.command_line.check_report import CheckReport, as_json, as_text
 from callability.command_line.sarif import as_sarif
 from callability.finding import Finding, Severity, has_errors, line
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact, NameFact
@@ -24,7 +23,7 @@ from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
-from support.drawn_policies import CORE
+from support.drawn_policies import CORE, drawn_facts
 from support.policies import SMALLEST
 
 DIRECTORY = "policy"
@@ -73,13 +72,10 @@ def _lines(data: bytes) -> list[str]:
 
 def _check_proof(proved: ProvedRuleSet) -> None:
     """What is accepted decides as the reference does, keeps its laws, and makes nothing callable that is withheld."""
-    rule_set, table = proved.rule_set, proved.table
-    step = max(1, table.space.size // 500)
-    for combination, verdict in islice(table, None, None, step):
-        facts = table.space.named(combination)
-        decision = decide(rule_set.rules, facts)
+    rule_set, diagram = proved.rule_set, proved.diagram
+    for facts in drawn_facts(diagram.space, 500):
+        verdict, decision = diagram.verdict(facts), decide(rule_set.rules, facts)
         assert (rule_set.rules[decision.rule].id, decision.undetermined) == (verdict.rule, verdict.undetermined)
-        assert table.verdict(facts) == verdict
         assert not (verdict.withhold_text and verdict.status == rule_set.question.open_status)
         for law in rule_set.laws:
             truth = law.when.truth(facts) if law.when else True

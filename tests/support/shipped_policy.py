@@ -6,7 +6,7 @@ from functools import cache
 
 from callability.policy import loading
 from callability.policy.deciding.engine_process import OnProgress
-from callability.policy.deciding.tabulation import TIME_LIMIT, Engine, no_progress
+from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, no_progress
 from callability.policy.loading import Check, check_source, source_in
 from callability.policy.reading.policy_source import PolicySource
 from support.checkout import POLICY
@@ -15,14 +15,14 @@ _SHIPPED = source_in(POLICY)
 
 
 @cache
-def _checked(source: PolicySource, engine: Engine) -> Check:
+def _checked(source: PolicySource, engine: Engine | None) -> Check:
     return check_source(source, engine=engine)
 
 
 def _check_once(
     source: PolicySource,
     *,
-    engine: Engine = Engine.AUTO,
+    engine: Engine | None = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
 ) -> Check:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import check_source, source_in
 from callability.policy.packing import packed, unpacked
 from callability.service.calls.callability_calls import CallabilityCalls

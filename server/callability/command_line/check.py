@@ -13,7 +13,7 @@ from callability.command_line.options import JsonOption
 from callability.command_line.progress import progress_bar
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import check_source, source_in
 from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy

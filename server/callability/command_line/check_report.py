@@ -13,6 +13,7 @@ from typing import Any
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, finding_lines, in_order, witness_text
+from callability.policy.deciding.confirmation import Confirmation
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
 from callability.policy.questions.questions import QUESTIONS
@@ -35,7 +36,7 @@ class CheckReport:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes: what may be intended, and refuses nothing."""
-        decided = ((each.rule_set, Decided(each.rule_set, each.table)) for each in self.check.proved.values())
+        decided = ((each.rule_set, Decided(each.rule_set, each.diagram)) for each in self.check.proved.values())
         return in_order(chain.from_iterable(notes(rule_set, where) for rule_set, where in decided))
 
 
@@ -70,12 +71,13 @@ def _refused(check: Check) -> dict[str, int]:
 
 
 def _proved(name: str, proved: ProvedRuleSet, codes: list[str]) -> list[str]:
-    table, laws = proved.table, len(proved.rule_set.laws)
+    diagram, laws = proved.diagram, len(proved.rule_set.laws)
     dead = "with dead rules (see above)" if "never-decides" in codes else "no dead rule"
     return [
         f"{name}",
-        f"  facts         {', '.join(table.space.facts)}",
-        f"  combinations  {table.space.size:,} decided by {table.engine}",
+        f"  facts         {', '.join(diagram.space.facts)}",
+        f"  combinations  {diagram.space.size:,}, in {number_of(diagram.regions, 'region')}",
+        f"  confirmed     {_confirmed(proved.confirmation)}",
         f"  rules         {len(proved.rule_set.rules)}",
         f"  proved        it always answers, {dead}",
         f"  laws          {laws - codes.count('law-broken')} of {laws} hold",
@@ -96,8 +98,18 @@ def _tests(check: Check) -> str:
     return f", {failed} of {number_of(tests, 'test')} failed" if failed else f", {number_of(tests, 'test')} passed"
 
 
+def _confirmed(confirmation: Confirmation | None) -> str:
+    """Say what decided witnesses of a diagram as it does, and how many."""
+    if confirmation is None:
+        return "not by an engine"
+    regions = number_of(confirmation.of_regions, "region")
+    if confirmation.regions < confirmation.of_regions:
+        regions = f"{confirmation.regions:,} of {regions}"
+    return f"by {confirmation.engine}, in {number_of(confirmation.witnesses, 'witness')} of {regions}"
+
+
 def _rules(proved: ProvedRuleSet) -> Iterator[str]:
-    decided = Decided(proved.rule_set, proved.table)
+    decided = Decided(proved.rule_set, proved.diagram)
     order = overlaps(proved.rule_set, decided)
     for effect in effects(proved.rule_set, decided):
         rule = effect.rule
@@ -136,12 +148,12 @@ def as_json(checked: CheckReport) -> str:
 
 
 def _json_of(name: str, proved: ProvedRuleSet) -> dict[str, Any]:
-    decided = Decided(proved.rule_set, proved.table)
+    decided = Decided(proved.rule_set, proved.diagram)
     return {
         "name": name,
-        "facts": proved.table.space.facts,
-        "combinations": proved.table.space.size,
-        "engine": proved.table.engine,
+        "facts": proved.diagram.space.facts,
+        "combinations": proved.diagram.space.size,
+        "engine": proved.engine,
         "rules": [_json_of_effect(effect) for effect in effects(proved.rule_set, decided)],
         "order": [_json_of_overlap(overlap) for overlap in overlaps(proved.rule_set, decided)],
         "laws": [law.name for law in proved.rule_set.laws],

@@ -62,7 +62,7 @@ def diff(
 def _loaded(directory: Path, name: str) -> Policy:
     """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 1."""
     files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
-    check = check_files(files, directory)
+    check = check_files(files, directory, engine=None)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each.replace(str(directory), name), err=True)

@@ -21,9 +21,9 @@ from callability.policy.reporting.explanation import Explanation
 from callability.policy.reporting.explanation import explain as explanation_of
 from callability.policy.reporting.path import Path, sentences
 from callability.policy.reporting.plain_data import of_path, of_trial, of_verdict
+from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import SEMANTICS
-from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
 from callability.vocabulary import Status
@@ -51,16 +51,18 @@ def explain(
     subject = QUESTIONS.get(question)
     if subject is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    served = loaded(policy)
+    served = loaded(policy, engine=None)
     proved = served.rule_sets[subject.name]
     subject = proved.rule_set.question
     given = subject.completed(_given(facts or [], subject))
     contradicted = subject.contradicted(given)
     if contradicted:
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
-    verdict = proved.table.verdict(given)
-    read = {fact: given[fact] for fact in proved.table.space.facts}
-    answer = ExplainReport(served, proved.rule_set, verdict, explanation_of(proved.rule_set, given), given, read)
+    verdict = proved.diagram.verdict(given)
+    read = {fact: given[fact] for fact in proved.diagram.space.facts}
+    unread = proved.diagram.unread(verdict, given)
+    explanation = explanation_of(proved.rule_set, proved.diagram, given)
+    answer = ExplainReport(served, proved.rule_set, verdict, unread, explanation, given, read)
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -71,6 +73,7 @@ class ExplainReport:
     policy: Policy
     rule_set: RuleSet
     verdict: Verdict
+    unread: tuple[str, ...]
     explanation: Explanation
     given: Mapping[str, str]
     facts: Mapping[str, str]
@@ -132,7 +135,7 @@ def _unknown(sentence: str, found: str, wanted: Iterable[str]) -> str:
 
 def _text(answer: ExplainReport) -> str:
     verdict, explanation, status = answer.verdict, answer.explanation, answer.status
-    unread = unread_of(answer.rule_set, verdict, answer.given)
+    unread = answer.unread
     how = "undetermined at" if verdict.undetermined else "by"
     lines = [f"{status}, {how} rule `{verdict.rule}`"]
     lines.append(f"  lifted by      {status.lifted_by}")
@@ -163,7 +166,7 @@ def _json(answer: ExplainReport) -> str:
             "semantics": SEMANTICS,
             "engine": answer.policy.engine,
             "facts": answer.facts,
-            "verdict": of_verdict(answer.verdict, answer.rule_set, answer.given),
+            "verdict": of_verdict(answer.verdict, answer.unread, answer.rule_set),
             "words": answer.words,
             "trials": list(map(of_trial, answer.explanation.trials)),
             **({"path": of_path(path)} if path else {}),

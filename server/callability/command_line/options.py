@@ -13,6 +13,7 @@ import typer
 
 from callability.address import AddressRefused, check_loopback, check_service_address
 from callability.finding import finding_lines
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, check_source, source_in
 from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
@@ -65,9 +66,12 @@ class Loaded:
     digest: str
 
 
-def loaded(directory: Path | None) -> Policy:
-    """Return the policy in a directory, with its warnings on standard error; one that is refused exits with code 1."""
-    policy = _accepted(source_in(directory or shipped_policy()))
+def loaded(directory: Path | None, *, engine: Engine | None = Engine.AUTO) -> Policy:
+    """Return the policy in a directory, with its warnings on standard error; one that is refused exits with code 1.
+
+    Without an engine, it is a policy to look at: its diagrams are not confirmed.
+    """
+    policy = _accepted(source_in(directory or shipped_policy()), engine)
     for each in finding_lines(policy.warnings):
         typer.echo(each, err=True)
     return policy
@@ -76,14 +80,14 @@ def loaded(directory: Path | None) -> Policy:
 def loaded_to_serve(directory: Path | None) -> Loaded:
     """Return the same with the digest of its files, so that edits are noticed; warnings go to the log."""
     written = source_in(directory or shipped_policy())
-    policy = _accepted(written)
+    policy = _accepted(written, Engine.AUTO)
     for each in finding_lines(policy.warnings):
         logging.getLogger(__name__).warning("%s", each)
     return Loaded(policy, written.digest)
 
 
-def _accepted(written: PolicySource) -> Policy:
-    check = check_source(written)
+def _accepted(written: PolicySource, engine: Engine | None) -> Policy:
+    check = check_source(written, engine=engine)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each, err=True)

@@ -53,9 +53,9 @@ def table(
     """
     if question not in QUESTIONS:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    proved = loaded(directory).rule_sets[question]
-    rows = rows_of(proved.rule_set, proved.table)
-    facts = proved.table.space.facts
+    proved = loaded(directory, engine=None).rule_sets[question]
+    rows = rows_of(proved.rule_set, proved.diagram)
+    facts = proved.diagram.space.facts
     if form is TableFormat.JSON:
         typer.echo(json.dumps({"question": question, "rows": list(map(of_row, rows))}, indent=2))
         return

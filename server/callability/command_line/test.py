@@ -86,7 +86,7 @@ def _tested(check: Check, directory: Path, wanted: str | None, percent: float | 
 def _tested_rule_set(name: str, proved: ProvedRuleSet, wanted: str | None) -> TestedRuleSet:
     results = tuple(result for result in proved.results if wanted is None or _is_wanted(result, wanted))
     ran = [result.case.facts for result in results if result.verdict]
-    reached = coverage(proved.rule_set, Decided(proved.rule_set, proved.table), ran)
+    reached = coverage(proved.rule_set, Decided(proved.rule_set, proved.diagram), ran)
     return TestedRuleSet(name, proved, results, reached)
 
 

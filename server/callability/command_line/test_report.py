@@ -102,7 +102,7 @@ def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, st
     """Yield the lines of a failed test with their colours: the differences, and the rules that were tried."""
     yield f"FAIL  {result.case.name}", "red"
     yield f"{_INDENT}{result.case.place}", None
-    facts = tested.proved.table.space.witness(result.case.facts)
+    facts = tested.proved.diagram.space.witness(result.case.facts)
     yield _labelled("facts", witness_text(facts)), None
     if result.finding and not result.verdict:
         yield _labelled("error", str(result.finding).removeprefix(f"{result.finding.place}: ")), None
@@ -111,7 +111,7 @@ def failure(result: CaseResult, tested: TestedRuleSet) -> Iterator[tuple[str, st
         wanted = f"… {each.expected} …" if each.part else each.expected
         yield _labelled(each.what, f"- {wanted}"), "red"
         yield _labelled("", f"+ {each.found or '(nothing is said)'}"), "green"
-    for number, trial in enumerate(explain(tested.proved.rule_set, result.case.facts).trials):
+    for number, trial in enumerate(explain(tested.proved.rule_set, tested.proved.diagram, result.case.facts).trials):
         yield _labelled("" if number else "tried", f"{trial.rule.id} {trial.why}"), None
 
 

@@ -13,10 +13,13 @@ from types import MappingProxyType
 from callability import document
 from callability.document import Node
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.deciding.engine_process import NotDecided, OnProgress
-from callability.policy.deciding.space import Space, space_of
-from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import TIME_LIMIT, Engine, Tabulation, no_progress, tabulate
+from callability.policy.deciding.building import build
+from callability.policy.deciding.confirmation import Confirmation, confirm
+from callability.policy.deciding.diagram import DecisionDiagram
+from callability.policy.deciding.engine_process import OnProgress
+from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, Evaluation, evaluate, no_progress
+from callability.policy.deciding.not_decided import NotDecided
+from callability.policy.deciding.space import space_of
 from callability.policy.proving.case_result import CaseResult, run_case
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
@@ -30,18 +33,23 @@ from callability.policy.reading.policy_source import PolicyFile, PolicySource, r
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 
-Tabulate = Callable[[RuleSet, Space, str], Tabulation]
-"""Decides every combination of a space by the rules of a file."""
-
 
 @dataclass(frozen=True, slots=True)
 class ProvedRuleSet:
-    """A rule set with its decision table, the number of tests that passed, and the result of each test."""
+    """A rule set with its decision diagram, the number of tests that passed, the result of each test, and what
+    confirmed the diagram; nothing where that was not asked for.
+    """
 
     rule_set: RuleSet
-    table: DecisionTable
+    diagram: DecisionDiagram
     tests: int
     results: tuple[CaseResult, ...] = ()
+    confirmation: Confirmation | None = None
+
+    @property
+    def engine(self) -> str:
+        """What confirmed the diagram; an empty string if nothing did."""
+        return self.confirmation.engine if self.confirmation else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +62,8 @@ class Policy:
 
     @property
     def engine(self) -> str:
-        """What filled the decision tables."""
-        return ", ".join(sorted({proved.table.engine for proved in self.rule_sets.values()}))
+        """What confirmed the decision diagrams; an empty string if nothing did."""
+        return engines(self.rule_sets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,11 @@ class Check:
     policy: Policy | None
 
 
+def engines(proved: Iterable[ProvedRuleSet]) -> str:
+    """Return what confirmed the diagrams of some rule sets, each once."""
+    return ", ".join(sorted({each.engine for each in proved} - {""}))
+
+
 class PolicyRefused(Exception):
     """A policy with errors. It carries the findings; its text is their lines."""
 
@@ -75,8 +88,8 @@ class PolicyRefused(Exception):
         self.findings = findings
 
 
-def load(directory: Path, *, engine: Engine = Engine.AUTO) -> Policy:
-    """Load the policy in a directory.
+def load(directory: Path, *, engine: Engine | None = Engine.AUTO) -> Policy:
+    """Load the policy in a directory; without an engine, its diagrams are not confirmed by one.
 
     Raises:
         PolicyRefused: it has errors.
@@ -110,7 +123,7 @@ def followed_files(directory: Path) -> tuple[Path, ...]:
 
 
 def check_files(
-    paths: Iterable[Path], directory: Path, *, engine: Engine = Engine.AUTO, seconds: float = TIME_LIMIT
+    paths: Iterable[Path], directory: Path, *, engine: Engine | None = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
     """Check the files of a policy, in any order; `seconds` is the engine's time limit for one rule set."""
     return check_source(read_source(paths, directory), engine=engine, seconds=seconds)
@@ -119,15 +132,16 @@ def check_files(
 def check_source(
     source: PolicySource,
     *,
-    engine: Engine = Engine.AUTO,
+    engine: Engine | None = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
 ) -> Check:
     """Check the source of a policy; `seconds` is the engine's time limit for one rule set.
 
-    Several threads call `progress` as combinations are decided.
+    Without an engine, the policy is for looking at: its diagrams are not confirmed, and nothing may be served from it.
+    Several threads call `progress` as the engine decides witnesses.
     """
-    by = partial(tabulate, by=engine, seconds=seconds, progress=progress)
+    by = partial(evaluate, by=engine, seconds=seconds, progress=progress) if engine else None
     files = source.files
     findings = [*source.findings, *_check_names(source)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
@@ -162,7 +176,7 @@ def _check_names(source: PolicySource) -> list[Finding]:
 
 
 def _check_question(
-    files: tuple[PolicyFile, ...], by: Tabulate, question: Question
+    files: tuple[PolicyFile, ...], by: _EvaluateFile | None, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
@@ -172,14 +186,14 @@ def _check_question(
     declared = read_labels(root, question, Form()) if root else question
     with ThreadPoolExecutor(max_workers=1) as pool:
         # The engine decides in a process of its own while the tests are read.
-        table = pool.submit(_table, rule_set, by, rules.shown) if rule_set and rules else None
+        decided = pool.submit(_decided, rule_set, by, rules.shown) if rule_set and rules else None
         node, malformed = _parsed(tests)
         cases, misread = read_cases(node, declared) if node else ((), ())
     findings += (*malformed, *misread, *found)
-    if rule_set is None or table is None:
+    if rule_set is None or decided is None:
         return None, [*findings]
     try:
-        proved, unproved = _proved(rule_set, table.result(), cases)
+        proved, unproved = _proved(rule_set, *decided.result(), cases)
     except NotDecided as error:
         return None, [*findings, error.finding]
     return proved, [*findings, *unproved]
@@ -194,18 +208,22 @@ def _parsed(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
         return None, error.findings
 
 
-def _table(rule_set: RuleSet, by: Tabulate, file: str) -> DecisionTable:
-    space = space_of(rule_set)
-    return DecisionTable(rule_set, space, by(rule_set, space, file))
+_EvaluateFile = Callable[..., Evaluation]
+"""An `evaluate` to which the file is still to be named."""
+
+
+def _decided(rule_set: RuleSet, by: _EvaluateFile | None, file: str) -> tuple[DecisionDiagram, Confirmation | None]:
+    diagram = build(rule_set, space_of(rule_set))
+    return diagram, confirm(rule_set, diagram, partial(by, file=file)) if by else None
 
 
 def _proved(
-    rule_set: RuleSet, table: DecisionTable, cases: tuple[Case, ...]
+    rule_set: RuleSet, diagram: DecisionDiagram, confirmation: Confirmation | None, cases: tuple[Case, ...]
 ) -> tuple[ProvedRuleSet, tuple[Finding, ...]]:
-    results = tuple(run_case(case, rule_set, table) for case in cases)
+    results = tuple(run_case(case, rule_set, diagram) for case in cases)
     failed = [result.finding for result in results if result.finding]
-    proved = ProvedRuleSet(rule_set, table, len(cases) - len(failed), results)
-    decided = Decided(rule_set, table)
+    proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results, confirmation)
+    decided = Decided(rule_set, diagram)
     return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
 
 

@@ -73,7 +73,7 @@ class DraftAnalysis:
             return result
         rows = self._rows_of(question, proved)
         return result | {
-            "facts": proved.table.space.facts,
+            "facts": proved.diagram.space.facts,
             "rows": list(map(of_row, rows[:MAX_ROWS])),
             "left_out": max(len(rows) - MAX_ROWS, 0),
         }
@@ -88,12 +88,12 @@ class DraftAnalysis:
         result: Plain = {"of": of, "facts": given, "moved": moved}
         if proved is None:
             return result
-        verdict = proved.table.verdict(given)
+        verdict = proved.diagram.verdict(given)
         said = verdict_words(proved.rule_set, verdict)
-        explained = explain(proved.rule_set, given)
+        explained = explain(proved.rule_set, proved.diagram, given)
         path = explained.path
         return result | {
-            "verdict": of_verdict(verdict, proved.rule_set, given),
+            "verdict": of_verdict(verdict, proved.diagram.unread(verdict, given), proved.rule_set),
             "words": said.texts if said else None,
             "trials": list(map(of_trial, explained.trials)),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,
@@ -135,12 +135,12 @@ class DraftAnalysis:
         """Return the rows of a table, computed once while it is shown."""
         kept = self._rows.get(question)
         if kept is None or kept[0] is not proved:
-            kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.table)
+            kept = self._rows[question] = proved, rows_of(proved.rule_set, proved.diagram)
         return kept[1]
 
     def _row_of(self, question: str, proved: ProvedRuleSet, facts: Mapping[str, str]) -> int:
-        combination = tuple(facts[name] for name in proved.table.space.facts)
-        return next(number for number, row in enumerate(self._rows_of(question, proved)) if row.holds(combination))
+        read = {name: proved.rule_set.question.facts[name].reading(value) for name, value in facts.items()}
+        return next(number for number, row in enumerate(self._rows_of(question, proved)) if row.holds(read))
 
     def _is_edited(self, name: str) -> bool:
         return self._texts[name] != self._saved_texts.get(name)
@@ -209,8 +209,8 @@ def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _proof(proved: ProvedRuleSet) -> Plain:
     return {
-        "combinations": proved.table.space.size,
-        "engine": proved.table.engine,
+        "combinations": proved.diagram.space.size,
+        "engine": proved.engine,
         "laws": [law.name for law in proved.rule_set.laws],
         "tests_passed": proved.tests,
     }

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.finding import line
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.deciding.space import Space, space_of
-from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import ProvedRuleSet, check_files, policy_files
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
@@ -31,7 +31,7 @@ from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
 from support.commands import callability
-from support.drawn_policies import NOWHERE, rule_set_of, tabled
+from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config
 from support.policies import write_policy
@@ -178,7 +178,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
 ) -> None:
     """For each way to say it, and for annotations that are not known."""
     rule_set = rule_set_of(drawn)
-    table = tabled(rule_set)
+    table = diagram_of(rule_set)
     reader = FactReader(table.space)
     server = facts_pb2.ServerFacts(enabled=True, quarantined=False).SerializeToString()
     for said in (*EVERY, None):
@@ -204,7 +204,7 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
     one: Sequence[tuple[Condition, str]], other: Sequence[tuple[Condition, str]]
 ) -> None:
     """Over the states that either reads, and over no other; the changes are those that the reference finds."""
-    old, new = (ProvedRuleSet(each, tabled(each), 0) for each in (rule_set_of(one), rule_set_of(other)))
+    old, new = (ProvedRuleSet(each, diagram_of(each), 0) for each in (rule_set_of(one), rule_set_of(other)))
     space = compared_space(old, new)
     read = [place for place, fact in enumerate(THREE) if fact in old.rule_set.reads or fact in new.rule_set.reads]
     assert _states_in(space) == {tuple(state[place] for place in read) for state in STATES}
@@ -215,13 +215,13 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
         statuses = []
         for each in (old, new):
             decision = decide(each.rule_set.rules, facts)
-            verdict = each.table.verdict(facts)
+            verdict = each.diagram.verdict(facts)
             assert verdict.rule == each.rule_set.rules[decision.rule].id
             statuses.append(verdict.status)
         expected += statuses[0] != statuses[1]
     with_words = {status: {"remediation": NO_TEXT, "rejection": NO_TEXT} for status in map(str, CALLABILITY.statuses)}
     spoken = (RuleSet(CALLABILITY, each.rule_set.rules, with_words) for each in (old, new))
-    before, after = (ProvedRuleSet(each, tabled(each), 0) for each in spoken)
+    before, after = (ProvedRuleSet(each, diagram_of(each), 0) for each in spoken)
     changes = [change for change in changes_of("callability", before, after) if not change.words_only]
     assert sum(change.combinations for change in changes) == expected
     for change in changes:
@@ -246,10 +246,10 @@ def test_the_rows_of_a_table_hold_every_state_and_the_first_is_the_answer(
 ) -> None:
     """Also where a row names one of two annotations that depend on each other."""
     rule_set = rule_set_of(drawn)
-    table = tabled(rule_set)
+    table = diagram_of(rule_set)
     rows = rows_of(rule_set, table)
     for combination, verdict in table:
-        first = next(row for row in rows if row.holds(combination))
+        first = next(row for row in rows if row.holds(dict(zip(table.space.facts, combination, strict=True))))
         assert (first.rule, first.undetermined) == (verdict.rule, verdict.undetermined)
 
 

@@ -21,7 +21,7 @@ from callability.gateway.config import ServerConfig
 from callability.gateway.loading import Loader, LoadOutcome, LoadStub, get_tools_with_resilience
 from callability.gateway.upstream import Failure, HttpTarget, StdioTarget, Target, Upstream, UpstreamError
 from callability.gateway.upstream.opening_failure import opening_failure
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

@@ -16,7 +16,7 @@ import pytest
 from callability.gateway.loading import Loader, LoadOutcome
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_response
 from callability.gateway.upstream.list_fault import fault_of_text
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
 from callability.service.in_process import InProcessStub
 from callability.vocabulary import LoadStatus

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callability.policy.deciding.engine_process import NotDecided, run
+from callability.policy.deciding.building import build
+from callability.policy.deciding.engine_process import run
+from callability.policy.deciding.evaluation import Engine, no_progress
+from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
-from callability.policy.deciding.table import DecisionTable
-from callability.policy.deciding.tabulation import Engine, no_progress, tabulate
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.semantics import Decision, decide
-from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, rule_set_of
+from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, evaluated, rule_set_of
 from support.policies import needs_engine
 
 _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), max_size=12)
@@ -26,17 +27,17 @@ _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), 
 @needs_engine
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn=_rules)
-def test_engine_table_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
+def test_engine_diagram_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
     """Over random rule sets, all combinations, unknown facts among them."""
     rule_set, space = rule_set_of(drawn), CORE_SPACE
-    tabulation = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
-    table = DecisionTable(rule_set, space, tabulation)
-    assert tabulation.engine.startswith("durable-rules")
+    evaluation = evaluated(rule_set, space, by=Engine.DURABLE_RULES)
+    diagram = build(rule_set, space)
+    assert evaluation.engine.startswith("durable-rules")
     for combination in space.combinations():
         facts = space.named(combination)
         decision = decide(rule_set.rules, facts)
-        assert tabulation.decisions[combination] == decision
-        verdict = table.verdict(facts)
+        assert evaluation.decisions[combination] == decision
+        verdict = diagram.verdict(facts)
         status = CALLABILITY.undetermined if decision.undetermined else rule_set.rules[decision.rule].status
         assert (verdict.status, verdict.rule) == (status, rule_set.rules[decision.rule].id)
 
@@ -59,8 +60,8 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
     chance = Random(seed)
     drawn = [(_drawn_condition(chance), chance.choice(CALLABILITY.statuses)) for _ in range(MAX_RULES - 1)]
     rule_set, space = rule_set_of(drawn), CORE_SPACE
-    by_engine = tabulate(rule_set, space, "drawn.yaml", by=Engine.DURABLE_RULES)
-    assert by_engine.decisions == tabulate(rule_set, space, "drawn.yaml", by=Engine.REFERENCE).decisions
+    by_engine = evaluated(rule_set, space, by=Engine.DURABLE_RULES)
+    assert by_engine.decisions == evaluated(rule_set, space, by=Engine.REFERENCE).decisions
 
 
 @needs_engine
@@ -68,11 +69,11 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
     """`--engine both` is a comparison: a reference that means something else is noticed."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     monkeypatch.setattr(
-        "callability.policy.deciding.tabulation.decide",
+        "callability.policy.deciding.evaluation.decide",
         lambda rules, facts: Decision(len(rules) - 1, undetermined=False),
     )
     with pytest.raises(NotDecided, match=r"durable-rules .* reaches `r0`, the reference reaches `last`") as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.BOTH)
+        evaluated(rule_set, space_of(rule_set), by=Engine.BOTH)
     assert caught.value.finding.code == "engines-differ"
 
 
@@ -81,7 +82,7 @@ def test_an_engine_that_takes_too_long_is_ended() -> None:
     """The child process has a time limit, and what it was asked is refused."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds") as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES, seconds=0.001)
+        evaluated(rule_set, space_of(rule_set), by=Engine.DURABLE_RULES, seconds=0.001)
     assert caught.value.finding.code == "engine-timeout"
 
 
@@ -100,6 +101,6 @@ def test_an_engine_that_is_requested_and_missing_is_reported(tmp_path: Path, mon
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     with pytest.raises(NotDecided) as caught:
-        tabulate(rule_set, space_of(rule_set), "drawn.yaml", by=Engine.DURABLE_RULES)
+        evaluated(rule_set, space_of(rule_set), by=Engine.DURABLE_RULES)
     assert caught.value.finding.code == "engine-unavailable"
-    assert tabulate(rule_set, space_of(rule_set), "drawn.yaml").engine == "reference"
+    assert evaluated(rule_set, space_of(rule_set), by=Engine.AUTO).engine == "reference"

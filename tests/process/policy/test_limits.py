@@ -17,15 +17,16 @@ from callability import bounded_yaml, document, finding
 from callability.child_process.limits import MAX_MEMORY
 from callability.finding import Place, did_you_mean, line, listed
 from callability.policy import check_worker
-from callability.policy.deciding import engine_process, normal_form, space, tabulation
-from callability.policy.deciding.engine_process import NotDecided
+from callability.policy.deciding import building, combination_set, engine_process, evaluation, normal_form
+from callability.policy.deciding.building import build
+from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
-from callability.policy.deciding.tabulation import tabulate
 from callability.policy.loading import source_in
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
 from callability.policy.reading import case_file, form, law_form, policy_source, rule_file, when
+from callability.policy.rules.condition import All, Any, Is
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.service import edits
 from callability.service.calls.served_policy import RejectedEdit
@@ -241,17 +242,23 @@ def test_what_exceeds_a_limit_is_refused_by_its_name_and_number(name: str, check
     assert all(map(str.isprintable, checked[name]))
 
 
-def test_too_many_combinations_are_refused_before_anything_is_decided() -> None:
-    """With what multiplies; the shipped questions have fewer, whatever their rules read."""
-    more = tuple(Fact(f"more.fact{number}", BOOLEAN, "false") for number in range(20))
-    axes = tuple(axis_of(fact, always=True) for fact in more)
-    wide = replace(CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=axes)
-    rule_set = RuleSet(wide, (Rule("last", None, "callable", Place("x.yaml")),), {})
-    with pytest.raises(
-        NotDecided, match=r"3,486,784,401 combinations, and may have 250,000 .they multiply: `m"
-    ) as report:
-        tabulate(rule_set, space_of(rule_set), "x.yaml")
-    assert report.value.finding.code == "too-many-combinations"
+def test_a_diagram_that_is_too_large_is_refused() -> None:
+    """At the rule that makes it so, with the facts that multiply: each of the first must be kept until its partner."""
+    each, count = [f"more.{letter}{number}" for letter in "ab" for number in range(14)], 14
+    more = tuple(Fact(name, BOOLEAN, "false") for name in each)
+    wide = replace(
+        CALLABILITY, facts=facts_by_name((*CALLABILITY.facts.values(), *more)), axes=tuple(map(axis_of, more))
+    )
+    true = {name: Is(name, frozenset({"true"})) for name in each}
+    pairs = Any(tuple(All((true[one], true[other])) for one, other in zip(each[:count], each[count:], strict=True)))
+    rules = (
+        Rule("pairs", pairs, "server_disabled", Place("x.yaml", 7)),
+        Rule("last", None, "callable", Place("x.yaml")),
+    )
+    rule_set = RuleSet(replace(wide, withholds=None), rules, {})
+    with pytest.raises(NotDecided, match=r"x\.yaml:7.*`pairs`.*600,000 nodes.*multiply: `more\.a0` 3") as report:
+        build(rule_set, space_of(rule_set))
+    assert report.value.finding.code == "diagram-too-large"
 
 
 def test_the_engine_is_limited_by_its_processor_time() -> None:
@@ -259,7 +266,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
     pytest.importorskip("durable.engine")
     task = {"facts": ["f0"], "blocks": [[[["f0", "v0", True]]]], "events": [["v0"]] * 400_000}
     with pytest.raises(NotDecided) as refused:
-        engine_process.run(json.dumps(task), Place("x.yaml"), 600, tabulation.no_progress, cpu_seconds=2)
+        engine_process.run(json.dumps(task), Place("x.yaml"), 600, evaluation.no_progress, cpu_seconds=2)
     finding = refused.value.finding
     assert finding.code == "engine-timeout"
     assert finding.sentence == "the rules engine did not decide within 2 seconds of processor time"
@@ -329,10 +336,11 @@ LIMITS = {
     "2,000 parts": when.MAX_PARTS,
     "5,000 conjunctions": normal_form.MAX_CONJUNCTIONS,
     "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
-    "250,000 combinations": space.MAX_COMBINATIONS,
+    "50,000 tests": building.MAX_TESTS,
+    "600,000 nodes": combination_set.MAX_NODES,
     "2,000 characters": form.MAX_TEXT,
     "60 seconds of processor time": engine_process.CPU_LIMIT,
-    "300 seconds": int(tabulation.TIME_LIMIT),
+    "300 seconds": int(evaluation.TIME_LIMIT),
     "120 seconds": int(edits.CHECK_SECONDS),
     "120 seconds of processor time": check_worker.MAX_CPU,
     "4 GiB": MAX_MEMORY // 1024**3,

@@ -77,7 +77,7 @@ def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel
     """The reference evaluator, over the facts that the service reads, and the server agree."""
     stub = CallabilityServiceStub(channel)
     proved = load(POLICY).rule_sets["callability"]
-    rules, reader = proved.rule_set.rules, FactReader(proved.table.space)
+    rules, reader = proved.rule_set.rules, FactReader(proved.diagram.space)
     differences = []
     for request, _ in _matrix():
         facts = reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()).values

@@ -140,10 +140,10 @@ def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shi
     texts = {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
     analysis.check(texts, texts)
     for name, proved in shipped.rule_sets.items():
-        rows = rows_of(proved.rule_set, proved.table)
+        rows = rows_of(proved.rule_set, proved.diagram)
         seen: dict[Verdict, dict[str, str]] = {}
-        for combination, verdict in proved.table:
-            seen.setdefault(verdict, proved.table.space.named(combination))
+        for combination, verdict in proved.diagram:
+            seen.setdefault(verdict, proved.diagram.space.named(combination))
         assert len(seen) > 5
         for verdict, facts in seen.items():
             reply = analysis.decide(name, facts, "")

@@ -19,7 +19,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
-from support.drawn_policies import rule_sets, tabled
+from support.drawn_policies import diagram_of, rule_sets
 from support.policies import write_policy
 
 NOTHING, EVERYTHING = Any(()), All(())
@@ -34,7 +34,7 @@ def _answers(rules: tuple[Rule, ...], facts: Mapping[str, str]) -> str:
 @given(drawn=rule_sets(most=6))
 def test_where_a_rule_decides_is_said_of_each_combination_and_of_no_other(drawn: RuleSet) -> None:
     """By conditions that hold by themselves, without those of the rules above."""
-    table = tabled(drawn)
+    table = diagram_of(drawn)
     for effect in effects(drawn, Decided(drawn, table)):
         found = {facts for facts, _ in table if any(_holds(where, table.space.named(facts)) for where in effect.where)}
         certain = [facts for facts, verdict in table if (verdict.rule, verdict.undetermined) == (effect.rule.id, False)]
@@ -50,7 +50,7 @@ def _holds(where: Mapping[str, tuple[str, ...]], facts: Mapping[str, str]) -> bo
 @given(drawn=rule_sets(most=5))
 def test_swapping_two_rules_changes_as_many_answers_as_it_says(drawn: RuleSet) -> None:
     """As deciding every combination by the rules in the other order says."""
-    table = tabled(drawn)
+    table = diagram_of(drawn)
     for overlap in overlaps(drawn, Decided(drawn, table)):
         places = [drawn.rules.index(rule) for rule in (overlap.upper, overlap.lower)]
         swapped = list(drawn.rules)
@@ -68,7 +68,7 @@ def test_swapping_two_rules_changes_as_many_answers_as_it_says(drawn: RuleSet) -
 @given(drawn=rule_sets(most=4))
 def test_a_part_is_idle_where_no_combination_is_decided_otherwise_without_it(drawn: RuleSet) -> None:
     """Each part of each rule that decides is tried as false and as true, by the reference."""
-    table = tabled(drawn)
+    table = diagram_of(drawn)
     decided = Decided(drawn, table)
     idle = [finding for finding in check_parts(drawn.rules, decided) if finding.sentence.startswith("part ")]
     needless = list(needless_parts(drawn.rules, decided))

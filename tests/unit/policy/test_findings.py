@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from callability.finding import Severity, line
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.reporting.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
 from support.checkout import POLICY, TESTS, VECTORS

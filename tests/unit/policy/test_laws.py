@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 
 from callability.finding import line
+from callability.policy.deciding.combination_set import CombinationSets
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.deciding.space import space_of
-from callability.policy.deciding.tabulation import Engine
 from callability.policy.loading import PolicyRefused, check_files, load, policy_files
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.mask import Masks
 from callability.policy.proving.proof import prove
 from callability.policy.rules.condition import Condition, Is
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import RuleSet
 from support.checkout import POLICY
-from support.drawn_policies import NOWHERE, conditions, laws, rule_set_of, rule_sets, tabled
+from support.drawn_policies import NOWHERE, conditions, diagram_of, laws, rule_set_of, rule_sets
 from support.policies import write_policy
 
 SOUND = (POLICY / "callability.yaml").read_text()
@@ -41,12 +41,12 @@ def _with_laws(laws: str) -> str:
 def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition) -> None:
     """The set algebra of conditions means what their three-valued logic means, in every combination."""
     space = space_of(rule_set_of([(condition, "callable")]))
-    masks = Masks(space)
-    truths = masks.truths(condition)
-    for number, combination in enumerate(space.combinations()):
-        truth = condition.truth(space.named(combination))
-        assert (truths.certain >> number & 1, truths.possible >> number & 1) == (truth is True, truth is not False)
-        assert masks.facts(1 << number) == space.named(combination)
+    sets = CombinationSets(space)
+    truths = sets.truths(condition)
+    for facts in map(space.named, space.combinations()):
+        truth = condition.truth(facts)
+        held = sets.holds(truths.certain, facts), sets.holds(truths.possible, facts)
+        assert held == (truth is True, truth is not False)
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,7 +54,7 @@ def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition)
 def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: Law) -> None:
     """As looking at each combination by itself says; and the witness breaks it."""
     rule_set = replace(drawn, laws=(law,))
-    table = tabled(rule_set)
+    table = diagram_of(rule_set)
     breaking = []
     for combination, verdict in table:
         truth = law.when.truth(table.space.named(combination)) if law.when else True
@@ -71,7 +71,7 @@ def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> No
     law = Law("x", Is("tool.config_denied", frozenset({"true"})), ("callable",), NOWHERE, always=False)
     drawn = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     rule_set = replace(drawn, laws=(law,))
-    table = tabled(rule_set)
+    table = diagram_of(rule_set)
     assert "tool.config_denied" in table.space.facts
     [found] = [finding for finding in prove(rule_set, Decided(rule_set, table)) if finding.code == "law-broken"]
     assert dict(found.witness or ())["tool.config_denied"] == "true"

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callability.finding import Severity, line
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, check_files, load, policy_files
 from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
 from callability.policy.rules.semantics import decide
@@ -75,8 +75,8 @@ def test_the_shipped_rules_mean_in_the_engine_what_they_mean_to_the_reference(qu
     """Every combination of facts, whatever decided it."""
     proved = _shipped().rule_sets[question]
     rules = proved.rule_set.rules
-    for combination, verdict in proved.table:
-        decision = decide(rules, proved.table.space.named(combination))
+    for combination, verdict in proved.diagram:
+        decision = decide(rules, proved.diagram.space.named(combination))
         status = proved.rule_set.question.undetermined if decision.undetermined else rules[decision.rule].status
         assert (verdict.status, verdict.rule, verdict.undetermined, verdict.withhold_text) == (
             status,
@@ -93,7 +93,7 @@ def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, 
     facts = load_facts(signals, text)
     proved = _shipped().rule_sets["load_outcome"]
     decision = decide(proved.rule_set.rules, facts)
-    assert proved.table.verdict(facts).rule == proved.rule_set.rules[decision.rule].id
+    assert proved.diagram.verdict(facts).rule == proved.rule_set.rules[decision.rule].id
 
 
 @settings(max_examples=300, deadline=None)
@@ -111,7 +111,7 @@ def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
 def test_nothing_is_called_connected_that_is_not_known_to_be(facts: outcome_pb2.EnableFacts) -> None:
     """E-9: only a connection that was, or is, known to stand."""
     proved = _shipped().rule_sets["enable_outcome"]
-    status = EnableStatus(proved.table.verdict(enable_facts(facts)).status)
+    status = EnableStatus(proved.diagram.verdict(enable_facts(facts)).status)
     stands = facts.was_connected or facts.ended == outcome_pb2.ENABLE_END_CONNECTED
     assert stands or not status.connected
 
@@ -160,7 +160,7 @@ def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> Non
     read = enable_facts(facts)
     assert ENABLE_OUTCOME.contradicted(read) is None
     decision = decide(proved.rule_set.rules, read)
-    assert proved.table.verdict(read).rule == proved.rule_set.rules[decision.rule].id
+    assert proved.diagram.verdict(read).rule == proved.rule_set.rules[decision.rule].id
 
 
 @settings(max_examples=300, deadline=None)
@@ -174,7 +174,7 @@ def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_wo
     older.ClearField("load_status")
     older.ClearField("dialog_expired")
     proved = _shipped().rule_sets["enable_outcome"]
-    before, now = (proved.table.verdict(enable_facts(each)) for each in (older, facts))
+    before, now = (proved.diagram.verdict(enable_facts(each)) for each in (older, facts))
     assert before.status == now.status
     if before.status == "connect_failed":
         assert before.undetermined

@@ -18,7 +18,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from callability.vocabulary import UNKNOWN, LiftedBy
 from support.commands import callability
-from support.drawn_policies import CORE, NOWHERE
+from support.drawn_policies import CORE, NOWHERE, diagram_of
 from support.label_rules import RULES
 from support.policies import write_policy
 
@@ -40,7 +40,9 @@ _conditions: st.SearchStrategy[Condition] = st.recursive(
     max_leaves=6,
 )
 _drawn = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=5)
-_facts = st.fixed_dictionaries({fact.name: st.sampled_from(fact.readings) for fact in FACTS})
+_facts = st.fixed_dictionaries({fact.name: st.sampled_from(fact.readings) for fact in FACTS}).filter(
+    lambda facts: QUESTION.contradicted(QUESTION.open_facts | facts) is None
+)
 
 
 def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet:
@@ -72,7 +74,7 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
 ) -> None:
     """Each step is about the rule that decides then; no value that does is left out, and no change is one too many."""
     rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
-    path = path_to_callable(rule_set, facts)
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
     status = _leads(rule_set, path.steps, facts, {})
     assert status is not None
@@ -100,7 +102,7 @@ def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
 ) -> None:
     """Whichever of its facts are opened that have not been opened before; labels are looked at below."""
     rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
-    path = path_to_callable(rule_set, facts)
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
     if path.end is not PathEnd.POLICY_CHANGE:
         return
@@ -125,7 +127,7 @@ def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
     truth = condition.truth(facts)
     if truth is None:
         return
-    why = explain(rule_set, facts).trials[0].why
+    why = explain(rule_set, diagram_of(rule_set), facts).trials[0].why
     reasons = [fact for fact in facts_read(condition) if f"`{fact}` is " in why]
     assert reasons
     for left_out in (None, *reasons):
@@ -136,7 +138,7 @@ def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
 def _path_of(*drawn: tuple[Condition, str], **labels: str) -> tuple[str, ...]:
     """Return the sentences of a path, for the values of labels by their keys."""
     given_labels = {STAGE.name: labels.get("stage", "none"), KIND.name: labels.get("kind", "none")}
-    path = path_to_callable(_rule_set(drawn), QUESTION.open_facts | given_labels)
+    path = path_to_callable(_rule_set(drawn), diagram_of(_rule_set(drawn)), QUESTION.open_facts | given_labels)
     assert path is not None
     return sentences(path)
 
@@ -166,8 +168,9 @@ def test_many_labels_in_one_rule_are_no_problem() -> None:
     question = CALLABILITY.having(labels)
     when = Any(tuple(Is(label.name, frozenset({"on"})) for label in labels))
     rules = (Rule("all", when, "disabled_by_config", NOWHERE), Rule("last", None, "callable", NOWHERE))
+    rule_set = RuleSet(question, rules, {})
     facts = question.open_facts | {label.name: "on" for label in labels}
-    path = path_to_callable(RuleSet(question, rules, {}), facts)
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
     assert (len(path.changes), path.end) == (60, PathEnd.CALLABLE)
 

@@ -19,7 +19,7 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
-from support.drawn_policies import rule_set_of, rule_sets, tabled
+from support.drawn_policies import diagram_of, rule_set_of, rule_sets
 from support.policies import write_policy
 
 RULES = """\
@@ -95,7 +95,7 @@ def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: P
 @given(drawn=rule_sets(most=5), data=st.data())
 def test_what_is_missed_can_be_reached_and_its_witness_reaches_it(drawn: RuleSet, data: st.DataObject) -> None:
     """A test with the facts of each witness leaves nothing that is missed."""
-    table = tabled(drawn)
+    table = diagram_of(drawn)
     decided = Decided(drawn, table)
     some = data.draw(st.lists(st.sampled_from([*table.space.combinations()]), max_size=4))
     tested = [table.space.named(each) for each in some]
@@ -225,7 +225,7 @@ def test_a_part_that_nothing_can_reach_is_no_goal() -> None:
     """Where the rule above took every server that is off, none is left for the rule below."""
     off, on = (Is("server.enabled", frozenset({value})) for value in ("false", "true"))
     rule_set = rule_set_of([(off, "server_disabled"), (on, "callable")])
-    reached = coverage(rule_set, Decided(rule_set, tabled(rule_set)), [])
+    reached = coverage(rule_set, Decided(rule_set, diagram_of(rule_set)), [])
     assert [str(goal) for goal in (*reached.rules.missed, *reached.conditions.missed)] == [
         "rule `r0` decides",
         "rule `r1` decides",

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
+from callability.policy.deciding.evaluation import Engine
+from callability.policy.deciding.space import Combination, Space
 from callability.policy.loading import Policy, ProvedRuleSet, load
 from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reporting.box import boxes, combinations_in, needed
 from callability.policy.reporting.difference import PolicyChange, differences
-from callability.policy.reporting.region import Region, described
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
-from support.drawn_policies import CORE_SPACE, NOWHERE, rule_sets, tabled
+from support.drawn_policies import CORE_SPACE, NOWHERE, diagram_of, rule_sets
 
-FACTS = ("a", "b", "c")
-DOMAINS = (("0", "1"), ("0", "1", "2"), ("0", "1", "2", "3"))
-_combinations = st.tuples(*map(st.sampled_from, DOMAINS))
 WORDS = {str(status): {"remediation": Text(f"Say {status}.", NOWHERE)} for status in CALLABILITY.statuses}
 
 
@@ -29,40 +28,46 @@ def _holds(facts: Mapping[str, tuple[str, ...]], given_facts: Mapping[str, str])
     return all(given_facts[fact] in values for fact, values in facts.items())
 
 
+_THREE = Space(CALLABILITY, CORE_SPACE.axes[1:4])
+_combinations = st.frozensets(st.sampled_from(list(dict.fromkeys(_THREE.combinations()))))
+
+
 @settings(deadline=None)
-@given(
-    wanted=st.frozensets(_combinations, min_size=1),
-    others=st.frozensets(_combinations),
-    rest=st.frozensets(_combinations),
-)
+@given(wanted=_combinations, others=_combinations)
 def test_boxes_hold_all_that_is_wanted_and_nothing_that_is_not_allowed(
-    wanted: frozenset[tuple[str, ...]], others: frozenset[tuple[str, ...]], rest: frozenset[tuple[str, ...]]
+    wanted: frozenset[Combination], others: frozenset[Combination]
 ) -> None:
-    """What cannot occur may be in them or not."""
-    allowed = wanted | others
-    possible = allowed | rest
-    boxes = described(Region.of(wanted), Region.of(allowed), Region.of(possible), DOMAINS)
-    held = {
-        each for each in possible if any(all(v in part for v, part in zip(each, box, strict=True)) for box in boxes)
-    }
-    assert wanted <= held <= allowed
+    """Without those that are not needed too; and none of these can be spared."""
+    sets = CombinationSets(_THREE)
+    inside, allowed = (_set_of(each, sets) for each in (wanted, wanted | others))
+    found = tuple(boxes(inside, allowed, sets))
+    kept = needed(found, inside, sets)
+    for some in (found, kept):
+        held = sets.none
+        for box in some:
+            held |= combinations_in(box, sets)
+        assert not inside - held
+        assert not held - allowed
+    for spared in range(len(kept)):
+        others_held = sets.none
+        for number, box in enumerate(kept):
+            if number != spared:
+                others_held |= combinations_in(box, sets)
+        assert inside - others_held
 
 
-@settings(deadline=None)
-@given(combinations=st.frozensets(_combinations))
-def test_a_region_has_each_combination_once(combinations: frozenset[tuple[str, ...]]) -> None:
-    """However its boxes are joined."""
-    region = Region.of([*combinations, *combinations])
-    assert len(region) == len(combinations)
-    everything = tuple(map(frozenset, DOMAINS))
-    assert region.inside(everything) == len(combinations)
+def _set_of(combinations: Iterable[Combination], sets: CombinationSets) -> CombinationSet:
+    found = sets.none
+    for each in combinations:
+        found |= combinations_in({fact: (value,) for fact, value in zip(_THREE.facts, each, strict=True)}, sets)
+    return found
 
 
 @settings(max_examples=60, deadline=None)
 @given(drawn=rule_sets())
 def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
     """Of every combination, whatever the rules; a row that never decides is not there."""
-    table = tabled(drawn)
+    table = diagram_of(drawn)
     rows = rows_of(drawn, table)
     seen: set[Row] = set()
     for combination, verdict in table:
@@ -76,7 +81,7 @@ def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
 def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
     """For each rule its own condition, and then where that cannot be read."""
     proved = _shipped().rule_sets["callability"]
-    shown_rows = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.table)]
+    shown_rows = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.diagram)]
     assert shown_rows == [
         ({"server.enabled": ("false",)}, "server_disabled"),
         ({"server.enabled": ("unknown",)}, "disabled_unknown"),
@@ -101,7 +106,7 @@ def _shipped() -> Policy:
 def _policy(drawn: RuleSet) -> Policy:
     """Return a policy of which one rule set is drawn; the others are the shipped ones."""
     spoken = RuleSet(drawn.question, drawn.rules, WORDS)
-    return Policy("", {**_shipped().rule_sets, "callability": ProvedRuleSet(spoken, tabled(drawn), 0)}, ())
+    return Policy("", {**_shipped().rule_sets, "callability": ProvedRuleSet(spoken, diagram_of(drawn), 0)}, ())
 
 
 @settings(max_examples=20, deadline=None)

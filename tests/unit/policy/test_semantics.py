@@ -11,7 +11,7 @@ from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule
 from callability.policy.rules.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
-from support.drawn_policies import NOWHERE, rule_set_of
+from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 
 
 def _one(condition: Condition, **facts: str) -> Decision:
@@ -70,7 +70,7 @@ def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -
     when = Any((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     rule_set = rule_set_of([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}
-    path = path_to_callable(rule_set, facts)
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
     assert (path.steps, path.end, path.find_out) == ((), PathEnd.FIND_OUT, ("tool.config_denied",))
 
@@ -79,7 +79,8 @@ def test_a_path_opens_no_more_than_it_needs() -> None:
     """Of two facts that must both hold, one."""
     when = All((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": "true"}
-    path = path_to_callable(rule_set_of([(when, "server_disabled")]), facts)
+    rule_set = rule_set_of([(when, "server_disabled")])
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
     assert [[change.fact.name for change in step.changes] for step in path.steps] == [["server.enabled"]]
     assert path.end is PathEnd.CALLABLE

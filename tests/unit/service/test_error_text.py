@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
 from callability.service.requests.limits import ERROR_TEXT_BYTES
 from callability.service.translation.error_text import signals_in_text
@@ -14,7 +14,7 @@ from callability.service.translation.outcome_facts import load_facts
 from callability.v1 import outcome_pb2
 from support.checkout import POLICY
 
-TABLE = load(POLICY, engine=Engine.REFERENCE).rule_sets["load_outcome"].table
+TABLE = load(POLICY, engine=Engine.REFERENCE).rule_sets["load_outcome"].diagram
 FORBIDDEN = "Client error '403 Forbidden' for url '{}'\nFor more information check: https://example.org/Status/403"
 TEXTS = {
     "transient": (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from callability.bounded_cache import BoundedCache
-from callability.policy.deciding.tabulation import Engine
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, load
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.fast_path.policy_results import MAX_SERVERS, PolicyResults

@@ -12,6 +12,7 @@ from typing import IO
 from callability.child_process.child import CannotStart, Child, Exited, TimedOut
 from callability.finding import Finding, Place
 from callability.policy.deciding import engine
+from callability.policy.deciding.not_decided import NotDecided
 
 CPU_LIMIT = 60
 """Seconds of processor time that a process of the engine may take. A busy machine does not shorten them."""
@@ -26,14 +27,6 @@ class EngineOutput:
 
     engine: str
     decisions: list[list[int]]
-
-
-class NotDecided(Exception):
-    """The combinations could not be decided. It carries the finding."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(str(finding))
-        self.finding = finding
 
 
 def run(task: str, place: Place, seconds: float, progress: OnProgress, *, cpu_seconds: int = CPU_LIMIT) -> EngineOutput:

@@ -12,8 +12,6 @@ from callability.policy.questions.fact import Axis
 from callability.policy.questions.question import Question
 from callability.policy.rules.rule_set import RuleSet
 
-MAX_COMBINATIONS = 250_000
-
 Combination = tuple[str, ...]
 """A value for each fact of a space, in its order."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from callability.finding import Finding, did_you_mean, shown
-from callability.policy.deciding.table import DecisionTable
+from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.reading.case_file import Case
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
@@ -41,7 +41,7 @@ class CaseResult:
     finding: Finding | None
 
 
-def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
+def run_case(case: Case, rule_set: RuleSet, diagram: DecisionDiagram) -> CaseResult:
     """Run a case, and compare what it expects with what the policy does."""
     ids = [rule.id for rule in rule_set.rules]
     if case.rule is not None and case.rule not in ids:
@@ -52,7 +52,7 @@ def run_case(case: Case, rule_set: RuleSet, table: DecisionTable) -> CaseResult:
     if contradicted:
         sentence = f"test {shown(case.name)} has facts that cannot occur together"
         return CaseResult(case, None, (), Finding(case.place, "impossible-facts", sentence, contradicted.impossible))
-    verdict = table.verdict(case.facts)
+    verdict = diagram.verdict(case.facts)
     differences = (*_of_verdict(case, verdict), *_of_words(case, verdict, rule_set))
     if not differences:
         return CaseResult(case, verdict, (), None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.finding import Place, Witness
+from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.proving.decided import Decided
 from callability.policy.reading.when import written_part
 from callability.policy.rules.condition import Is, atoms
@@ -86,18 +87,18 @@ def _reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
 
 
 def _goals(number: int, rule: Rule, decided: Decided) -> Iterator[tuple[_Key, Goal]]:
-    masks, question = decided.masks, decided.masks.space.question
+    sets, question = decided.sets, decided.sets.space.question
     tried = decided.tried(rule.id)
 
-    def goal(atom: Is | None, truth: bool, where: int) -> Goal:
+    def goal(atom: Is | None, truth: bool, where: CombinationSet) -> Goal:
         part = written_part(atom, question) if atom else None
         place = atom.place if atom and atom.place else rule.place
-        return Goal(rule.id, part, truth, place, masks.witness(where))
+        return Goal(rule.id, part, truth, place, sets.witness(where))
 
     if decides := decided.certain(rule.id):
         yield (number, None, True), goal(None, True, decides)
     for part, atom in enumerate(atoms(rule.when)):
-        truths = masks.truths(atom)
-        for truth, where in ((True, tried & truths.certain), (False, tried & ~truths.possible)):
+        truths = sets.truths(atom)
+        for truth, where in ((True, tried & truths.certain), (False, tried - truths.possible)):
             if where:
                 yield (number, part, truth), goal(atom, truth, where)

@@ -1,4 +1,4 @@
-"""Proofs over the whole decision table of a rule set: dead rules, laws and words."""
+"""Proofs over every combination of the facts of a rule set: dead rules, laws and words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import reduce
 from operator import and_, or_
 
 from callability.finding import Finding, Severity, listed, shown
+from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.mask import Mask
 from callability.policy.proving.redundant_condition import check_parts
 from callability.policy.questions.fact import LabelFact
 from callability.policy.rules.law import Law
@@ -36,14 +36,14 @@ def _check_dead(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     for rule in rule_set.rules:
         if rule.when is None or decided.certain(rule.id):
             continue
-        holds = decided.masks.truths(rule.when).certain
+        holds = decided.sets.truths(rule.when).certain
         if not holds:
             sentence = f"rule `{rule.id}` never decides: its condition never holds"
             yield Finding(rule.place, "never-decides", sentence, _together(rule.reads, rule_set))
             continue
         sentence = f"rule `{rule.id}` never decides: wherever it holds, a rule above it is reached first"
         hint = f"covered by {listed(_covers(holds, rule_set, decided))}"
-        witness = decided.masks.witness(holds)
+        witness = decided.sets.witness(holds)
         yield Finding(rule.place, "never-decides", sentence, hint, witness=witness)
 
 
@@ -53,9 +53,9 @@ def _together(read: Collection[str], rule_set: RuleSet) -> str:
     return "; ".join(axis.impossible for axis in axes if axis.impossible)
 
 
-def _covers(holds: Mask, rule_set: RuleSet, decided: Decided) -> list[str]:
-    """Return the rules that are reached in a mask, the most frequent first."""
-    counts = {rule.id: (holds & decided.reached(rule.id)).bit_count() for rule in rule_set.rules}
+def _covers(holds: CombinationSet, rule_set: RuleSet, decided: Decided) -> list[str]:
+    """Return the rules that are reached somewhere, the most frequent first."""
+    counts = {rule.id: (holds & decided.reached(rule.id)).size for rule in rule_set.rules}
     return sorted((rule for rule, count in counts.items() if count), key=lambda rule: -counts[rule])
 
 
@@ -64,12 +64,12 @@ def _check_actions(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     for rule in rule_set.rules:
         named = _changing(rule, rule_set)
         needless = (reduce(and_, (_idle(action, rule, decided) for action in actions)) for actions in named)
-        wrong = decided.certain(rule.id) & reduce(or_, needless, 0)
+        wrong = decided.certain(rule.id) & reduce(or_, needless, decided.sets.none)
         if wrong:
             actions = frozenset(action for actions in named for action in actions)
             sentence = f"the words of rule `{rule.id}` name an action that does not help: {_idle_actions(actions)}"
             hint = "give the rule an `action` of its own, or another status"
-            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=decided.masks.witness(wrong))
+            yield Finding(rule.place, "action-does-not-help", sentence, hint, witness=decided.sets.witness(wrong))
 
 
 def _idle_actions(actions: Collection[Action]) -> str:
@@ -89,13 +89,13 @@ def _changing(rule: Rule, rule_set: RuleSet) -> tuple[tuple[Action, ...], ...]:
     return tuple(filter(None, named))
 
 
-def _idle(action: Action, rule: Rule, decided: Decided) -> Mask:
+def _idle(action: Action, rule: Rule, decided: Decided) -> CombinationSet:
     """Return where an action changes nothing about a rule: the fact is open, or no other labels make the rule false."""
-    masks, facts = decided.masks, decided.masks.space.question.facts
+    sets, facts = decided.sets, decided.sets.space.question.facts
     if action.fact:
-        return masks.where(action.fact, (facts[action.fact].open_value,))
-    labels = (each for each in masks.axes if isinstance(facts[each[0].facts[0]], LabelFact))
-    return masks.all & ~reduce(masks.spread, labels, masks.all & ~masks.truths(rule.when).possible)
+        return sets.where(action.fact, (facts[action.fact].open_value,))
+    labels = (axis for axis in sets.axes if isinstance(facts[axis.facts[0]], LabelFact))
+    return ~reduce(sets.spread, labels, ~sets.truths(rule.when).possible)
 
 
 def _check_callable(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
@@ -109,20 +109,20 @@ def _check_callable(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
 
 def _check_withheld(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find rules that make a tool callable whose text may not be shown (spec A.3)."""
-    for verdict, mask in decided.verdicts.items():
+    for verdict, where_given in decided.verdicts.items():
         if verdict.status == rule_set.question.open_status and verdict.withhold_text:
-            count = mask.bit_count()
+            count = where_given.size
             where = f"in {count:,} combination{'s' if count > 1 else ''}"
             sentence = f"rule `{verdict.rule}` makes tools callable whose text is withheld, {where}"
             place = rule_set.rule(verdict.rule).place
-            yield Finding(place, "callable-withheld", sentence, witness=decided.masks.witness(mask))
+            yield Finding(place, "callable-withheld", sentence, witness=decided.sets.witness(where_given))
 
 
 def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
     """Find laws that some combination breaks, and such as are about none."""
     for law in rule_set.laws:
-        about = mask_of_law(law, decided)
-        broken = about & ~_kept(law, decided)
+        about = combinations_of_law(law, decided)
+        broken = about - _kept(law, decided)
         if not about:
             sentence = f"law {shown(law.name)} is about no combination of facts"
             hint = "; ".join(filter(None, ("its condition never holds", _together(law.reads, rule_set))))
@@ -131,20 +131,20 @@ def _check_laws(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
             yield _broken(law, broken, decided)
 
 
-def mask_of_law(law: Law, decided: Decided) -> Mask:
+def combinations_of_law(law: Law, decided: Decided) -> CombinationSet:
     """Return the combinations that a law is about."""
-    truths = decided.masks.truths(law.when)
+    truths = decided.sets.truths(law.when)
     return truths.certain if law.always else truths.possible
 
 
-def _kept(law: Law, decided: Decided) -> Mask:
+def _kept(law: Law, decided: Decided) -> CombinationSet:
     named = reduce(or_, (decided.status(status) for status in law.statuses))
-    return named if law.always else decided.masks.all & ~named
+    return named if law.always else ~named
 
 
-def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
-    verdict = decided.at(decided.masks.simplest(broken))
-    count = broken.bit_count()
+def _broken(law: Law, broken: CombinationSet, decided: Decided) -> Finding:
+    verdict = decided.diagram.verdict_at(decided.sets.simplest(broken))
+    count = broken.size
     how = "is undetermined and gives" if verdict.undetermined else "gives"
     required = " or ".join(map(shown, law.statuses))
     against = f"but the law requires {required}" if law.always else "which the law forbids"
@@ -152,4 +152,4 @@ def _broken(law: Law, broken: Mask, decided: Decided) -> Finding:
         f"law {shown(law.name)} does not hold in {count:,} combination{'s' if count > 1 else ''}:"
         f" rule `{verdict.rule}` {how} `{verdict.status}`, {against}"
     )
-    return Finding(law.place, "law-broken", sentence, witness=decided.masks.witness(broken))
+    return Finding(law.place, "law-broken", sentence, witness=decided.sets.witness(broken))

@@ -8,8 +8,8 @@ from itertools import accumulate
 from operator import and_, or_
 
 from callability.finding import Finding, Severity, Witness, shown
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets, Truths
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.mask import Mask, Masks, Truths
 from callability.policy.reading.when import written_part
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.rules.rule_set import Rule
@@ -28,7 +28,7 @@ class _Weighed:
     truths: Truths
     matters: Truths
 
-    def changed(self, certain: Mask, possible: Mask) -> Mask:
+    def changed(self, certain: CombinationSet, possible: CombinationSet) -> CombinationSet:
         """Return where the rule would be another one with other truths of the part."""
         of_certain = (self.truths.certain ^ certain) & self.matters.certain
         return of_certain | ((self.truths.possible ^ possible) & self.matters.possible)
@@ -37,7 +37,7 @@ class _Weighed:
 def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts, and values in lists, without which each answer would be the same, in rules that decide."""
     for rule, weighed in _weighed(rules, decided):
-        if not weighed.changed(0, 0):
+        if not weighed.changed(decided.sets.none, decided.sets.none):
             what = f"part `{_written(weighed.part, decided)}` of"
             yield _never_matters(rule, weighed.part, what, weighed.truths.certain, decided)
         elif len(weighed.part.values) > 1:
@@ -45,11 +45,11 @@ def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
 
 
 def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[Finding]:
-    part, fact = weighed.part, decided.masks.space.question.facts[weighed.part.fact]
+    part, fact = weighed.part, decided.sets.space.question.facts[weighed.part.fact]
     needless = fact.needless(part.values)
     for value in sorted(part.values):
         what = f"value {shown(value)} of `{part.fact}` in"
-        having = decided.masks.where(part.fact, fact.held_with(value))
+        having = decided.sets.where(part.fact, fact.held_with(value))
         if not having & (weighed.matters.certain | weighed.matters.possible):
             yield _never_matters(rule, part, what, having, decided)
         elif value in needless:
@@ -59,13 +59,13 @@ def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[F
 
 def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
     """Find parts that are true wherever they matter; to say so may be what makes a rule readable."""
-    every = decided.masks.all
+    every, none = decided.sets.all, decided.sets.none
     for rule, weighed in _weighed(rules, decided):
-        matters = weighed.changed(0, 0)
+        matters = weighed.changed(none, none)
         if matters and not weighed.changed(every, every):
             sentence = f"part `{_written(weighed.part, decided)}` of rule `{rule.id}` is true wherever it matters"
             hint = "the rule decides the same without it"
-            witness = decided.masks.witness(matters)
+            witness = decided.sets.witness(matters)
             place = weighed.part.place or rule.place
             yield Finding(place, "part-always-true", sentence, hint, Severity.NOTE, witness)
 
@@ -74,51 +74,50 @@ def _weighed(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Rule, 
     for rule in rules:
         if rule.when and decided.certain(rule.id) and sum(1 for _ in atoms(rule.when)) <= MAX_PARTS:
             tried = decided.tried(rule.id)
-            for weighed in _parts(rule.when, Truths(tried, tried), decided.masks):
+            for weighed in _parts(rule.when, Truths(tried, tried), decided.sets):
                 yield rule, weighed
 
 
-def _parts(condition: Condition, matters: Truths, masks: Masks) -> Iterator[_Weighed]:
+def _parts(condition: Condition, matters: Truths, sets: CombinationSets) -> Iterator[_Weighed]:
     match condition:
         case Is():
-            yield _Weighed(condition, masks.truths(condition), matters)
+            yield _Weighed(condition, sets.truths(condition), matters)
         case Not(part=part):
             # What is certain of the whole is what is not possible of the part.
-            yield from _parts(part, Truths(matters.possible, matters.certain), masks)
+            yield from _parts(part, Truths(matters.possible, matters.certain), sets)
         case All(parts=parts) | Any(parts=parts):
-            each = [masks.truths(part) for part in parts]
+            each = [sets.truths(part) for part in parts]
             certain, possible = (
-                _open(condition, [getattr(truths, kind) for truths in each], masks) for kind in ("certain", "possible")
+                _open(condition, [getattr(truths, kind) for truths in each], sets) for kind in ("certain", "possible")
             )
             for part, one, other in zip(parts, certain, possible, strict=True):
-                yield from _parts(part, Truths(matters.certain & one, matters.possible & other), masks)
+                yield from _parts(part, Truths(matters.certain & one, matters.possible & other), sets)
 
 
-def _open(condition: All | Any, parts: list[Mask], masks: Masks) -> list[Mask]:
+def _open(condition: All | Any, parts: list[CombinationSet], sets: CombinationSets) -> list[CombinationSet]:
     """Return for each part where the others leave the answer to it: all are true, or none is."""
-    join, start = (and_, masks.all) if isinstance(condition, All) else (or_, 0)
+    join, start = (and_, sets.all) if isinstance(condition, All) else (or_, sets.none)
     before = [*accumulate(parts, join, initial=start)][:-1]
     after = [*accumulate(reversed(parts), join, initial=start)][-2::-1]
     others = [join(one, other) for one, other in zip(before, after, strict=True)]
-    return others if join is and_ else [masks.all & ~each for each in others]
+    return others if join is and_ else [~each for each in others]
 
 
-def _never_matters(rule: Rule, part: Is, what: str, holds: Mask, decided: Decided) -> Finding:
+def _never_matters(rule: Rule, part: Is, what: str, holds: CombinationSet, decided: Decided) -> Finding:
     witness, there = _elsewhere(rule, holds, decided)
     sentence = f"{what} rule `{rule.id}` never matters: without it each answer is the same"
     place = part.place or rule.place
     return Finding(place, "part-never-matters", sentence, there, Severity.WARNING, witness)
 
 
-def _elsewhere(rule: Rule, holds: Mask, decided: Decided) -> tuple[Witness | None, str]:
+def _elsewhere(rule: Rule, holds: CombinationSet, decided: Decided) -> tuple[Witness | None, str]:
     """Return facts of those for which a part is true, and what decides there."""
     if not holds:
         return None, "no combination of facts has it"
-    untried = holds & ~decided.tried(rule.id)
-    one = decided.masks.simplest(untried or holds)
-    verdict = decided.at(one)
-    return decided.masks.witness(one), f"rule `{verdict.rule}` decides without it"
+    where = holds - decided.tried(rule.id) or holds
+    verdict = decided.diagram.verdict_at(decided.sets.simplest(where))
+    return decided.sets.witness(where), f"rule `{verdict.rule}` decides without it"
 
 
 def _written(part: Is, decided: Decided) -> str:
-    return written_part(part, decided.masks.space.question)
+    return written_part(part, decided.sets.space.question)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space, space_of_facts
+from callability.policy.deciding.building import order_of, verdicts_of
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
+from callability.policy.deciding.nodes import TooManyNodes
+from callability.policy.deciding.space import Space, space_of_facts
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.names.automaton import TooManyStates
 from callability.policy.names.classes import SinglesOutUnknown
 from callability.policy.questions.question import joined
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reporting.region import Region, described
+from callability.policy.reporting.box import boxes, needed
+from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
 
@@ -70,17 +74,14 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     Raises:
         TooMuch: together they are too large.
     """
-    facts = frozenset((*old.table.space.facts, *new.table.space.facts))
+    facts = frozenset((*old.diagram.space.facts, *new.diagram.space.facts))
     try:
         question = joined(old.rule_set.question, new.rule_set.question)
     except TooManyStates as error:
         raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
     except SinglesOutUnknown:
         raise TooMuch("the patterns of both policies distinguish the name `unknown` from every other") from None
-    space = space_of_facts(question, facts)
-    if space.size > MAX_COMBINATIONS:
-        raise TooMuch(f"the facts of both policies have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}")
-    return space
+    return space_of_facts(question, facts)
 
 
 def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[PolicyChange]:
@@ -90,45 +91,41 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
         TooMuch: they are too large to compare.
     """
     space = compared_space(old, new)
-    answers = _Replies(old), _Replies(new)
-    changed: dict[tuple[Reply, Reply], list[tuple[Combination, Verdict, Verdict]]] = {}
-    for combination in space.combinations():
-        facts = space.named(combination)
-        before, after = old.table.verdict(facts), new.table.verdict(facts)
-        pair = answers[0].of(before), answers[1].of(after)
-        if pair[0] != pair[1]:
-            changed.setdefault(pair, []).append((combination, before, after))
-    possible = Region.of(space.combinations()) if changed else Region()
-    domains = {fact: tuple(map(str, space.question.facts[fact].readings)) for fact in space.facts}
-    for (reply_before, reply_after), found in changed.items():
-        combinations, before_each, after_each = zip(*found, strict=True)
-        wanted = Region.of(combinations)
-        boxes = described(wanted, wanted, possible, tuple(domains.values()))
-        yield PolicyChange(
-            question=name,
-            before=reply_before,
-            after=reply_after,
-            combinations=len(found),
-            where=tuple(space.question.describe(dict(zip(space.facts, box, strict=True))) for box in boxes),
-            rules=(_rules(old, before_each), _rules(new, after_each)),
-            example=space.named(combinations[0]),
-        )
-
-
-def _rules(proved: ProvedRuleSet, verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    deciding = {verdict.rule for verdict in verdicts}
-    return tuple(rule.id for rule in proved.rule_set.rules if rule.id in deciding)
+    try:
+        sets = CombinationSets(space, order_of(space))
+        before, after = (_Replies(each.rule_set, sets) for each in (old, new))
+        for reply, where in before.sets.items():
+            left = where - after.sets.get(reply, sets.none)
+            for other, there in after.sets.items():
+                if other != reply and (changed := left & there):
+                    left -= changed
+                    found = tuple(boxes(changed, changed, sets))
+                    yield PolicyChange(
+                        question=name,
+                        before=reply,
+                        after=other,
+                        combinations=changed.size,
+                        where=tuple(space.question.describe(box) for box in needed(found, changed, sets)),
+                        rules=(before.rules(changed), after.rules(changed)),
+                        example=sets.facts(changed),
+                    )
+    except TooManyNodes:
+        raise TooMuch("the decision diagrams of both policies need too many nodes together") from None
 
 
 class _Replies:
-    """The replies of a rule set, each created once."""
+    """Where a rule set gives each of its replies, and which rules decide somewhere."""
 
-    def __init__(self, proved: ProvedRuleSet) -> None:
-        self._rule_set = proved.rule_set
-        self._made: dict[Verdict, Reply] = {}
+    def __init__(self, rule_set: RuleSet, sets: CombinationSets) -> None:
+        self._rule_set = rule_set
+        self._verdicts: list[tuple[Verdict, CombinationSet]] = [*verdicts_of(rule_set, sets)]
+        self.sets: dict[Reply, CombinationSet] = {}
+        for verdict, where in self._verdicts:
+            said = verdict_words(rule_set, verdict)
+            reply = Reply(verdict.status, said.texts if said else None)
+            self.sets[reply] = self.sets[reply] | where if reply in self.sets else where
 
-    def of(self, verdict: Verdict) -> Reply:
-        if verdict not in self._made:
-            said = verdict_words(self._rule_set, verdict)
-            self._made[verdict] = Reply(verdict.status, said.texts if said else None)
-        return self._made[verdict]
+    def rules(self, where: CombinationSet) -> tuple[str, ...]:
+        """Return the rules that decide somewhere in a set, in their order."""
+        deciding = {verdict.rule for verdict, there in self._verdicts if there & where}
+        return tuple(rule.id for rule in self._rule_set.rules if rule.id in deciding)

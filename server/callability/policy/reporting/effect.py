@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from callability.finding import Finding, Witness
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
 from callability.policy.proving.decided import Decided
-from callability.policy.proving.mask import Mask, Masks
 from callability.policy.proving.redundant_condition import needless_parts
+from callability.policy.reporting.box import boxes, combinations_in
 from callability.policy.rules.rule_set import Rule, RuleSet
 
 MAX_CONDITIONS = 50
@@ -71,85 +73,41 @@ def _effect(rule: Rule, decided: Decided) -> Effect:
     certain = decided.certain(rule.id)
     where: list[Where] = []
     left = certain
-    for box in _boxes(certain, decided.masks):
-        if len(where) == MAX_CONDITIONS:
-            break
-        where.append(decided.masks.space.question.describe(box))
-        left &= ~_mask_of(box, decided.masks)
-    witness = decided.masks.witness(certain) if certain else None
-    undetermined = decided.undetermined(rule.id).bit_count()
-    return Effect(rule, certain.bit_count(), undetermined, tuple(where), not left, witness)
-
-
-_Box = dict[str, tuple[str, ...]]
-
-
-def _boxes(wanted: Mask, masks: Masks) -> Iterator[_Box]:
-    """Yield conditions that together hold in all of a mask, and nowhere else."""
-    left = wanted
-    while left:
-        box = _widened({fact: (value,) for fact, value in _facts(left, masks).items()}, wanted, left, masks)
-        yield box
-        left &= ~_mask_of(box, masks)
-
-
-def _facts(left: Mask, masks: Masks) -> dict[str, str]:
-    facts = masks.facts(masks.simplest(left))
-    return {fact: facts[fact] for fact in masks.space.facts}
-
-
-def _widened(box: _Box, wanted: Mask, left: Mask, masks: Masks) -> _Box:
-    """Widen a box as far as nothing else comes in: by whole facts, the last first, and then by single values with which
-    something comes in that is left.
-    """
-    facts = masks.space.question.facts
-    for fact in reversed(masks.space.facts):
-        wider = box | {fact: facts[fact].readings}
-        if not _mask_of(wider, masks) & ~wanted:
-            box = wider
-    for fact in masks.space.facts:
-        for value in facts[fact].readings:
-            wider = box | {fact: (*box[fact], value)}
-            gained = _mask_of(wider, masks) & ~_mask_of(box, masks)
-            if gained & left and not gained & ~wanted:
-                box = wider
-    return box
-
-
-def _mask_of(box: _Box, masks: Masks) -> Mask:
-    mask = masks.all
-    for fact, values in box.items():
-        mask &= masks.where(fact, values)
-    return mask
+    for box in islice(boxes(certain, certain, decided.sets), MAX_CONDITIONS):
+        where.append(decided.sets.space.question.describe(box))
+        left -= combinations_in(box, decided.sets)
+    witness = decided.sets.witness(certain) if certain else None
+    undetermined = decided.undetermined(rule.id).size
+    return Effect(rule, certain.size, undetermined, tuple(where), not left, witness)
 
 
 def _overlap(rule_set: RuleSet, upper: int, lower: int, decided: Decided) -> Overlap | None:
     rules = rule_set.rules
     between = rules[upper : lower + 1]
-    both = decided.masks.truths(between[-1].when).possible & decided.reached(between[0].id)
+    both = decided.sets.truths(between[-1].when).possible & decided.reached(between[0].id)
     if not both:
         return None
     exchanged = (between[-1], *between[1:-1], between[0])
     tried = decided.tried(between[0].id)
-    before, after = (_answers(order, tried, decided.masks) for order in (between, exchanged))
-    changed = 0
-    for answer, mask in before.items():
-        changed |= mask & ~after.get(answer, 0)
+    before, after = (_answers(order, tried, decided.sets) for order in (between, exchanged))
+    changed = decided.sets.none
+    for answer, where in before.items():
+        changed |= where - after.get(answer, decided.sets.none)
     if not changed:
         return None
-    return Overlap(between[0], between[-1], changed.bit_count(), decided.masks.witness(changed & both or changed))
+    return Overlap(between[0], between[-1], changed.size, decided.sets.witness(changed & both or changed))
 
 
-def _answers(order: tuple[Rule, ...], left: Mask, masks: Masks) -> dict[object, Mask]:
+def _answers(order: tuple[Rule, ...], left: CombinationSet, sets: CombinationSets) -> dict[object, CombinationSet]:
     """Return where each answer is given if rules are tried in an order: the status and a rule's own words, None where
     it is undetermined.
     """
-    answers: dict[object, Mask] = {}
+    answers: dict[object, CombinationSet] = {}
     for rule in order:
-        truths = masks.truths(rule.when)
+        truths = sets.truths(rule.when)
         determined = (rule.status, rule.because and rule.because.template, rule.action and rule.action.template)
-        for answer, where in ((determined, truths.certain), (None, truths.possible & ~truths.certain)):
-            answers[answer] = answers.get(answer, 0) | (left & where)
-        left &= ~truths.possible
+        for answer, where in ((determined, truths.certain), (None, truths.possible - truths.certain)):
+            answers[answer] = answers.get(answer, sets.none) | (left & where)
+        left -= truths.possible
     answers["left"] = left
     return answers

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.finding import listed
+from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.reporting.path import Path, path_to_callable
 from callability.policy.rules.condition import Condition, Truth, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.unread import unread
 from callability.vocabulary import UNKNOWN
 
 
@@ -31,26 +31,26 @@ class Explanation:
     path: Path | None
 
 
-def explain(rule_set: RuleSet, facts: Mapping[str, str]) -> Explanation:
-    """Explain the verdict of a combination of facts."""
+def explain(rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> Explanation:
+    """Explain the verdict that the diagram of a rule set has for a combination of facts."""
     trials: list[Trial] = []
     for rule in rule_set.rules:
         truth = rule.when.truth(facts) if rule.when else True
         reads = tuple((fact, facts[fact]) for fact in rule.reads)
-        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set)))
+        trials.append(Trial(rule, truth, reads, _why(rule, truth, facts, rule_set, diagram)))
         if truth is not False:
             break
-    return Explanation(tuple(trials), path_to_callable(rule_set, facts))
+    return Explanation(tuple(trials), path_to_callable(rule_set, diagram, facts))
 
 
-def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet) -> str:
+def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet, diagram: DecisionDiagram) -> str:
     if rule.when is None:
         return f"has no condition: gives `{rule.status}`"
     facts = rule_set.question.facts
     if truth is None:
-        unknown = unread(rule_set.question, rule.when, given)
-        are = "which is" if len(unknown) == 1 else "which are"
-        return f"cannot be decided without {listed(unknown)}, {are} unknown: gives `{rule_set.question.undetermined}`"
+        unread = diagram.unread(diagram.verdict(given), given)
+        are = "which is" if len(unread) == 1 else "which are"
+        return f"cannot be decided without {listed(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
     reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
     return f"holds, since {reasons}: gives `{rule.status}`" if truth else f"does not hold, since {reasons}"
 

@@ -168,9 +168,10 @@ OF_RULES: Mapping[str, Meaning] = {
         "conjunctions.",
         "Read fewer facts in a rule with long lists of values.",
     ),
-    "too-many-combinations": Meaning(
-        "The facts that the rules read have more than 250,000 combinations.",
-        "Read fewer facts, above all those with many values.",
+    "diagram-too-large": Meaning(
+        "The decision diagram of the rules is too large: it needs more than 600,000 nodes while it is built, or has "
+        "more than 50,000 tests.",
+        "Let fewer rules read several labels at once, or split the labels among rules that one of them separates.",
     ),
     "engine-failed": Meaning("The rules engine failed.", "Try `--engine reference`, and report it."),
     "engine-timeout": Meaning("The rules engine took too long.", "Make the policy smaller."),

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 
+from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.questions.fact import Fact, LabelFact
 from callability.policy.reporting.falsifying import Falsification, Values, falsifications
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import Decision, decide
-from callability.policy.rules.unread import unread
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 5
@@ -62,14 +62,14 @@ class Path:
         return tuple(chain.from_iterable(step.changes for step in self.steps))
 
 
-def path_to_callable(rule_set: RuleSet, facts: Mapping[str, str]) -> Path | None:
+def path_to_callable(rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
     None where the question has no status that everything else could be opened to.
     """
     if rule_set.question.open_status is None:
         return None
-    search = _Search(rule_set, facts)
+    search = _Search(rule_set, diagram, facts)
     path = search.path()
     while path is None:
         path = search.path()
@@ -81,8 +81,9 @@ class _Search:
     without it, so that it ends.
     """
 
-    def __init__(self, rule_set: RuleSet, facts: Mapping[str, str]) -> None:
+    def __init__(self, rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> None:
         self._rule_set = rule_set
+        self._diagram = diagram
         self._facts = facts
         self._left: dict[str, frozenset[str]] = {}
 
@@ -95,7 +96,7 @@ class _Search:
             decision = decide(self._rule_set.rules, now)
             rule = self._rule_set.rules[decision.rule]
             if decision.undetermined:
-                return Path(tuple(steps), PathEnd.FIND_OUT, unread(question, rule.when, now))
+                return Path(tuple(steps), PathEnd.FIND_OUT, self._diagram.unread(self._diagram.verdict(now), now))
             if rule.status == question.open_status:
                 return Path(tuple(steps), PathEnd.CALLABLE)
             out = self._easiest_falsification(rule, now, self._values(rule, now))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from callability.policy.reporting.difference import PolicyChange
 from callability.policy.reporting.explanation import Trial
 from callability.policy.reporting.path import FactChange, Path
 from callability.policy.reporting.rows import Row
+from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.rules.unread import retry_of, unread_of
 from callability.policy.rules.verdict import Verdict
 from callability.vocabulary import LiftedBy
 
@@ -18,10 +18,9 @@ Plain = dict[str, Any]
 """A JSON object."""
 
 
-def of_verdict(verdict: Verdict, rule_set: RuleSet, facts: Mapping[str, str]) -> Plain:
-    """Return a verdict about facts, with what is fixed about its status, and the facts that could not be read."""
+def of_verdict(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> Plain:
+    """Return a verdict and the facts that keep it undetermined, with what is fixed about its status."""
     status = rule_set.question.status(verdict.status)
-    unread = unread_of(rule_set, verdict, facts)
     data: Plain = {
         "status": status,
         "rule": verdict.rule,

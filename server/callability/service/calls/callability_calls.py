@@ -63,8 +63,8 @@ class CallabilityCalls:
         limits.check_name(request.agent.name.encode(), "agent", empty=True)
         facts = self._tools.facts(request)
         proved = self._policy.rule_sets["callability"]
-        read = {fact: facts.values[fact] for fact in proved.table.space.facts}
-        reply = explanation_message(explain(proved.rule_set, facts.values), read)
+        read = {fact: facts.values[fact] for fact in proved.diagram.space.facts}
+        reply = explanation_message(explain(proved.rule_set, proved.diagram, facts.values), read)
         decided = self._tools.response(facts)
         reply.revision = decided.revision
         reply.verdict.CopyFrom(decided.verdict)

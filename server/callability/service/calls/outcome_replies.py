@@ -10,7 +10,6 @@ from callability.policy.loading import Policy
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import VerdictWords, verdict_words
 from callability.service.observability.gaps import Gaps, gaps_of
-from callability.service.translation.unread_facts import UnreadFacts
 
 
 class OutcomeReplies:
@@ -21,17 +20,16 @@ class OutcomeReplies:
     ) -> None:
         proved = policy.rule_sets[question]
         self._question = question
-        self._unread = UnreadFacts(proved)
-        self._table = proved.table
+        self._diagram = proved.diagram
         self._gaps = gaps
         self._replies = {
             verdict: write(verdict, verdict_words(proved.rule_set, verdict)).SerializeToString()
-            for verdict in proved.table.verdicts
+            for verdict in proved.diagram.verdicts
         }
 
     def reply(self, facts: Mapping[str, str]) -> bytes:
         """Return the reply for facts, encoded."""
-        verdict = self._table.verdict(facts)
+        verdict = self._diagram.verdict(facts)
         if verdict.undetermined:
-            self._gaps.met(dict.fromkeys(gaps_of(self._question, self._unread.of(verdict, facts)), 1))
+            self._gaps.met(dict.fromkeys(gaps_of(self._question, self._diagram.unread(verdict, facts)), 1))
         return self._replies[verdict]

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from callability.child_process.limits import limit_this_process
 from callability.finding import Finding, Severity
 from callability.policy.check_worker import MAX_CPU
-from callability.policy.loading import check_source
+from callability.policy.loading import check_source, engines
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.service.requests import limits
 from callability.service.translation.messages import finding_message, rule_set_message
@@ -39,7 +39,7 @@ def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
         errors=sum(finding.severity is Severity.ERROR for finding in check.findings),
         warnings=sum(finding.severity is Severity.WARNING for finding in check.findings),
         rule_sets=[rule_set_message(name, proved) for name, proved in sorted(check.proved.items())],
-        engine=", ".join(sorted({proved.table.engine for proved in check.proved.values()})),
+        engine=engines(check.proved.values()),
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from callability.bounded_cache import BoundedCache
 from callability.policy.loading import Policy
 from callability.policy.questions.fact import NameFact
-from callability.policy.rules.unread import retry_of
+from callability.policy.rules.retry import retry_of
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.service.fast_path.encoded_results import PLACES, EncodedResult, WordsKey
@@ -17,7 +17,6 @@ from callability.service.fast_path.tool_results import ToolResults, fact_key
 from callability.service.observability.gaps import gaps_of
 from callability.service.translation.messages import verdict_message, words_message
 from callability.service.translation.tool_facts import FactReader, FactValues
-from callability.service.translation.unread_facts import UnreadFacts
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
@@ -35,13 +34,12 @@ class PolicyResults:
         self.revision = policy.revision
         proved = policy.rule_sets["callability"]
         self._rule_set = proved.rule_set
-        self._table = proved.table
-        self.reader = FactReader(proved.table.space)
-        facts = map(proved.rule_set.question.facts.__getitem__, proved.table.space.facts)
+        self._diagram = proved.diagram
+        self.reader = FactReader(proved.diagram.space)
+        facts = map(proved.rule_set.question.facts.__getitem__, proved.diagram.space.facts)
         self._names = {fact.name: fact for fact in facts if isinstance(fact, NameFact)}
-        self._unread = UnreadFacts(proved)
         self._words = _encode_words(policy)
-        self._determined = {each: self._encoded(each) for each in self._table.verdicts if not each.undetermined}
+        self._determined = {each: self._encoded(each) for each in self._diagram.verdicts if not each.undetermined}
         self._undetermined: BoundedCache[tuple[Verdict, tuple[str, ...], frozenset[str]], EncodedResult]
         self._undetermined = BoundedCache(MAX_UNDETERMINED)
         self._servers: BoundedCache[tuple[bytes | str, str, str | None], ToolResults] = BoundedCache(MAX_SERVERS)
@@ -68,10 +66,10 @@ class PolicyResults:
 
     def of_facts(self, facts: FactValues) -> EncodedResult:
         """Return the result for all facts of a tool."""
-        verdict = self._table.verdict(facts.values)
+        verdict = self._diagram.verdict(facts.values)
         if not verdict.undetermined:
             return self._determined[verdict]
-        unread = self._unread.of(verdict, facts.values)
+        unread = self._diagram.unread(verdict, facts.values)
         key = verdict, unread, facts.not_understood
         result = self._undetermined.get(key)
         if result is None:

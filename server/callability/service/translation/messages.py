@@ -24,6 +24,10 @@ def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
     return verdict_pb2.ToolStatus.Value(f"TOOL_STATUS_{status.upper()}")
 
 
+MAX_COMBINATIONS = 2**32 - 1
+"""Combinations that the contract can count."""
+
+
 def verdict_message(verdict: Verdict, retry: Retry, unread: Sequence[str] = ()) -> verdict_pb2.ToolVerdict:
     """Return a verdict as the contract has it, with whether trying again can help and the facts that are unread."""
     status = ToolStatus(verdict.status)
@@ -165,8 +169,8 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
     return policy_service_pb2.RuleSet(
         name=name,
         rules=[rule.id for rule in proved.rule_set.rules],
-        facts=proved.table.space.facts,
-        combinations=proved.table.space.size,
+        facts=proved.diagram.space.facts,
+        combinations=min(proved.diagram.space.size, MAX_COMBINATIONS),
         tests_passed=proved.tests,
         reads=proved.rule_set.read_by_rules,
         labels=map(_declared_label, proved.rule_set.declared_labels),

@@ -1,4 +1,4 @@
-"""Deciding every combination of facts: by the rules engine in a child process, or by the reference evaluator."""
+"""Deciding given combinations of facts: by the rules engine in a child process, or by the reference evaluator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 
 from callability.finding import Finding, Place
-from callability.policy.deciding.engine_process import EngineOutput, NotDecided, OnProgress, run
+from callability.policy.deciding.engine_process import EngineOutput, OnProgress, run
 from callability.policy.deciding.normal_form import (
     MAX_ALTOGETHER,
     MAX_CONJUNCTIONS,
@@ -20,7 +20,8 @@ from callability.policy.deciding.normal_form import (
     Test,
     conjunctions,
 )
-from callability.policy.deciding.space import MAX_COMBINATIONS, Combination, Space
+from callability.policy.deciding.not_decided import NotDecided
+from callability.policy.deciding.space import Combination, Space
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
@@ -43,7 +44,7 @@ class Engine(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tabulation:
+class Evaluation:
     """The decision of each combination, and what decided."""
 
     decisions: dict[Combination, Decision]
@@ -54,41 +55,43 @@ def no_progress(_decided: int, _of: int) -> None:
     """Ignore progress."""
 
 
-def tabulate(
+def evaluate(
     rule_set: RuleSet,
     space: Space,
+    combinations: Sequence[Combination],
     file: str,
     *,
     by: Engine = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
-) -> Tabulation:
-    """Decide every combination of a space.
+) -> Evaluation:
+    """Decide some combinations of a space, each of which is given once.
 
     Raises:
-        NotDecided: there are too many, a condition is too large, the engine failed or took longer than `seconds`, or
-            two engines that were compared differ.
+        NotDecided: a condition is too large, the engine failed or took longer than `seconds`, or two engines that were
+            compared differ.
     """
-    if space.size > MAX_COMBINATIONS:
-        raise NotDecided(_too_many(space, file))
-    distinct = tuple(dict.fromkeys(space.combinations()))
     if by is Engine.REFERENCE:
-        return Tabulation(_by_reference(rule_set, space, distinct), "reference")
+        return _by_reference(rule_set, space, combinations)
     flat = _flat(rule_set, space)
-    progress(0, len(distinct))
+    progress(0, len(combinations))
     try:
-        answer = _by_engine(flat, space, distinct, partial(run, place=Place(file), seconds=seconds, progress=progress))
+        ask = partial(run, place=Place(file), seconds=seconds, progress=progress)
+        answer = _by_engine(flat, space, combinations, ask)
     except ModuleNotFoundError:
         if by is not Engine.AUTO:
             raise NotDecided(_unavailable(Place(file))) from None
-        return Tabulation(_by_reference(rule_set, space, distinct), "reference")
+        return _by_reference(rule_set, space, combinations)
     if by is Engine.BOTH:
-        _compare(answer, _by_reference(rule_set, space, distinct), rule_set, space)
+        _compare(answer, _by_reference(rule_set, space, combinations), rule_set, space)
     return answer
 
 
-def _by_reference(rule_set: RuleSet, space: Space, distinct: Sequence[Combination]) -> dict[Combination, Decision]:
-    return {each: decide(rule_set.rules, dict(zip(space.facts, each, strict=True))) for each in distinct}
+def _by_reference(rule_set: RuleSet, space: Space, distinct: Sequence[Combination]) -> Evaluation:
+    facts = space.facts
+    return Evaluation(
+        {each: decide(rule_set.rules, dict(zip(facts, each, strict=True))) for each in distinct}, "reference"
+    )
 
 
 def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
@@ -110,7 +113,7 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
 
 def _by_engine(
     flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], EngineOutput]
-) -> Tabulation:
+) -> Evaluation:
     """Decide many combinations by several processes side by side, as many as there are processors for."""
     blocks = _blocks(flat)
     processes = max(1, min(len(os.sched_getaffinity(0)), len(distinct) // ENOUGH))
@@ -122,7 +125,7 @@ def _by_engine(
         for part, answer in zip(parts, answers, strict=True)
         for combination, (block, conjunction) in zip(part, answer.decisions, strict=True)
     }
-    return Tabulation({combination: decided[combination] for combination in distinct}, answers[0].engine)
+    return Evaluation({combination: decided[combination] for combination in distinct}, answers[0].engine)
 
 
 def _blocks(flat: Sequence[Conjunction]) -> list[list[Conjunction]]:
@@ -156,20 +159,14 @@ def _task(blocks: list[list[Conjunction]], space: Space, distinct: Sequence[Comb
     return json.dumps(task)
 
 
-def _too_many(space: Space, file: str) -> Finding:
-    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in space.axes)
-    sentence = f"the facts have {space.size:,} combinations, and may have {MAX_COMBINATIONS:,}"
-    return Finding(Place(file), "too-many-combinations", sentence, f"they multiply: {sizes}")
-
-
 def _unavailable(place: Place) -> Finding:
     hint = "it needs Python 3.11 or 3.12 and a C compiler to build"
     return Finding(place, "engine-unavailable", "durable-rules cannot be imported here", hint)
 
 
-def _compare(answer: Tabulation, reference: dict[Combination, Decision], rule_set: RuleSet, space: Space) -> None:
+def _compare(answer: Evaluation, reference: Evaluation, rule_set: RuleSet, space: Space) -> None:
     for combination, decision in answer.decisions.items():
-        other = reference[combination]
+        other = reference.decisions[combination]
         if decision != other:
             facts = ", ".join(f"{fact} {value}" for fact, value in zip(space.facts, combination, strict=True))
             rules = f"`{rule_set.rules[decision.rule].id}`, the reference reaches `{rule_set.rules[other.rule].id}`"

@@ -1,0 +1,185 @@
+"""Building the decision diagram of a rule set: rule by rule, each where every rule above it is false."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from callability.finding import Finding
+from callability.policy.deciding.combination_set import MAX_NODES, CombinationSet, CombinationSets
+from callability.policy.deciding.diagram import DecisionDiagram, Test, UnreadTests
+from callability.policy.deciding.nodes import EMPTY, FULL, Node, TooManyNodes
+from callability.policy.deciding.not_decided import NotDecided
+from callability.policy.deciding.space import Space
+from callability.policy.deciding.unread_sets import UnreadSets
+from callability.policy.questions.fact import Axis, LabelFact, NameFact
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.verdict import Verdict
+
+MAX_TESTS = 50_000
+"""Tests that the diagram of one rule set may have."""
+
+
+def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
+    """Build the decision diagram of a rule set.
+
+    A few orders of the axes are tried, and the first of the smallest diagrams is kept.
+
+    Raises:
+        NotDecided: it would be too large.
+    """
+    best: DecisionDiagram | None = None
+    most = MAX_NODES
+    refused: Finding | None = None
+    for order in _orders(space):
+        sets = CombinationSets(space, order, most=most)
+        try:
+            built = _built(rule_set, sets)
+        except NotDecided as error:
+            refused = refused or error.finding
+            continue
+        # An order that needs more than another did is not worth the time.
+        most = min(most, len(sets.nodes))
+        best = min(filter(None, (best, built)), key=lambda each: len(each.tests))
+    if best is None:
+        assert refused is not None
+        raise NotDecided(refused)
+    return best
+
+
+def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
+    """Build a diagram in one order.
+
+    Raises:
+        NotDecided: it would be too large.
+    """
+    verdicts: dict[Node, Verdict] = {}
+    root: Node = EMPTY
+    unread: dict[str, dict[str, CombinationSet]] = {}
+    unread_sets = UnreadSets(sets)
+    rule = rule_set.rules[0]
+    try:
+        for verdict, where in verdicts_of(rule_set, sets):
+            rule = rule_set.rule(verdict.rule)
+            terminal = sets.nodes.terminal()
+            verdicts[terminal] = verdict
+            root = sets.nodes.with_result(root, where.node, terminal)
+            if verdict.undetermined and rule.when and rule.id not in unread:
+                unread[rule.id] = unread_sets.by_fact(rule.when)
+    except TooManyNodes as error:
+        # Without an id, it was in adding the last verdict to the diagram.
+        raise NotDecided(_too_large(rule_set.rule(*error.args or (rule.id,)), sets.space)) from None
+    # In an order that does not depend on the order of the rules.
+    ordered = sorted(verdicts, key=lambda node: _key(verdicts[node]))
+    tests, _ = _flat([root], {node: number for number, node in enumerate(ordered)}, sets)
+    roots = dict.fromkeys(where.node for facts in unread.values() for where in facts.values())
+    unread_tests, numbers = _flat(roots, {EMPTY: 0, FULL: 1}, sets)
+    if len(tests) + len(unread_tests) > MAX_TESTS:
+        raise NotDecided(_too_large(rule_set.rules[-1], sets.space))
+    first = {
+        rule_id: {fact: numbers[where.node] for fact, where in facts.items() if where}
+        for rule_id, facts in unread.items()
+    }
+    return DecisionDiagram(
+        sets.space, sets.order, tuple(map(verdicts.__getitem__, ordered)), tests, UnreadTests(first, unread_tests)
+    )
+
+
+def _orders(space: Space) -> list[tuple[int, ...]]:
+    """Return orders of the axes: the facts of every policy, then names, then what remains, in two orders."""
+    facts = space.question.facts
+
+    def kind(axis: Axis) -> int:
+        fact = facts[axis.facts[0]]
+        return 1 if isinstance(fact, NameFact) else 2 if isinstance(fact, LabelFact) else 3 if fact.hint else 0
+
+    kinds = [kind(axis) for axis in space.axes]
+    orders = ((0, 1, 2, 3), (0, 1, 3, 2))
+    return list(dict.fromkeys(tuple(sorted(range(len(kinds)), key=lambda n: order[kinds[n]])) for order in orders))
+
+
+def order_of(space: Space) -> tuple[int, ...]:
+    """Return an order in which the axes of a space may be tested: the first of those that are tried."""
+    return _orders(space)[0]
+
+
+def verdicts_of(rule_set: RuleSet, sets: CombinationSets) -> Iterator[tuple[Verdict, CombinationSet]]:
+    """Yield for each verdict where a rule set gives it, rule by rule: together, every combination once.
+
+    Raises:
+        TooManyNodes: the sets would be too large; it carries the id of the rule.
+    """
+    withheld = _withheld(sets)
+    left = sets.all
+    for rule in rule_set.rules:
+        try:
+            truths = sets.truths(rule.when)
+            reached = left & truths.possible
+            left -= truths.possible
+            certain = _given(rule, rule.status, reached & truths.certain, withheld)
+            unknown = rule_set.question.undetermined
+            given = [*certain, *_given(rule, unknown, reached - truths.certain, withheld, undetermined=True)]
+        except TooManyNodes:
+            raise TooManyNodes(rule.id) from None
+        yield from given
+
+
+def _given(
+    rule: Rule, status: str, where: CombinationSet, withheld: CombinationSet | None, *, undetermined: bool = False
+) -> Iterator[tuple[Verdict, CombinationSet]]:
+    """Yield the verdicts of a rule somewhere, apart where text is withheld."""
+    parts: dict[bool | None, CombinationSet] = {None: where}
+    if withheld is not None:
+        parts = {False: where - withheld, True: where & withheld}
+    yield from ((Verdict(status, rule.id, undetermined, text), part) for text, part in parts.items() if part)
+
+
+def _withheld(sets: CombinationSets) -> CombinationSet | None:
+    """Return where text of the upstream is withheld; None if the question is not about such text.
+
+    What decides that is on axes that are always included.
+    """
+    withholds, facts = sets.space.question.withholds, sets.space.question.open_facts
+    if withholds is None:
+        return None
+    places = [place for place, axis in enumerate(sets.axes) if axis.always]
+
+    def below(places: Sequence[int], facts: dict[str, str]) -> Node:
+        if not places:
+            return FULL if withholds(facts) else EMPTY
+        axis = sets.axes[places[0]]
+        states = (dict(zip(axis.facts, point.values, strict=True)) for point in axis.points)
+        return sets.nodes.node(places[0], tuple(below(places[1:], facts | state) for state in states))
+
+    return sets.of(below(places, facts))
+
+
+def _key(verdict: Verdict) -> tuple[str, bool, bool]:
+    return verdict.rule, verdict.undetermined, bool(verdict.withhold_text)
+
+
+def _flat(
+    roots: Iterable[Node], results: Mapping[Node, int], sets: CombinationSets
+) -> tuple[tuple[Test, ...], dict[Node, int]]:
+    """Return the nodes below some roots as tests, each after its children, and the number of each node."""
+    numbers = dict(results)
+    tests: list[Test] = []
+
+    def visit(node: Node) -> int:
+        if node not in numbers:
+            children = sets.nodes.children(node)
+            found = {child: visit(child) for child in dict.fromkeys(children)}
+            tests.append(Test(sets.nodes.axis(node), tuple(found[child] for child in children)))
+            numbers[node] = len(results) + len(tests) - 1
+        return numbers[node]
+
+    for root in roots:
+        visit(root)
+    return tuple(tests), numbers
+
+
+def _too_large(rule: Rule, space: Space) -> Finding:
+    wide = [axis for axis in space.axes if not rule.when or not set(axis.facts).isdisjoint(rule.reads)]
+    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide)
+    sentence = f"the decision diagram of the rules up to `{rule.id}` is too large"
+    limit = f"it would need more than {MAX_NODES:,} nodes while it is built, or {MAX_TESTS:,} tests in the end"
+    return Finding(rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes}")

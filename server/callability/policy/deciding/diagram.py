@@ -1,0 +1,192 @@
+"""The decision diagram: the verdict for every combination of facts, found by testing few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeVar
+
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
+from callability.policy.deciding.nodes import EMPTY, FULL, Node
+from callability.policy.deciding.space import Combination, Space
+from callability.policy.questions.fact import Axis, Fact
+from callability.policy.rules.verdict import Verdict
+
+Result = TypeVar("Result", Verdict, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """An inner node: the place of the axis that it tests, and for each point of that axis a number.
+
+    A number below the number of results is a result. Any other is a test, counted from there.
+    """
+
+    __test__ = False
+
+    place: int
+    children: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadTests:
+    """Where facts keep rules undetermined: for each rule and each fact that it reads, a test or one of two results.
+
+    The results are 0, the fact does not matter, and 1, it is unread. `tests` are in an order as in a diagram.
+    """
+
+    first: Mapping[str, Mapping[str, int]]
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True)
+class DecisionDiagram:
+    """All verdicts of a rule set. It is never changed.
+
+    The axes are tested in `order`, numbers of the axes of the space. `tests` are the inner nodes, each after its
+    children; the last is the first to be made. No two are equal, and none has children that are all the same. So two
+    rule sets with the same verdicts have equal diagrams if their axes are tested in the same order. The facts that keep
+    a verdict undetermined are in tests of their own: for a rule that reads n facts there may be 2**n sets of them.
+    """
+
+    space: Space
+    order: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    tests: tuple[Test, ...]
+    unread_tests: UnreadTests
+
+    @cached_property
+    def verdict(self) -> Callable[[Mapping[str, str]], Verdict]:
+        """What returns the verdict of a combination of facts, by name; facts that do not matter are not looked at.
+
+        Of a fact that is a name or a label, what was read is given: its class is found here. It raises `KeyError` if a
+        fact that matters is missing, or if what was looked at of the facts cannot occur together.
+        """
+        return _walk(_branches(self, self.tests, self.verdicts)[self.root])
+
+    def unread(self, verdict: Verdict, facts: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the unknown facts that keep a verdict undetermined, in the order of the facts; none if it is not.
+
+        Raises:
+            KeyError: a fact that matters is missing.
+        """
+        if not verdict.undetermined:
+            return ()
+        return tuple(fact for fact, is_unread in self._unread[verdict.rule] if is_unread(facts))
+
+    @cached_property
+    def _unread(self) -> Mapping[str, tuple[tuple[str, Callable[[Mapping[str, str]], bool]], ...]]:
+        found = _branches(self, self.unread_tests.tests, (False, True))
+        return {
+            rule: tuple((fact, _walk(found[number])) for fact, number in facts.items())
+            for rule, facts in self.unread_tests.first.items()
+        }
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes in the order in which they are tested."""
+        return tuple(self.space.axes[number] for number in self.order)
+
+    @property
+    def root(self) -> int:
+        """The number of the first test, or of the only verdict."""
+        return len(self.verdicts) + len(self.tests) - 1 if self.tests else 0
+
+    def test(self, number: int) -> Test | None:
+        """Return the test with a number; None if it is a verdict."""
+        return self.tests[number - len(self.verdicts)] if number >= len(self.verdicts) else None
+
+    def branches(self, test: Test) -> dict[int, tuple[int, ...]]:
+        """Return the different children of a test, each with the points of the axis that lead to it."""
+        found: dict[int, list[int]] = {}
+        for point, child in enumerate(test.children):
+            found.setdefault(child, []).append(point)
+        return {child: tuple(points) for child, points in found.items()}
+
+    @cached_property
+    def regions(self) -> int:
+        """How many regions there are: paths from the root to a verdict, by tests and their different children."""
+        count = [1] * len(self.verdicts)
+        for test in self.tests:
+            count.append(sum(count[child] for child in dict.fromkeys(test.children)))
+        return count[self.root]
+
+    def verdict_at(self, points: Sequence[int]) -> Verdict:
+        """Return the verdict of a combination that is given by the points of its axes, in the order of tests."""
+        number = self.root
+        while test := self.test(number):
+            number = test.children[points[test.place]]
+        return self.verdicts[number]
+
+    def sets(self) -> tuple[CombinationSets, dict[Verdict, CombinationSet]]:
+        """Return for each verdict where it is given, as sets of the diagram's space and order."""
+        sets = CombinationSets(self.space, self.order)
+        found: list[dict[int, Node]] = [{number: FULL} for number in range(len(self.verdicts))]
+        for test in self.tests:
+            below = [found[child] for child in test.children]
+            given = dict.fromkeys(chain.from_iterable(below))
+            found.append(
+                {
+                    number: sets.nodes.node(test.place, tuple([each.get(number, EMPTY) for each in below]))
+                    for number in given
+                }
+            )
+        where = found[self.root]
+        return sets, {verdict: sets.of(where[n]) for n, verdict in enumerate(self.verdicts) if n in where}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: the fields, without what is computed from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __iter__(self) -> Iterator[tuple[Combination, Verdict]]:
+        """Iterate over all combinations with their verdicts: for spaces that are small enough."""
+        for combination in self.space.combinations():
+            yield combination, self.verdict(dict(zip(self.space.facts, combination, strict=True)))
+
+
+_Branch = tuple[str, Mapping[str, Any], Fact]
+"""A fact, for each of its readings a branch or a result, and how other values of it are read."""
+
+
+def _walk(first: _Branch | Result) -> Callable[[Mapping[str, str]], Result]:
+    """Return the walk from a branch to a result, by the facts that it meets."""
+
+    def result(facts: Mapping[str, str]) -> Result:
+        node: Any = first
+        while type(node) is tuple:
+            name, children, fact = node
+            try:
+                node = children[facts[name]]
+            except KeyError:
+                node = children[fact.reading(facts[name])]
+        found: Result = node
+        return found
+
+    return result
+
+
+def _branches(diagram: DecisionDiagram, tests: Iterable[Test], results: Iterable[Result]) -> list[_Branch | Result]:
+    """Return what each number of a result or a test stands for."""
+    found: list[_Branch | Result] = list(results)
+    for test in tests:
+        axis = diagram.axes[test.place]
+        states = dict(zip((point.values for point in axis.points), test.children, strict=True))
+        facts = [diagram.space.question.facts[name] for name in axis.facts]
+        found.append(_tests_of_facts(facts, states, found))
+    return found
+
+
+def _tests_of_facts(
+    facts: Sequence[Fact], states: Mapping[tuple[str, ...], int], found: Sequence[_Branch | Result]
+) -> _Branch | Result:
+    """Return tests of one fact after the other that together test an axis; a fact that does not matter is left out."""
+    if len(set(states.values())) == 1:
+        return found[next(iter(states.values()))]
+    fact, *others = facts
+    children: dict[str, _Branch | Result] = {}
+    for value in dict.fromkeys(state[0] for state in states):
+        rest = {state[1:]: number for state, number in states.items() if state[0] == value}
+        children[value] = _tests_of_facts(others, rest, found)
+    return fact.name, children, fact

@@ -1,0 +1,118 @@
+"""Where each unknown fact keeps a condition undetermined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from itertools import combinations
+from operator import or_
+
+from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
+from callability.policy.deciding.nodes import EMPTY, Node
+from callability.policy.questions.fact import Axis
+from callability.policy.rules.condition import Condition, facts_read
+from callability.vocabulary import UNKNOWN
+
+
+class UnreadSets:
+    """Finds, for conditions, where a fact is unread.
+
+    A *completion* gives every unknown fact a known value, so that the facts of each axis are at one of its points. Take
+    two completions under which the condition has different truths, and the facts that it reads in which they differ. A
+    fact is unread if it belongs to such a set of facts that contains no smaller one. Facts that vary by themselves make
+    sets of one: such a fact is unread if another value of it alone can change the truth.
+
+    Kleene's logic does not see that `any: [{a: true}, {a: false}]` holds whatever `a` is. For such a condition every
+    unknown fact that it reads is unread, so that none is only where the condition is decided (spec A.1).
+    """
+
+    def __init__(self, sets: CombinationSets) -> None:
+        self._sets = sets
+        self._nodes = sets.nodes
+        self._known = [[n for n, point in enumerate(axis.points) if UNKNOWN not in point.values] for axis in sets.axes]
+        self._completing = [
+            [_completions(axis, point.values, known) for point in axis.points]
+            for axis, known in zip(sets.axes, self._known, strict=True)
+        ]
+        self._completed: dict[Node, Node] = {}
+
+    def by_fact(self, condition: Condition) -> dict[str, CombinationSet]:
+        """Return, for each fact that a condition reads, in the order of the facts, where it is unread."""
+        sets = self._sets
+        truths = sets.truths(condition)
+        undetermined = truths.possible - truths.certain
+        if not undetermined:
+            return {}
+        read = frozenset(facts_read(condition))
+        found = dict.fromkeys((fact for fact in sets.space.question.facts if fact in read), sets.none)
+        for place, axis in enumerate(sets.axes):
+            mine = read.intersection(axis.facts)
+            if mine:
+                for facts, where in self._changed_by(truths.certain.node, place, mine):
+                    for fact in facts:
+                        found[fact] |= where & undetermined
+        left = undetermined
+        for where in found.values():
+            left -= where
+        return {fact: where | (left & sets.where(fact, (UNKNOWN,))) for fact, where in found.items()}
+
+    def _changed_by(
+        self, true: Node, place: int, read: frozenset[str]
+    ) -> Iterator[tuple[frozenset[str], CombinationSet]]:
+        """Yield sets of facts of an axis, each with where their values, and no fewer, can change the truth."""
+        axis = self._sets.axes[place]
+        if len(axis.facts) == 1:
+            known = self._known[place]
+            differs = self._nodes.difference(
+                self._nodes.somewhere(true, place, known), self._nodes.everywhere(true, place, known)
+            )
+            yield read, self._sets.of(self._complete(differs)) & self._sets.where(axis.facts[0], (UNKNOWN,))
+            return
+        changed = self._changed_together(true, place, read)
+        for facts, where in changed.items():
+            by_fewer = (already for fewer, already in changed.items() if fewer < facts)
+            yield facts, where - reduce(or_, by_fewer, self._sets.none)
+
+    def _changed_together(self, true: Node, place: int, read: frozenset[str]) -> dict[frozenset[str], CombinationSet]:
+        """Return sets of facts of an axis, each with where their values can change the truth."""
+        axis = self._sets.axes[place]
+        found: dict[frozenset[str], CombinationSet] = {}
+        for one, other in combinations(self._known[place], 2):
+            states = zip(axis.facts, axis.points[one].values, axis.points[other].values, strict=True)
+            facts = frozenset(fact for fact, left, right in states if left != right and fact in read)
+            left, right = (self._nodes.at(true, place, point) for point in (one, other))
+            differs = self._nodes.union(self._nodes.difference(left, right), self._nodes.difference(right, left))
+            if facts and differs != EMPTY:
+                here = {n for n, points in enumerate(self._completing[place]) if one in points and other in points}
+                where = self._nodes.restricted(self._complete(differs), place, here)
+                found[facts] = found.get(facts, self._sets.none) | self._sets.of(where)
+        return found
+
+    def _complete(self, node: Node) -> Node:
+        """Return the combinations, known or not, of which some completion is in a set of known ones."""
+        if not self._nodes.children(node):
+            return node
+        found = self._completed.get(node)
+        if found is None:
+            place = self._nodes.axis(node)
+            children = self._nodes.children(node)
+            complete = {point: self._complete(children[point]) for point in self._known[place]}
+            each = []
+            for points in self._completing[place]:
+                joined = EMPTY
+                for child in dict.fromkeys(complete[point] for point in points):
+                    joined = self._nodes.union(joined, child)
+                each.append(joined)
+            found = self._completed[node] = self._nodes.node(place, tuple(each))
+        return found
+
+
+def _completions(axis: Axis, state: tuple[str, ...], known: list[int]) -> list[int]:
+    """Return which of the known points of an axis its facts may be at, given those that are known."""
+    if UNKNOWN not in state:
+        return [point for point in known if axis.points[point].values == state]
+    return [
+        point
+        for point in known
+        if all(value in {UNKNOWN, other} for value, other in zip(state, axis.points[point].values, strict=True))
+    ]
