@@ -140,15 +140,6 @@ CASES: dict[str, tuple[Setup, str]] = {
         _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
         "and may be by 1,000 (join some by a pattern, or give what they name a label) [too-many-patterns]",
     ),
-    "1,000 patterns that are distinguished": (
-        _rules(
-            "".join(
-                f"- {{id: r{number}, when: {{tool.name: 'p{number}-*', tool.config_denied: true}}, status: callable}}\n"
-                for number in range(900)
-            )
-        ),
-        "the facts have 340,578 combinations, and may have 250,000 (they multiply: ",
-    ),
     "patterns that are too tangled": (
         _when(f"{{tool.name: '*a{'?' * 40}'}}"),
         "they have more than 20,000 states (have fewer with `*` before other characters, and fewer `?`)",
@@ -336,7 +327,7 @@ LIMITS = {
     "2,000 parts": when.MAX_PARTS,
     "5,000 conjunctions": normal_form.MAX_CONJUNCTIONS,
     "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
-    "50,000 tests": building.MAX_TESTS,
+    "50,000 inner nodes": building.MAX_INNER,
     "600,000 nodes": combination_set.MAX_NODES,
     "2,000 characters": form.MAX_TEXT,
     "60 seconds of processor time": engine_process.CPU_LIMIT,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from callability.finding import Finding
 from callability.policy.deciding.combination_set import MAX_NODES, CombinationSet, CombinationSets
-from callability.policy.deciding.diagram import DecisionDiagram, Test, UnreadTests
+from callability.policy.deciding.diagram import DecisionDiagram, InnerNode, UnreadNodes
 from callability.policy.deciding.nodes import EMPTY, FULL, Node, TooManyNodes
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import Space
@@ -15,8 +15,8 @@ from callability.policy.questions.fact import Axis, LabelFact, NameFact
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.verdict import Verdict
 
-MAX_TESTS = 50_000
-"""Tests that the diagram of one rule set may have."""
+MAX_INNER = 50_000
+"""Inner nodes that the diagram of one rule set may have, with those that find unread facts."""
 
 
 def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
@@ -39,7 +39,7 @@ def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
             continue
         # An order that needs more than another did is not worth the time.
         most = min(most, len(sets.nodes))
-        best = min(filter(None, (best, built)), key=lambda each: len(each.tests))
+        best = min(filter(None, (best, built)), key=lambda each: len(each.inner))
     if best is None:
         assert refused is not None
         raise NotDecided(refused)
@@ -70,17 +70,17 @@ def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
         raise NotDecided(_too_large(rule_set.rule(*error.args or (rule.id,)), sets.space)) from None
     # In an order that does not depend on the order of the rules.
     ordered = sorted(verdicts, key=lambda node: _key(verdicts[node]))
-    tests, _ = _flat([root], {node: number for number, node in enumerate(ordered)}, sets)
+    inner, _ = _flat([root], {node: number for number, node in enumerate(ordered)}, sets)
     roots = dict.fromkeys(where.node for facts in unread.values() for where in facts.values())
-    unread_tests, numbers = _flat(roots, {EMPTY: 0, FULL: 1}, sets)
-    if len(tests) + len(unread_tests) > MAX_TESTS:
+    unread_nodes, numbers = _flat(roots, {EMPTY: 0, FULL: 1}, sets)
+    if len(inner) + len(unread_nodes) > MAX_INNER:
         raise NotDecided(_too_large(rule_set.rules[-1], sets.space))
     first = {
         rule_id: {fact: numbers[where.node] for fact, where in facts.items() if where}
         for rule_id, facts in unread.items()
     }
     return DecisionDiagram(
-        sets.space, sets.order, tuple(map(verdicts.__getitem__, ordered)), tests, UnreadTests(first, unread_tests)
+        sets.space, sets.order, tuple(map(verdicts.__getitem__, ordered)), inner, UnreadNodes(first, unread_nodes)
     )
 
 
@@ -159,27 +159,27 @@ def _key(verdict: Verdict) -> tuple[str, bool, bool]:
 
 def _flat(
     roots: Iterable[Node], results: Mapping[Node, int], sets: CombinationSets
-) -> tuple[tuple[Test, ...], dict[Node, int]]:
-    """Return the nodes below some roots as tests, each after its children, and the number of each node."""
+) -> tuple[tuple[InnerNode, ...], dict[Node, int]]:
+    """Return the nodes below some roots as inner nodes, each after its children, and the number of each node."""
     numbers = dict(results)
-    tests: list[Test] = []
+    inner: list[InnerNode] = []
 
     def visit(node: Node) -> int:
         if node not in numbers:
             children = sets.nodes.children(node)
             found = {child: visit(child) for child in dict.fromkeys(children)}
-            tests.append(Test(sets.nodes.axis(node), tuple(found[child] for child in children)))
-            numbers[node] = len(results) + len(tests) - 1
+            inner.append(InnerNode(sets.nodes.axis(node), tuple(found[child] for child in children)))
+            numbers[node] = len(results) + len(inner) - 1
         return numbers[node]
 
     for root in roots:
         visit(root)
-    return tuple(tests), numbers
+    return tuple(inner), numbers
 
 
 def _too_large(rule: Rule, space: Space) -> Finding:
     wide = [axis for axis in space.axes if not rule.when or not set(axis.facts).isdisjoint(rule.reads)]
     sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide)
     sentence = f"the decision diagram of the rules up to `{rule.id}` is too large"
-    limit = f"it would need more than {MAX_NODES:,} nodes while it is built, or {MAX_TESTS:,} tests in the end"
+    limit = f"it would need more than {MAX_NODES:,} nodes while it is built, or {MAX_INNER:,} inner nodes in the end"
     return Finding(rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes}")

@@ -18,44 +18,42 @@ Result = TypeVar("Result", Verdict, bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
-    """An inner node: the place of the axis that it tests, and for each point of that axis a number.
+class InnerNode:
+    """A node that tests an axis: the place of that axis, and for each of its points a number.
 
-    A number below the number of results is a result. Any other is a test, counted from there.
+    A number below the number of results is a result. Any other is an inner node, counted from there.
     """
-
-    __test__ = False
 
     place: int
     children: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadTests:
-    """Where facts keep rules undetermined: for each rule and each fact that it reads, a test or one of two results.
+class UnreadNodes:
+    """Where facts keep rules undetermined: for each rule and fact, the number of an inner node or of one of two results.
 
-    The results are 0, the fact does not matter, and 1, it is unread. `tests` are in an order as in a diagram.
+    The results are 0, the fact does not matter, and 1, it is unread. `inner` are in an order as in a diagram.
     """
 
     first: Mapping[str, Mapping[str, int]]
-    tests: tuple[Test, ...]
+    inner: tuple[InnerNode, ...]
 
 
 @dataclass(frozen=True)
 class DecisionDiagram:
     """All verdicts of a rule set. It is never changed.
 
-    The axes are tested in `order`, numbers of the axes of the space. `tests` are the inner nodes, each after its
+    The axes are tested in `order`, numbers of the axes of the space. `inner` are the inner nodes, each after its
     children; the last is the first to be made. No two are equal, and none has children that are all the same. So two
     rule sets with the same verdicts have equal diagrams if their axes are tested in the same order. The facts that keep
-    a verdict undetermined are in tests of their own: for a rule that reads n facts there may be 2**n sets of them.
+    a verdict undetermined are in nodes of their own: for a rule that reads n facts there may be 2**n sets of them.
     """
 
     space: Space
     order: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
-    tests: tuple[Test, ...]
-    unread_tests: UnreadTests
+    inner: tuple[InnerNode, ...]
+    unread_nodes: UnreadNodes
 
     @cached_property
     def verdict(self) -> Callable[[Mapping[str, str]], Verdict]:
@@ -64,7 +62,7 @@ class DecisionDiagram:
         Of a fact that is a name or a label, what was read is given: its class is found here. It raises `KeyError` if a
         fact that matters is missing, or if what was looked at of the facts cannot occur together.
         """
-        return _walk(_branches(self, self.tests, self.verdicts)[self.root])
+        return _walk(_branches(self, self.inner, self.verdicts)[self.root])
 
     def unread(self, verdict: Verdict, facts: Mapping[str, str]) -> tuple[str, ...]:
         """Return the unknown facts that keep a verdict undetermined, in the order of the facts; none if it is not.
@@ -78,10 +76,10 @@ class DecisionDiagram:
 
     @cached_property
     def _unread(self) -> Mapping[str, tuple[tuple[str, Callable[[Mapping[str, str]], bool]], ...]]:
-        found = _branches(self, self.unread_tests.tests, (False, True))
+        found = _branches(self, self.unread_nodes.inner, (False, True))
         return {
             rule: tuple((fact, _walk(found[number])) for fact, number in facts.items())
-            for rule, facts in self.unread_tests.first.items()
+            for rule, facts in self.unread_nodes.first.items()
         }
 
     @cached_property
@@ -91,45 +89,45 @@ class DecisionDiagram:
 
     @property
     def root(self) -> int:
-        """The number of the first test, or of the only verdict."""
-        return len(self.verdicts) + len(self.tests) - 1 if self.tests else 0
+        """The number of the first inner node, or of the only verdict."""
+        return len(self.verdicts) + len(self.inner) - 1 if self.inner else 0
 
-    def test(self, number: int) -> Test | None:
-        """Return the test with a number; None if it is a verdict."""
-        return self.tests[number - len(self.verdicts)] if number >= len(self.verdicts) else None
+    def node(self, number: int) -> InnerNode | None:
+        """Return the inner node with a number; None if it is a verdict."""
+        return self.inner[number - len(self.verdicts)] if number >= len(self.verdicts) else None
 
-    def branches(self, test: Test) -> dict[int, tuple[int, ...]]:
-        """Return the different children of a test, each with the points of the axis that lead to it."""
+    def branches(self, node: InnerNode) -> dict[int, tuple[int, ...]]:
+        """Return the different children of a node, each with the points of the axis that lead to it."""
         found: dict[int, list[int]] = {}
-        for point, child in enumerate(test.children):
+        for point, child in enumerate(node.children):
             found.setdefault(child, []).append(point)
         return {child: tuple(points) for child, points in found.items()}
 
     @cached_property
     def regions(self) -> int:
-        """How many regions there are: paths from the root to a verdict, by tests and their different children."""
+        """How many regions there are: paths from the root to a verdict, by inner nodes and their different children."""
         count = [1] * len(self.verdicts)
-        for test in self.tests:
-            count.append(sum(count[child] for child in dict.fromkeys(test.children)))
+        for node in self.inner:
+            count.append(sum(count[child] for child in dict.fromkeys(node.children)))
         return count[self.root]
 
     def verdict_at(self, points: Sequence[int]) -> Verdict:
-        """Return the verdict of a combination that is given by the points of its axes, in the order of tests."""
+        """Return the verdict of a combination, given by the points of its axes in the order in which they are tested."""
         number = self.root
-        while test := self.test(number):
-            number = test.children[points[test.place]]
+        while node := self.node(number):
+            number = node.children[points[node.place]]
         return self.verdicts[number]
 
     def sets(self) -> tuple[CombinationSets, dict[Verdict, CombinationSet]]:
         """Return for each verdict where it is given, as sets of the diagram's space and order."""
         sets = CombinationSets(self.space, self.order)
         found: list[dict[int, Node]] = [{number: FULL} for number in range(len(self.verdicts))]
-        for test in self.tests:
-            below = [found[child] for child in test.children]
+        for node in self.inner:
+            below = [found[child] for child in node.children]
             given = dict.fromkeys(chain.from_iterable(below))
             found.append(
                 {
-                    number: sets.nodes.node(test.place, tuple([each.get(number, EMPTY) for each in below]))
+                    number: sets.nodes.node(node.place, tuple([each.get(number, EMPTY) for each in below]))
                     for number in given
                 }
             )
@@ -167,12 +165,14 @@ def _walk(first: _Branch | Result) -> Callable[[Mapping[str, str]], Result]:
     return result
 
 
-def _branches(diagram: DecisionDiagram, tests: Iterable[Test], results: Iterable[Result]) -> list[_Branch | Result]:
-    """Return what each number of a result or a test stands for."""
+def _branches(
+    diagram: DecisionDiagram, nodes: Iterable[InnerNode], results: Iterable[Result]
+) -> list[_Branch | Result]:
+    """Return what each number of a result or an inner node stands for."""
     found: list[_Branch | Result] = list(results)
-    for test in tests:
-        axis = diagram.axes[test.place]
-        states = dict(zip((point.values for point in axis.points), test.children, strict=True))
+    for node in nodes:
+        axis = diagram.axes[node.place]
+        states = dict(zip((point.values for point in axis.points), node.children, strict=True))
         facts = [diagram.space.question.facts[name] for name in axis.facts]
         found.append(_tests_of_facts(facts, states, found))
     return found

@@ -60,13 +60,13 @@ _Path = dict[int, tuple[int, ...]]
 
 
 def _paths(diagram: DecisionDiagram, number: int, path: _Path) -> Iterator[_Path]:
-    """Yield the regions below a test, as the paths to them."""
-    test = diagram.test(number)
-    if test is None:
+    """Yield the regions below a node, as the paths to them."""
+    node = diagram.node(number)
+    if node is None:
         yield path
         return
-    for child, points in diagram.branches(test).items():
-        yield from _paths(diagram, child, {**path, test.place: points})
+    for child, points in diagram.branches(node).items():
+        yield from _paths(diagram, child, {**path, node.place: points})
 
 
 def _edges(diagram: DecisionDiagram) -> Iterator[_Path]:
@@ -74,11 +74,11 @@ def _edges(diagram: DecisionDiagram) -> Iterator[_Path]:
     paths: dict[int, _Path] = {diagram.root: {}}
     waiting = [diagram.root]
     for number in waiting:
-        test = diagram.test(number)
-        if test is None:
+        node = diagram.node(number)
+        if node is None:
             continue
-        for child, points in diagram.branches(test).items():
-            path = {**paths[number], test.place: points}
+        for child, points in diagram.branches(node).items():
+            path = {**paths[number], node.place: points}
             yield path
             if child not in paths:
                 paths[child] = path
@@ -94,24 +94,24 @@ def _drawn(diagram: DecisionDiagram, path: _Path, chance: Random) -> _Points:
 
 
 def _drawn_below(diagram: DecisionDiagram, path: _Path, chance: Random) -> _Points:
-    """Draw a combination that takes a path, and at each test after it each of the different children as likely."""
+    """Draw a combination that takes a path, and at each node after it each of the different children as likely."""
     taken = dict(path)
     number = diagram.root
-    while test := diagram.test(number):
-        if test.place not in taken:
-            taken[test.place] = chance.choice(list(diagram.branches(test).values()))
-        point = chance.choice(taken[test.place])
-        taken[test.place] = (point,)
-        number = test.children[point]
+    while node := diagram.node(number):
+        if node.place not in taken:
+            taken[node.place] = chance.choice(list(diagram.branches(node).values()))
+        point = chance.choice(taken[node.place])
+        taken[node.place] = (point,)
+        number = node.children[point]
     return _drawn(diagram, taken, chance)
 
 
 def _region(diagram: DecisionDiagram, points: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the region of a combination: the tests on its path, and their children."""
+    """Return the region of a combination: the inner nodes on its path, and their children."""
     found: list[tuple[int, int]] = []
     number = diagram.root
-    while test := diagram.test(number):
-        child = test.children[points[test.place]]
+    while node := diagram.node(number):
+        child = node.children[points[node.place]]
         found.append((number, child))
         number = child
     return tuple(found)

@@ -170,7 +170,7 @@ OF_RULES: Mapping[str, Meaning] = {
     ),
     "diagram-too-large": Meaning(
         "The decision diagram of the rules is too large: it needs more than 600,000 nodes while it is built, or has "
-        "more than 50,000 tests.",
+        "more than 50,000 inner nodes.",
         "Let fewer rules read several labels at once, or split the labels among rules that one of them separates.",
     ),
     "engine-failed": Meaning("The rules engine failed.", "Try `--engine reference`, and report it."),
