@@ -19,7 +19,7 @@ from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure
 
 _T = TypeVar("_T")
 HELD_SECONDS = 60.0
-"""How long a request that was returned as the answer to a call is shown to nobody else."""
+"""How long a request that was returned to one caller is not given to another, in seconds."""
 
 _DECLINED = "was not authorized: the user declined"
 
@@ -77,7 +77,7 @@ class Attempt:
         return self._over.done() and self._over.result().end is EnableEnd.CANCELLED
 
     def is_open_to(self, asker: Asker) -> bool:
-        """Say whether a new caller shares it: not if it was stopped or had nobody to ask."""
+        """Return whether a new caller may join: not if the attempt was stopped, or no session could show its dialog."""
         unasked = self._authorization is EnableAuthorization.NO_DIALOG and asker.can_ask
         return not self.stopped and not unasked
 
@@ -111,15 +111,15 @@ class Attempt:
         return EnableOutcome(authorization=self._authorization, end=EnableEnd.CANCELLED)
 
     def stop(self) -> None:
-        """End it in any state; everyone who waits gets the outcome that it was cancelled."""
+        """End it in any state; all waiting callers get the outcome `cancelled`."""
         self._end(self.cancelled())
 
     async def authorized(self, url: str, redirect: Redirect) -> AuthorizationCodeResult:
         """Send a person to a URL of the provider, and return what the provider sends back with them.
 
         Raises:
-            AuthorizationFailed: nobody can be asked, or was asked before; the person declines, here or there; or the
-                attempt ends first.
+            AuthorizationFailed: no session can show the dialog, or it was shown before; the person declines, in the
+                dialog or at the provider; or the attempt ends first.
         """
         if self._closed.done():
             raise AuthorizationFailed("needs an authorization again")
@@ -198,11 +198,11 @@ class Attempt:
             self._offer()
 
     async def close(self) -> None:
-        """End what is under way, including a dialog that nobody answers, and wait until nothing of it is left."""
+        """End the attempt, including an unanswered dialog, and wait until it is cleaned up."""
         self._stop_clocks()
         for task in self._tasks:
             _cancel(task)
-        # A refusal that comes too late for anybody to hear is not worth a log line.
+        # An error after the last caller has gone is not worth a log line.
         _ = self._code.done() and self._code.exception()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
@@ -233,7 +233,7 @@ class Attempt:
         self._offer()
 
     def _leave(self, waiting: _Waiting) -> None:
-        """Remove a caller; another takes over its request, and without callers the attempt ends."""
+        """Remove a caller; another caller gets its request; without callers, the attempt ends."""
         self._waiting.remove(waiting)
         if self._shown_by is waiting:
             self._shown_by = None

@@ -11,7 +11,7 @@ from typing import Protocol
 class ConsentRequest:
     """Asks a person to authorize the connection to a server, at a URL of its provider.
 
-    `id` cannot be guessed: whoever presents it was asked.
+    `id` cannot be guessed, so a caller that presents it has received this request.
     """
 
     id: str = field(repr=False)

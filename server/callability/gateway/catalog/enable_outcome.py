@@ -1,4 +1,4 @@
-"""The outcome of an enable, as far as it is the same for all who shared it."""
+"""The outcome of an enable, without the parts that differ between callers who shared it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class EnableOutcome:
     """The facts of an enable, except whether a tool can be called, and what its answer is made of.
 
     `variables` are not set; `failure` says why the connection failed, and `load` is the policy's classification of it;
-    `dialog_expired` says that nobody answered the dialog in time; `upstream` is what is connected.
+    `dialog_expired`: the dialog was not answered in time; `upstream` is what is connected.
     """
 
     known: bool = True

@@ -34,7 +34,7 @@ class ProviderRefused(Exception):
 
 
 class Redirect:
-    """Listens from the start, so that its address is known, and serves while somebody waits for the person."""
+    """Listens from the start, so that its address is known; serves while an authorization is pending."""
 
     def __init__(self, port: int | None) -> None:
         self._socket = socket.create_server((HOST, port or 0))
@@ -74,7 +74,7 @@ class Redirect:
             self._server.should_exit = True
             await asyncio.wait({self._serving})
         self._socket.close()
-        # A refusal that comes too late for anybody to hear is not worth a log line.
+        # An error after the last caller has gone is not worth a log line.
         _ = self._came.done() and self._came.exception()
 
     async def _page(self, request: Request) -> HTMLResponse:

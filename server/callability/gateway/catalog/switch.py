@@ -90,8 +90,8 @@ class Switch:
     ) -> EnableOutcome | ConsentRequest:
         """Connect the server, or join an attempt that is under way.
 
-        An answer to a request that was returned comes with the request's id; it gets the outcome of that attempt, even
-        if it has ended since. A caller that an ending attempt does not admit gets the next one.
+        An answer to a consent request carries the id of the request, and gets the outcome of that attempt, even if
+        the attempt has ended since. A caller that cannot join an ending attempt starts the next one.
         """
         while self._attempt is not None and not self._attempt.is_open_to(asker):
             await asyncio.wait({self._attempt.ended})
@@ -168,7 +168,7 @@ class Switch:
                 await upstream.close()
 
     def _settle(self, attempt: Attempt, outcome: EnableOutcome, upstream: Upstream | None, *, kept: bool) -> None:
-        """Move to the state after an attempt in one step, so that nobody sees anything in between."""
+        """Move to the state after an attempt in one step, so that no intermediate state is visible."""
         earlier = self.joined
         self._attempt, self._kept = None, kept
         if upstream is not None:

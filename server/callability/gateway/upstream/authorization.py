@@ -41,7 +41,7 @@ class AuthorizationFailed(Exception):
 class Authorization(OAuthClientProvider):
     """Gets a token when the server asks for one, but only once: a person who has declined is not asked again.
 
-    `ask` raises `AuthorizationFailed` if nobody can be asked, or the person declines.
+    `ask` raises `AuthorizationFailed` if no session can show a dialog, or the person declines.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ GOODBYE_SECONDS = 2
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
-_RENEWED = Failure("is connected anew")
+_RENEWED = Failure("is being reconnected")
 _NEEDS_INPUT = Failure("asked for input, which this gateway does not pass on")
 _WITHIN_THE_SESSION = (None, LoadPhase.REQUEST, LoadPhase.RESPONSE)
 _logger = logging.getLogger("callability.gateway.upstream")
@@ -128,7 +128,7 @@ class Connection:
         self._leave_if_idle()
 
     def give_up(self, failure: Failure) -> None:
-        """End the opening; whoever waits for it gets the failure, and does not wait for the clean-up."""
+        """End the opening; waiting callers get the failure at once, without waiting for the clean-up."""
         self._fail(failure)
         self._scope.cancel()
 
@@ -139,7 +139,7 @@ class Connection:
         return self._opening.known or failure
 
     def close(self) -> None:
-        """Ask the owner to close; whoever waits for an opening or an answer gets an error."""
+        """Ask the owner to close; callers that wait for an opening or an answer get an error."""
         if self.state == "connecting":
             self._scope.cancel()
         self.state, self.failure = "closed", _CLOSED

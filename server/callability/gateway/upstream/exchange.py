@@ -13,8 +13,8 @@ from callability.gateway.upstream.failure import Failure
 class Exchange:
     """The outcome of the latest request; `lost` demands a new connection, `status` is that of the last answer.
 
-    An answer that is silent for `seconds` is given up, whoever waits for it: in MCP 2025-11-25 a caller that has gone
-    does not end its request, and endless requests would fill the pool. With None it is never given up. `so_far` returns
+    An answer that sends nothing for `seconds` is given up, even if a caller waits for it: in MCP 2025-11-25, a caller
+    that has gone does not end its request, and endless requests would fill the pool. None: never. `so_far` returns
     the failure of an answer that is an error while its body is still being read. `refusal` is the failure of a
     handshake that was refused or deferred: the same try does not repeat it. `text` is what arrived of the last list of
     tools: it shows what is wrong if the SDK only says that something is.
@@ -43,6 +43,6 @@ class Exchange:
         return None if self.so_far is None else self.so_far()
 
 
-# Set by whoever calls; the SDK runs each request in its caller's context. An error's `data` would be easier to read
+# Set by the caller; the SDK runs each request in its caller's context. An error's `data` would be easier to read
 # and could be forged by the upstream.
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)

@@ -37,7 +37,7 @@ _REFUSED_OR_DEFERRED = frozenset({401, 403, 429})
 _UNREADABLE = Failure("sent an answer that the gateway could not handle", phase=LoadPhase.RESPONSE)
 _logger = logging.getLogger("callability.gateway.upstream")
 
-# These write URLs, session ids, headers, bodies and messages to the log, where nobody looks for a secret.
+# These write URLs, session ids, headers, bodies and messages to the log, where no secret may be.
 for _name, _level in (
     ("httpx2", logging.WARNING),
     ("httpcore2", logging.WARNING),

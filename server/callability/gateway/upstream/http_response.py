@@ -19,7 +19,7 @@ from callability.gateway.upstream.transport_failure import ends_connection, tran
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
-# The status is known: nobody waits long for what else an error says.
+# The status is known already; the rest of an error is not worth a long wait.
 ERROR_BODY_SECONDS = 5
 SESSION_LOST = "no longer knows the session of this connection"
 _BAD_SESSION = "named a session with characters that MCP does not allow"

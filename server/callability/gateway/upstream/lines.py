@@ -13,7 +13,7 @@ from typing import Any
 from callability.gateway.upstream.failure import MESSAGE_BYTES
 
 CHUNK_BYTES = 64 * 1024
-# Enough for the few short members that a message has beside its large one.
+# Enough for the few short members of a message besides its large one.
 END_BYTES = 4 * 1024
 
 _SPACE = r"[ \t\r]*"

@@ -23,7 +23,7 @@ from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
-"""Tools of one upstream: a longer list would hold up the discovery of everybody."""
+"""Tools of one upstream: a longer list would delay every discovery."""
 # In seconds, between two listings: an upstream that announces without end must not keep the gateway busy.
 LEAST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0

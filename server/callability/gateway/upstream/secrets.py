@@ -58,7 +58,7 @@ class Secrets:
 def _forms(value: str) -> Iterator[str]:
     """Yield a value and each of its lines, as they are, and as JSON and Python write them.
 
-    Not everybody ends a line at the same characters: in a log only the newline does.
+    Programs disagree about which characters end a line: in a log, only the newline does.
     """
     for part in (value, *value.split("\n"), *value.splitlines()):
         plain = part.strip()

@@ -104,7 +104,7 @@ class StdioTransport:
             async for line in Lines(child.stdout):
                 message = self._stand_in(line) if isinstance(line, LongLine) else self._message(line)
                 if message is None:
-                    # Lines that have arrived are read without a pause: a flood of them would hold up everybody.
+                    # Lines that have arrived are read without a pause: a flood of them would block the event loop.
                     await checkpoint()
                 else:
                     with suppress(anyio.BrokenResourceError):
@@ -120,7 +120,7 @@ class StdioTransport:
     def _message(self, line: bytes) -> JSONRPCMessage | None:
         """Return the message of a line; an answer that is no message becomes the error of its request."""
         try:
-            # In two steps: validation of a large text takes many times as long as reading it, and nobody is served.
+            # In two steps: validating a large text takes many times as long as reading it, and blocks the event loop.
             read = from_json(line.decode("utf-8", "replace"))
             message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
@@ -176,7 +176,7 @@ class _ChildProtocol(SubprocessStreamProtocol):
         self.exited = asyncio.Event()
 
     def process_exited(self) -> None:
-        """Note the exit, even if somebody still holds the pipes."""
+        """Note the exit, even if another process still holds the pipes."""
         super().process_exited()
         self.exited.set()
 
@@ -223,7 +223,7 @@ class _Child:
 
     async def _wait_until_gone(self) -> None:
         await self.exited.wait()
-        while self._signal(0):  # noqa: ASYNC110 - the end of a grandchild is an event of nobody's
+        while self._signal(0):  # noqa: ASYNC110 - the end of a grandchild raises no event
             await anyio.sleep(POLL_SECONDS)
 
     def _signal(self, number: int) -> bool:

@@ -18,7 +18,7 @@ from callability.vocabulary import LoadFailure, LoadPhase
 class StdioTarget:
     """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on.
 
-    `secrets` are masked wherever the server says them, beside those that are found in `env` and `args`.
+    `secrets` are masked in every text of the server, in addition to those that are found in `env` and `args`.
     """
 
     command: str
@@ -32,7 +32,7 @@ class StdioTarget:
 class HttpTarget:
     """An MCP endpoint of the streamable HTTP transport, the headers of every request to it, and how it is authorized.
 
-    `secrets` are masked wherever the server says them, beside those that are found in headers and URL.
+    `secrets` are masked in every text of the server, in addition to those that are found in headers and URL.
     """
 
     url: str = field(repr=False)
@@ -56,7 +56,7 @@ def target_of(
     environment: Mapping[str, str] = os.environ,
     authorization: Authorization | None = None,
 ) -> Target:
-    """Return the target of an entry; what its variables stand for is masked wherever the server says it.
+    """Return the target of an entry; the values of its variables are masked in every text of the server.
 
     If an entry cannot be filled in, because a variable is not set or does not fit, its target fails to open.
     """

@@ -133,7 +133,7 @@ class Upstream:
         return self._open_seconds
 
     async def opening_started(self) -> None:
-        """Wait until the next opening starts, whoever starts it."""
+        """Wait until the next opening starts."""
         await self._opening_started.wait()
 
     async def ended(self) -> None:
