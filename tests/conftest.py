@@ -15,7 +15,7 @@ from support.shipped_policy import check_it_once
 # Before the modules of commands, which import the check by its name, are imported.
 check_it_once()
 
-# How long an example takes is told by the machine and what else it is at, and is no fault of what is tested.
+# The time of an example depends on the machine and its load, and is no fault of the tested code.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
@@ -24,7 +24,7 @@ LONG = (
     *("real_upstreams", "agents", "command_line", "studio_browser", "requirements", "table_and_diff", "semantics"),
     *("conformance", "no_secret_leaks", "scope_laws", "failing_alone", "approvals_command", "fuzzer", "go_client"),
 )
-"""Files with tests that take long: begun first, they do not stand alone at the end."""
+"""Files with long tests: they run first, so that they do not run alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +49,7 @@ def channel(address: str) -> Iterator[grpc.Channel]:
 
 @pytest.fixture
 def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Tell a figure that a test measured, to be printed below the results, whichever process ran the test."""
+    """Record a figure that a test measured, to be printed below the results, whichever process ran the test."""
     return lambda figure: record_property("figure", figure)
 
 

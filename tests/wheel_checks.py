@@ -20,7 +20,7 @@ from support.running import COMMAND, callability_process, serving
 
 
 def base() -> None:
-    """The adapter words a rejection beside an older MCP, and each command says which extra it needs."""
+    """The adapter writes a rejection beside an older MCP, and each command says which extra it needs."""
     assert importlib.metadata.version("mcp").startswith("1.")
     status = TOOL_STATUS_DISABLED_BY_CONFIG
     words = ToolWords(status=status, rejection="{edit_config} first.")

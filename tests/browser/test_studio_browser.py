@@ -151,7 +151,7 @@ def _type_in(page: Page, old: str, new: str) -> None:
     _text(page).evaluate(
         "(text, [start, end]) => { text.focus(); text.setSelectionRange(start, end) }", [at, at + len(old)]
     )
-    # At once, since the page may look at what is half typed, which has other findings.
+    # In one step, since the page might check a half-typed text, which has other findings.
     page.keyboard.insert_text(new)
 
 
@@ -179,7 +179,7 @@ def test_setting_facts_changes_the_verdict_and_the_row_that_is_lit(page: Page) -
 
 
 def test_a_file_of_another_question_brings_its_facts_and_its_table(page: Page) -> None:
-    """Facts that vary together are moved, and that is told."""
+    """Facts that depend on each other are adjusted, and the page says so."""
     page.get_by_role("tab", name="load_outcome.yaml").click()
     expect(page.locator("#verdict-said")).to_contain_text("available")
     page.get_by_label("load.http_status").select_option("403")
@@ -189,7 +189,7 @@ def test_a_file_of_another_question_brings_its_facts_and_its_table(page: Page) -
 
 
 def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path) -> None:
-    """Tab leads through, arrows choose, and what has the focus is seen to have it."""
+    """Tab moves the focus, arrows select, and the focus is visible."""
     seen = []
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -223,7 +223,7 @@ def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path
 
 
 def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
-    """As soon as it is typed; the verdict is then in the saved file, and says so."""
+    """While typing; the verdict is then that of the saved file, and says so."""
     _type_in(page, RULE, "when: {aproval.disabled: true}, ")
     note = page.locator(".editor:not([hidden]) .note")
     expect(note).to_contain_text("unknown fact aproval.disabled")
@@ -232,7 +232,7 @@ def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
     expect(page.get_by_role("tab", name=re.compile(r"callability\.yaml ?, edited, 1 error$"))).to_be_visible()
     _at_rest(page)
     _text(page).evaluate("text => { text.scrollTop = 60 }")
-    # What is beside the text follows when the browser next draws.
+    # What is beside the text follows at the browser's next frame.
     for beside in (".bands", ".notes"):
         expect(page.locator(f".editor:not([hidden]) {beside}")).to_have_css("transform", "matrix(1, 0, 0, 1, 0, -60)")
     band = page.locator(".editor:not([hidden]) .band.error")
@@ -248,7 +248,7 @@ def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
 
 
 def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
-    """With an example whose facts can be looked at."""
+    """With an example whose facts can be shown."""
     _type_in(page, "The user disabled this tool.", "It is off.")
     expect(page.locator("#difference-said")).to_contain_text("changed")
     expect(page.locator("#state")).to_have_text("accepted, no findings")
@@ -266,12 +266,12 @@ def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
     law.get_by_role("button", name="Show these facts").click()
     expect(_fact(page, "approval.status", "changed")).to_be_checked()
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
-    # The line of the rule has a finding too, and is lit all the same.
+    # The line of the rule has a finding too, and is highlighted anyway.
     expect(page.locator(".editor:not([hidden]) .band.lit.over")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
 
 
 def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
-    """What is shown in the question is what changes."""
+    """The dialog shows the lines that change."""
     _type_in(page, "The user disabled this tool.", "It is off.")
     expect(page.locator("#difference-said")).to_contain_text("changed")
     _at_rest(page)
@@ -291,11 +291,11 @@ AGAIN = """async () => {
     for (let turn = 0; turn < 100; turn++) await null;
     dispatchEvent(new KeyboardEvent("keydown", { key: "s", ctrlKey: true }));
 }"""
-"""In one task of the browser: the question is cancelled, and asked again before its end is told."""
+"""In one task of the browser: the dialog is cancelled, and opened again before its close event arrives."""
 
 
 def test_a_question_that_is_repeated_at_once_stays(page: Page, policy: Path) -> None:
-    """The end of the first is not taken for its own."""
+    """The close event of the first dialog does not close the second."""
     _type_in(page, "The user disabled this tool.", "It is off.")
     _at_rest(page)
     page.keyboard.press("Control+s")
@@ -308,7 +308,7 @@ def test_a_question_that_is_repeated_at_once_stays(page: Page, policy: Path) -> 
 
 
 def test_what_is_refused_is_saved_after_a_second_question_only(page: Page, policy: Path) -> None:
-    """And the second is another one."""
+    """And the second dialog is another one."""
     _type_in(page, RULE, "when: {aproval.disabled: true}, ")
     expect(page.locator("#findings li")).to_have_count(1)
     _at_rest(page)
@@ -329,7 +329,7 @@ def _come_back(page: Page) -> None:
 
 
 def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path) -> None:
-    """Also where it was typed a moment before."""
+    """Even if it was typed a moment before."""
     _type_in(page, "The user disabled this tool.", "It is off.")
     page.keyboard.press("Control+s")
     expect(page.locator("#saving-lines .added")).to_contain_text("It is off.")
@@ -339,7 +339,7 @@ def test_what_is_saved_is_what_is_shown_in_the_question(page: Page, policy: Path
 
 
 def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Page, policy: Path) -> None:
-    """Then it is told of, and the edit stays until it is given up, or written in the place of the other one."""
+    """A notice says so, and the edit stays until it is discarded or replaces the other one."""
     take = page.get_by_role("button", name="Discard the edit and load the file")
     keep = page.get_by_role("button", name="Keep the edit")
     for button, kept in ((take, RULES), (keep, f"# typed\n{RULES}")):
@@ -368,7 +368,7 @@ def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Pag
 
 
 def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> None:
-    """Until it is back: the page may be the last to have it."""
+    """Until it is back: the page may have the only copy."""
     away = policy.rename(policy.with_name("away"))
     _come_back(page)
     expect(page.locator("#findings")).to_contain_text("it may have been moved away")
@@ -404,7 +404,7 @@ def test_what_looks_like_markup_is_text(page: Page) -> None:
 
 
 def test_facts_are_those_that_the_server_returns(page: Page) -> None:
-    """Of few values each has a button; of more than four there is a list; and any text may be a value."""
+    """A few values have a button each; more than four are a list; and a value may be any text."""
     labels = 'labels:\n  server: {team: ["<b>", "`c`", d, none of these]}\nrules:\n'
     rule = "  - {id: mine, when: {agent.name: [\"\", '<i>*'], server.label.team: <b>}, status: disabled_by_user}\n"
     _text(page).fill(RULES.replace("rules:\n", f"{labels}{rule}"))
@@ -424,7 +424,7 @@ def test_facts_are_those_that_the_server_returns(page: Page) -> None:
 
 
 def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
-    """When the page looks at the same draft once more, and when a fact is set."""
+    """When the page checks the same draft again, and when a fact is set."""
     page.locator("#verdict summary").click()
     _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
     expect(page.locator("#difference .change")).not_to_have_count(0)
@@ -457,7 +457,7 @@ def test_a_draft_that_is_too_large_is_rejected_with_the_limit(page: Page) -> Non
 
 
 def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
-    """What was typed stays, and one that is started anew for the same policy goes on with it."""
+    """The edits stay, and a server that is started again for the same policy continues with them."""
     mine, others = tmp_path / "mine", tmp_path / "others"
     for directory in (mine, others):
         directory.mkdir()
@@ -482,7 +482,7 @@ def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
 
 
 def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
-    """As a screen reader is told of it."""
+    """As a screen reader reads it."""
     _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
     expect(page.locator("#difference .change")).not_to_have_count(0)
     page.get_by_role("tab", name="load_outcome.yaml").click()
@@ -500,7 +500,7 @@ def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
     ("page", "paper"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(23, 25, 30)")], indirect=["page"]
 )
 def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
-    """Every text has the contrast that WCAG AA asks for, also what is lit and what was found."""
+    """Every text has the contrast that WCAG AA requires, also highlighted text and findings."""
     _fact(page, "approval.status", "changed").check()
     _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
     expect(page.locator("#difference .change")).not_to_have_count(0)
@@ -517,7 +517,7 @@ def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 800), (1000, 600), (640, 400), (360, 640)])
 def test_it_fits_wide_and_narrow_windows(page: Page, width: int, height: int) -> None:
-    """Also one of 1280 to 800 at 200 %: nothing but table and text is scrolled sideways, and all can be brought in."""
+    """Also 1280 by 800 at 200 %: only table and text scroll sideways, and everything can be reached."""
     page.set_viewport_size(ViewportSize(width=width, height=height))
     _text(page).fill(RULES.replace("when: {", "when: {no.fact: true, "))
     expect(page.locator("#findings li").nth(9)).to_be_attached()

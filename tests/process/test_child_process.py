@@ -1,4 +1,4 @@
-"""Work in a child process that has limits."""
+"""Work in a child process with limits."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_a_task_and_an_output_larger_than_a_pipe_pass(start: Start) -> None:
 
 
 def test_a_process_that_ends_before_it_has_read_its_task_says_why(start: Start) -> None:
-    """What it did not read is no error of its own."""
+    """Unread input is not an error."""
     with pytest.raises(Exited, match=r"^its process failed: too tired$") as failed:
         start("raise SystemExit('too tired')").exchange(b"x" * 1_000_000, 60, _whole)
     assert failed.value.code == 1
 
 
 def test_a_process_that_fills_its_standard_error_is_not_held_up(start: Start) -> None:
-    """Of all that it writes there, the last line is kept, as far as it is short."""
+    """The last line that it writes there is kept, if it is short."""
     code = "import sys; sys.stderr.write('line\\n' * 100_000 + 'e' * 100_000); sys.exit(7)"
     with pytest.raises(Exited) as failed:
         start(code).exchange(b"", 60, _whole)
@@ -56,7 +56,7 @@ def test_a_process_that_fills_its_standard_error_is_not_held_up(start: Start) ->
 
 
 def test_a_process_that_says_nothing_is_named_by_its_exit_code(start: Start) -> None:
-    """And one that a signal ended by the signal."""
+    """And a process that a signal ended, by the signal."""
     with pytest.raises(Exited, match=r"it exited with code 9$"):
         start("raise SystemExit(9)").exchange(b"", 60, _whole)
     with pytest.raises(Exited, match=r"it was ended by SIGTERM$"):
@@ -64,20 +64,20 @@ def test_a_process_that_says_nothing_is_named_by_its_exit_code(start: Start) -> 
 
 
 def test_a_process_that_neither_reads_nor_ends_is_ended_in_time(start: Start) -> None:
-    """Also when the task does not fit into the pipe."""
+    """Even if the task does not fit into the pipe."""
     with pytest.raises(TimedOut, match=r"^it took longer than 0\.5 seconds$"):
         start("import signal; signal.pause()").exchange(b"x" * 1_000_000, 0.5, _whole)
 
 
 def test_a_process_whose_output_is_not_read_to_its_end_ends(start: Start) -> None:
-    """What it still writes has nowhere to go."""
+    """Its further output is dropped."""
     code = "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 100_000)"
     with pytest.raises(Exited, match="BrokenPipeError"):
         start(code).exchange(b"", 60, lambda output: output.read(10))
 
 
 def test_a_process_ends_with_a_reader_that_fails(start: Start) -> None:
-    """Nothing of it stays behind."""
+    """Nothing of it remains."""
 
     def fail(_output: IO[bytes]) -> bytes:
         raise ValueError("unreadable")
@@ -87,14 +87,14 @@ def test_a_process_ends_with_a_reader_that_fails(start: Start) -> None:
 
 
 def test_a_process_that_cannot_be_started_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as where a machine has no memory left."""
+    """For example on a machine without free memory."""
     monkeypatch.setattr("sys.executable", "/nonexistent/python")
     with pytest.raises(CannotStart, match=r"^its process cannot be started: no such file or directory$"):
         Child("child_under_test")
 
 
 def test_a_process_limits_its_memory_and_its_processor_time(start: Start) -> None:
-    """A limit that it inherits and that is lower stays."""
+    """An inherited limit that is lower stays."""
     code = (
         "import resource; from callability.child_process.limits import limit_this_process;"
         "resource.setrlimit(resource.RLIMIT_CPU, (50, 50)); limit_this_process(60);"

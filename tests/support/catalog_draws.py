@@ -1,4 +1,4 @@
-"""Drawn steps of a catalog, and what it takes to follow them."""
+"""Drawn steps of a catalog, and their prerequisites."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIKELY: Mapping[str, tuple[str, ...]] = {
     "asked": ("enable", "enable", "again", "again", "dialog", "dialog", "page", "page", "cancel", "disable", "look"),
     "connected": ("crash", "crash", "disable", "enable", "again", "look", "look"),
 }
-"""What is drawn where a server is."""
+"""The steps that are drawn in each state of a server."""
 
 
 KINDS = st.sampled_from(["mute", "waiting", "waiting", "returning", "returning"])
@@ -57,7 +57,7 @@ def model_of(names: Iterable[str]) -> Model:
 
 
 def drawn(draw: Callable[..., Any], world: World | RealWorld, name: str, came: int) -> Step:
-    """Draw a step that is likely to lead on, or any; `came` is the next caller's number."""
+    """Draw a step that is likely to make progress, or any step; `came` is the next caller's number."""
     verb: str = draw(st.sampled_from(LIKELY[world.stage(name)] * 3 + ANYTHING))
     match verb:
         case "enable":

@@ -1,4 +1,4 @@
-"""What becomes of enables, as a model: each step is taken whole, one after the other (spec C)."""
+"""The outcomes of enables, as a model: each step is taken completely, one after the other (spec C)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["mute", "waiting", "returning"]
-"""A caller without dialogs, one that waits for its dialog, and one whose call is answered with the question."""
+"""A caller without dialogs, one that waits for its dialog, and one whose call returns the consent request."""
 Step = tuple[Any, ...]
-"""A verb, and what it is done to."""
+"""A verb, and its object."""
 CONNECT_SECONDS, DIALOG_SECONDS, HELD_SECONDS = 23, 603, 60
 INSTANT = 30
-"""Time passes in pieces of so many seconds; no deadline falls on the end of one, and no two in the same."""
+"""Time passes in steps of this many seconds; no deadline falls on the end of a step, and no two into the same step."""
 Result = tuple[str, int]
-"""A status, and the number of the connection that it speaks of."""
+"""A status, and the number of the connection that it reports."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt to connect, and the callers that wait for it, in the order of their coming."""
+    """An attempt to connect, and the callers that wait for it, in the order of their arrival."""
 
     deadline: float
     waiting: list[int] = field(default_factory=list)
     unable: set[int] = field(default_factory=set)
     challenged: bool = False
     question: int | None = None
-    """The question that was asked; `open` says whether its answer still counts."""
+    """The consent request of the attempt; `open`: its answer still counts."""
     open: bool = False
     shown: object = None
-    """Who shows the question: the number of a caller, or something else where that is done with; None is nobody."""
+    """Who shows the request: the number of a caller, another value if the dialog is done, or None."""
     held: bool = False
     released: float | None = None
 
@@ -50,7 +50,7 @@ class Server:
 
     @property
     def state(self) -> str:
-        """Where it is."""
+        """The state of the server."""
         if self.attempt is not None:
             return "connecting"
         return "connected" if self.up else "failed" if self.kept else "absent"
@@ -58,7 +58,7 @@ class Server:
 
 @dataclass(slots=True)
 class Caller:
-    """One call of `enable_server`; `result` is there when it is answered, and `question` when that is a question."""
+    """One call of `enable_server`; `result` is set when it is answered, and `question` if that is a consent request."""
 
     kind: Kind
     server: str
@@ -68,7 +68,7 @@ class Caller:
 
     @property
     def reported(self) -> str:
-        """What is seen of it."""
+        """The visible state of the server."""
         return self.result[0] if self.result else "asked" if self.dialog else "waiting"
 
 
@@ -85,7 +85,7 @@ class Model:
 
     @property
     def seen(self) -> dict[str, Any]:
-        """What can be seen of it all."""
+        """The visible state of all servers."""
         return {
             "states": {name: server.state for name, server in self.servers.items()},
             "joined": {name for name, server in self.servers.items() if server.joined is not None},
@@ -94,16 +94,16 @@ class Model:
 
     @property
     def dials(self) -> dict[str, int]:
-        """How often each server was reached out for."""
+        """How often each server was dialled."""
         return {name: server.dials for name, server in self.servers.items()}
 
     @property
     def key(self) -> str:
-        """What tells it from others."""
+        """What distinguishes it from others."""
         return f"{self.servers} {sorted(self.callers.items(), key=lambda item: item[0])} {self.is_set}"
 
     def after(self, steps: tuple[Step, ...]) -> Iterator[Model]:
-        """Yield what may be after steps in this order."""
+        """Yield the possible states after steps in this order."""
         copy = deepcopy(self)
         copy._fresh.clear()
         models = [copy]
@@ -116,12 +116,12 @@ class Model:
         self._come(number, Caller(kind, name), None, None)
 
     def again(self, number: int, earlier: int, answer: str | None) -> None:
-        """A caller comes again, with its user's answer to the question that it was given."""
+        """A caller comes again, with its user's answer to its consent request."""
         before = self.callers[earlier]
         self._come(number, Caller("returning", before.server), before.question, answer)
 
     def cancel(self, number: int) -> tuple[Model, ...] | None:
-        """A caller goes; one that goes while it is answered may or may not have the answer."""
+        """A caller leaves; one that leaves while it is answered may or may not have the answer."""
         caller = self.callers.get(number)
         if caller is None:
             self.callers[number] = Caller("mute", "", ("gone", 0))
@@ -163,7 +163,7 @@ class Model:
         attempt.deadline = self._now + CONNECT_SECONDS
 
     def challenge(self, name: str) -> None:
-        """The server asks for an authorization."""
+        """The server requires an authorization."""
         server = self.servers[name]
         attempt = server.attempt
         if attempt is None or attempt.challenged or not server.oauth:
@@ -186,7 +186,7 @@ class Model:
             self._finish(server, "connect_failed", kept=False)
 
     def crash(self, name: str) -> tuple[Model, ...] | None:
-        """The connection is lost; who is being told of it at that moment may be told of the loss."""
+        """The connection is lost; a caller that is being answered at that moment may read about the loss."""
         server = self.servers[name]
         if not server.up:
             return None
@@ -194,7 +194,7 @@ class Model:
         return self._or_reported(name, ("enabled", "already_enabled"), "connect_failed")
 
     def disable(self, name: str) -> tuple[Model, ...] | None:
-        """The server is switched off; who is being told that it was connected may be told of that."""
+        """The server is disabled; a caller that is being answered that it was connected may read about that."""
         server = self.servers[name]
         if server.attempt is not None:
             self._finish(server, "cancelled", kept=False)
@@ -205,10 +205,10 @@ class Model:
         return reported
 
     def look(self, *_: object) -> None:
-        """Somebody looks, and nothing changes (E-4)."""
+        """A look, which changes nothing (E-4)."""
 
     def variable(self, is_set: bool) -> None:
-        """The variable that a server needs is set, or no longer."""
+        """The variable that a server needs is set or unset."""
         self.is_set = is_set
 
     def wait(self, seconds: int) -> None:
@@ -260,14 +260,14 @@ class Model:
             attempt.shown = "accepted"
 
     def _true(self, server: Server, result: Result) -> Result:
-        """An answer that comes late tells of no connection that is not there (E-9)."""
+        """A late answer reports no connection that no longer exists (E-9)."""
         status, connection = result
         if status != "enabled" or (server.up and server.joined == connection):
             return result
         return ("connect_failed" if server.joined == connection else "cancelled"), 0
 
     def _or_reported(self, name: str, statuses: tuple[str, ...], instead: str) -> tuple[Model, ...]:
-        """Return this, and what else may be where some callers are just being told of the connection that there is."""
+        """Return this state, and the states that are possible if some callers are just being answered."""
         results = [(status, self.servers[name].joined) for status in statuses]
         reported = [n for n in self._fresh if self.callers[n].server == name and self.callers[n].result in results]
         other = deepcopy(self)

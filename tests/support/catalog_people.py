@@ -1,4 +1,4 @@
-"""Callers of `enable_server`, the users behind them, and what they are told."""
+"""Callers of `enable_server`, their users, and their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS: Mapping[str, Callable[[str], dict[str, str]]] = {
     "retrieve_tools": lambda _: {"query": "do"},
     "call_tool": lambda name: {"name": f"{name}:do"},
 }
-"""The tools that change nothing, and what they are asked about a server."""
+"""The tools that change nothing, and their arguments about a server."""
 
 
 class Person:
@@ -33,12 +33,12 @@ class Person:
         self.dialog: asyncio.Future[ConsentAnswer | None] | None = None
 
     def returned(self, question: ConsentRequest) -> InputRequiredResult:
-        """Take the question along."""
+        """Record the request."""
         self.question = question
         return InputRequiredResult(input_requests={}, request_state=question.id)
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
-        """Wait for what the test says that the user does."""
+        """Wait for what the test lets the user do."""
         self.question = question
         self.dialog = asyncio.get_running_loop().create_future()
         try:
@@ -57,29 +57,29 @@ class Callers:
 
     @property
     def returned(self) -> tuple[int, ...]:
-        """Those who were answered with a question, and have not come again."""
+        """The callers that got a consent request, and have not come again."""
         came_again = {person.consent_id for person in self._people.values()}
         returning = ((n, each.question) for n, each in self._people.items() if each.asks_by_returning)
         return tuple(number for number, question in returning if question and question.id not in came_again)
 
     @property
     def waiting(self) -> tuple[int, ...]:
-        """Those who have no answer."""
+        """The callers without an answer."""
         return tuple(number for number, call in self._calls.items() if not call.done())
 
     @property
     def dialogs(self) -> tuple[int, ...]:
-        """Those whose user is asked."""
+        """The callers whose users see a dialog."""
         return tuple(number for number, person in self._people.items() if person.dialog is not None)
 
     @property
     def questions(self) -> tuple[ConsentRequest, ...]:
-        """What was asked."""
+        """The consent requests."""
         return tuple(person.question for person in self._people.values() if person.question)
 
     @property
     def reported(self) -> dict[int, str]:
-        """What is seen of each."""
+        """The visible state of each caller."""
         return {number: self._report_of(number, call) for number, call in self._calls.items()}
 
     def enable(self, number: int, kind: Kind, name: str) -> None:
@@ -93,12 +93,12 @@ class Callers:
         self._call(number, question.server, Person("returning", question.id, ConsentAnswer(answer) if answer else None))
 
     def cancel(self, number: int) -> None:
-        """Let a caller go, if it is there."""
+        """Let a caller leave, if it is there."""
         if number in self._calls:
             self._calls[number].cancel()
 
     def dialog(self, number: int, answer: str | None) -> None:
-        """Let a user do something with a dialog, if there is one, or let it be one that cannot be shown."""
+        """Let a user act on a dialog, if there is one, or make it one that cannot be shown."""
         dialog = self._people[number].dialog if number in self._people else None
         if dialog is not None and not dialog.done():
             dialog.set_result(ConsentAnswer(answer) if answer else None)
@@ -118,14 +118,14 @@ class Callers:
 
 
 async def states_of(gateway: Gateway) -> dict[str, str]:
-    """Return where each server of the catalog is, as an agent sees it."""
+    """Return the state of each server of the catalog, as an agent sees it."""
     shown = await gateway.answer("search_servers", {})
     assert isinstance(shown, CallToolResult)
     return {entry["id"]: entry["state"] for entry in (shown.structured_content or {})["servers"]}
 
 
 def _status(answer: CallToolResult) -> str:
-    """Return the status of an enable, whose words and figures are held to agree with it."""
+    """Return the status of an enable, after checking that words and numbers agree with it."""
     reported: Mapping[str, Any] = answer.structured_content or {}
     status: str = reported["status"]
     [block] = answer.content

@@ -25,7 +25,7 @@ from support.upstreams.oauth_provider import Person as AtTheProvider
 TOOLS = {"plain": "pid", "guarded": "greet"}
 PEOPLE: dict[str, AtTheProvider] = {"code": "authorize", "access_denied": "decline", "server_error": "fail"}
 TURNS = 20
-"""After so many turns of the loop, what was begun is under way: before, nothing may be seen of it yet."""
+"""After this many turns of the loop, a step has started: before that, nothing of it may be visible."""
 LOOK_SECONDS = 0.01
 LOOK_TIMES = 12_000
 
@@ -43,11 +43,11 @@ class RealWorld:
         plain.listing = self._list
 
     def stage(self, name: str) -> str:
-        """Return where a server is; what is connecting there waits for a person."""
+        """Return the state of a server; one that is connecting there waits for a person."""
         return "asked" if self._states[name] == "connecting" else self._states[name]
 
     async def do(self, step: Step) -> None:
-        """Do one step; a look asks no server for anything (E-4)."""
+        """Do one step; a look sends no request to a server (E-4)."""
         verb, *what = step
         match verb, what:
             case (("enable" | "again" | "cancel" | "dialog"), _):
@@ -97,7 +97,7 @@ class RealWorld:
 
 @asynccontextmanager
 async def real_world(directory: Path) -> AsyncIterator[RealWorld]:
-    """Yield the world of a gateway that runs in the event loop at hand."""
+    """Yield the world of a gateway that runs in the current event loop."""
     path = directory / "mcp_config.json"
     plain = BadHttp()
     async with plain.listening(), OAuthProvider() as provider:

@@ -1,4 +1,4 @@
-"""AgentRouter with a catalog, agents in both revisions of MCP that switch its servers, and the people whom they ask."""
+"""AgentRouter with a catalog, agents in both revisions of MCP that enable its servers, and their users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_CLAIM = "Do not claim that it is connected or call its tools."
 
 
 async def until(look: Callable[[], object]) -> None:
-    """Look until something holds that nobody tells of."""
+    """Poll until a condition holds that no event announces."""
     end = time.monotonic() + SECONDS
     while not look():
         assert time.monotonic() < end, look
@@ -42,7 +42,7 @@ async def until(look: Callable[[], object]) -> None:
 
 
 class Person:
-    """The user of an agent, who does the same with each dialog, and goes to the page only when they may."""
+    """The user of an agent, who does the same with each dialog, and opens the page only when allowed."""
 
     def __init__(self, does: Literal["goes", "declines", "cancels", "accepts", "waits"] = "goes") -> None:
         self.does = does
@@ -55,7 +55,7 @@ class Person:
         """How many dialogs were taken away before they were answered."""
 
     async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-        """Be asked."""
+        """Show a dialog."""
         self.dialogs.append(params)
         self.prompted.set()
         match self.does:
@@ -74,7 +74,7 @@ class Person:
 
     @property
     def url(self) -> str:
-        """The page to which the last dialog sends."""
+        """The page to which the last dialog leads."""
         last = self.dialogs[-1]
         return last.url if isinstance(last, ElicitRequestURLParams) else last.message.split()[-1]
 
@@ -88,7 +88,7 @@ class Person:
 
 @dataclass(eq=False, slots=True)
 class Agent:
-    """A client of a gateway that listens; `heard` counts how often it was told that its tools have changed."""
+    """A client of a gateway that listens; `heard` counts the notifications that its tools have changed."""
 
     client: Client
     person: Person | None
@@ -99,11 +99,11 @@ class Agent:
         return await self.client.call_tool(tool, arguments)
 
     async def enable(self, server: str = "greeter") -> CallToolResult:
-        """Switch a server on."""
+        """Enable a server."""
         return await self.ask("enable_server", id=server)
 
     async def disable(self, server: str = "greeter") -> str:
-        """Switch a server off, and return what is said of it."""
+        """Disable a server, and return the answer."""
         result = await self.ask("disable_server", id=server)
         assert not result.is_error
         return text_of(result)
@@ -122,13 +122,13 @@ class Agent:
         return [tool["name"] for tool in content["tools"]]
 
     async def notified(self, count: int) -> None:
-        """Wait until it was told so often, and not once more, that its tools have changed."""
+        """Wait for exactly this many notifications that its tools have changed."""
         await until(lambda: self.heard >= count)
         await self.client.list_tools()
         assert self.heard == count
 
     async def hear(self, _: object = None) -> None:
-        """Take note that the tools have changed."""
+        """Count a notification that the tools have changed."""
         self.heard += 1
 
 
@@ -170,13 +170,13 @@ def entry(provider: OAuthProvider, **keys: Any) -> dict[str, Any]:
 
 
 def plain(upstream: BadHttp, **keys: Any) -> dict[str, Any]:
-    """Return the entry of a server that anybody may use, with one tool that is let through."""
+    """Return the entry of a server that needs no authorization, with one tool that may be called."""
     return {"url": upstream.url, "enabled_tools": ["greet"], **keys}
 
 
 @asynccontextmanager
 async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[AgentRouter]:
-    """Run a gateway in this process, and hold that it leaves nothing behind: no task, no socket, and no process."""
+    """Run a gateway in this process, and check that it leaves nothing behind: no task, no socket, and no process."""
     before, sockets, children = asyncio.all_tasks(), _sockets(), _children()
     stub = keys.pop("stub", stub_of())
     config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
@@ -194,7 +194,7 @@ def _lasting(tasks: set[asyncio.Task[Any]]) -> list[str]:
 def _sockets() -> list[str]:
     links = []
     for link in Path("/proc/self/fd").iterdir():
-        # That of the listing itself is gone by then.
+        # The descriptor of the listing itself is closed by then.
         with suppress(OSError):
             links.append(os.readlink(link))
     return [link for link in links if link.startswith("socket:")]
@@ -205,7 +205,7 @@ def _children() -> list[str]:
 
 
 def is_no_connection(result: CallToolResult, status: str, *, error: bool = True) -> str:
-    """Hold that an answer claims no connection, in text and in structure, and return its text."""
+    """Check that an answer claims no connection, in text and in structure, and return its text."""
     text = text_of(result)
     assert text.startswith(f"Not connected: {status}. ")
     assert text.endswith(NO_CLAIM)
@@ -217,7 +217,7 @@ def is_no_connection(result: CallToolResult, status: str, *, error: bool = True)
 
 
 def is_connection(result: CallToolResult, status: str = "enabled", *, tools_changed: int = 1) -> str:
-    """Hold that an answer tells of a connection, and return its text."""
+    """Check that an answer reports a connection, and return its text."""
     text = text_of(result)
     assert text.startswith(f"Connected: {status}. "), text
     assert not result.is_error
@@ -227,7 +227,7 @@ def is_connection(result: CallToolResult, status: str = "enabled", *, tools_chan
 
 
 async def has_no_trace(agent: Agent, server: str = "greeter") -> None:
-    """Hold that nothing of a server is found, listed, or called."""
+    """Check that nothing of a server is found, listed, or called."""
     assert await agent.finds() == []
     listed = (await agent.ask("upstream_servers")).structured_content or {}
     assert server not in [each["name"] for each in listed["servers"]]
@@ -235,7 +235,7 @@ async def has_no_trace(agent: Agent, server: str = "greeter") -> None:
 
 
 async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> None:
-    """Hold that a server can be switched on, is found and called, and is switched off; it is told of twice."""
+    """Check that a server can be enabled, is found and called, and is disabled; there are two notifications."""
     await agent.notified(heard)
     is_connection(await agent.enable(server))
     assert await agent.state(server) == "connected"
@@ -251,19 +251,19 @@ async def works(agent: Agent, server: str = "greeter", *, heard: int = 0) -> Non
 
 
 class Gate:
-    """Lets a passer-by wait until it is opened."""
+    """Blocks a caller until it is opened."""
 
     def __init__(self) -> None:
         self.reached, self.open = asyncio.Event(), asyncio.Event()
 
     async def passed(self) -> None:
-        """Say that somebody is here, and wait."""
+        """Report that a caller has arrived, and wait."""
         self.reached.set()
         await self.open.wait()
 
 
 class HeldPolicy:
-    """The shipped policy, which holds its answer to the question of that number about an enable."""
+    """The shipped policy, which delays its answer to one request about an enable, selected by number."""
 
     def __init__(self, number: int) -> None:
         self.gate = Gate()
@@ -273,7 +273,7 @@ class HeldPolicy:
         return getattr(stub_of(), name)
 
     async def ClassifyEnable(self, request: Any, **options: Any) -> Any:  # noqa: N802  # the contract's name
-        """Answer, when the gate is open."""
+        """Answer when the gate is open."""
         self._left -= 1
         if self._left == 0:
             await self.gate.passed()
@@ -281,7 +281,7 @@ class HeldPolicy:
 
 
 class HeldTokens(OAuthProvider):
-    """A provider whose tokens are held back: the person has come back from it by then."""
+    """A provider that delays its tokens: the person has come back from it by then."""
 
     def __init__(self) -> None:
         super().__init__(tools=("greet",))
@@ -290,6 +290,6 @@ class HeldTokens(OAuthProvider):
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: Any
     ) -> OAuthToken:
-        """Give tokens when the gate is open."""
+        """Return tokens when the gate is open."""
         await self.gate.passed()
         return await super().exchange_authorization_code(client, authorization_code)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def replace(path: Path, text: str) -> None:
-    """Edit a file as an editor does: another file is put in its place."""
+    """Replace a file as an editor does: by a new file at the same path."""
     beside = path.with_suffix(".new")
     beside.write_text(text)
     os.replace(beside, path)

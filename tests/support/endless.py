@@ -1,4 +1,4 @@
-"""A process that never ends by itself, and neither does the one that it starts; it writes both ids to a file."""
+"""A process that never ends by itself and starts a child that does not either; it writes both ids to a file."""
 
 from __future__ import annotations
 

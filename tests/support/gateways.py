@@ -40,7 +40,7 @@ def bad(*how: str, **keys: Any) -> dict[str, Any]:
 
 
 def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
-    """Write a config and return its path; its servers have long to open, unless a deadline is given."""
+    """Write a config and return its path; its servers have long deadlines for opening, unless one is given."""
     keys["deadlines"] = {"open_seconds": 60} | keys.get("deadlines", {})
     path = directory / "mcp_config.json"
     path.write_text(json.dumps({"mcpServers": servers, **keys}, indent=2))
@@ -67,7 +67,7 @@ def http_gateway_process(config: Path, *arguments: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def over_stdio(config: Path, *arguments: str) -> AsyncIterator[Client]:
-    """Run `callability gateway` over stdio, which takes a process, and yield a client that is connected to it."""
+    """Run `callability gateway` over stdio as a process, and yield a client that is connected to it."""
     command, *rest = [*COMMAND, "gateway", "--config", str(config), *arguments]
     with (config.parent / "gateway.log").open("w") as log:
         async with Client(stdio_client(StdioServerParameters(command=command, args=rest), errlog=log)) as client:
@@ -101,7 +101,7 @@ def agents_of(scopes: Mapping[str, Iterable[str]]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def client_with(url: str, token: str | None) -> AsyncIterator[Client]:
-    """Yield a client of a gateway that shows a token."""
+    """Yield a client of a gateway that sends a token."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
@@ -118,7 +118,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def retrieve(client: Client, query: str, **arguments: Any) -> dict[str, Any]:
-    """Ask `retrieve_tools`, and return its object, which is held to be the same in both forms."""
+    """Call `retrieve_tools`, and return its object, after checking that both forms are equal."""
     result = await client.call_tool("retrieve_tools", {"query": query, **arguments})
     assert not result.is_error, text_of(result)
     assert isinstance(result.structured_content, dict)
@@ -127,5 +127,5 @@ async def retrieve(client: Client, query: str, **arguments: Any) -> dict[str, An
 
 
 async def call(client: Client, name: str, **arguments: Any) -> CallToolResult:
-    """Ask `call_tool`."""
+    """Call `call_tool`."""
     return await client.call_tool("call_tool", {"name": name, "arguments": arguments})

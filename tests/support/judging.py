@@ -1,4 +1,4 @@
-"""Facts, the answers of the shipped policy to them, and what the adapter makes of those."""
+"""Facts, the answers of the shipped policy to them, and the adapter's judgements of those."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def answered(request: pb.CheckToolsRequest, stub: InProcessStub | None = None) -
 
 
 def judgement_of(servers: Servers, stub: InProcessStub | None = None) -> Judgement:
-    """Return what the adapter makes of the answer about an inventory."""
+    """Return the adapter's judgement of the answer about an inventory."""
     request = request_of(servers)
     return judge(request, answered(request, stub))
 
@@ -101,7 +101,7 @@ def texts_of(judgement: Judgement) -> dict[str, ToolText]:
 def discovered(
     judgement: Judgement, query: str = "repository", *, texts: Mapping[str, ToolText] | None = None, **options: Any
 ) -> dict[str, Any]:
-    """A discovery whose search finds every tool that it may look at."""
+    """A discovery whose search finds every tool that it may see."""
     options = {
         "found": [tool.name for tool in judgement.callable],
         "found_locked": [tool.name for tool in judgement.locked if not tool.withhold_text],

@@ -48,7 +48,7 @@ def service(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Service]:
 
 
 def unused_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a port on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

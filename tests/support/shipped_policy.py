@@ -1,4 +1,4 @@
-"""The check of the shipped policy, made once in a process instead of once for each command and gateway of the tests."""
+"""The check of the shipped policy, run once in a process instead of once for each command and gateway of the tests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _check_once(
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
 ) -> Check:
-    """Check a policy, unless it is the shipped one and was checked before."""
+    """Check a policy, unless it is the shipped one and was checked already."""
     if progress is no_progress and source.digest == _SHIPPED.digest:
         return _checked(source, engine)
     return check_source(source, engine=engine, seconds=seconds, progress=progress)
 
 
 def check_it_once() -> None:
-    """Have every later import of `check_source` in this process remember the check of the shipped policy."""
+    """Let every later import of `check_source` in this process reuse the check of the shipped policy."""
     loading.check_source = _check_once

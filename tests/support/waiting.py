@@ -1,4 +1,4 @@
-"""Waiting for what a program does by itself: a test looks until it sees what it wants."""
+"""Waiting for effects that come by themselves: a test polls until it sees the expected state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = 120
 
 
 def eventually(look: Callable[[], object]) -> None:
-    """Look until it is so; an edit is noticed when the system tells it, which nobody can wait for."""
+    """Poll until a condition holds; the time at which a program notices an edit cannot be awaited."""
     patience = time.monotonic() + SECONDS
     while not look():
         assert time.monotonic() < patience
@@ -23,7 +23,7 @@ def eventually(look: Callable[[], object]) -> None:
 
 
 async def becomes(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
-    """Look until there is what is wanted; an edit is noticed when the system tells it, which nobody can wait for."""
+    """Poll until a value is the expected one; the time at which a program notices an edit cannot be awaited."""
     seen: Any = None
     async with asyncio.timeout(SECONDS):
         while (seen := await look()) != wanted:  # noqa: ASYNC110  # it is an event of another process
@@ -32,7 +32,7 @@ async def becomes(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
 
 
 def names(query: str, client: Client) -> Callable[[], Awaitable[list[str]]]:
-    """Return what tells the names of the tools that are found."""
+    """Return a function that returns the names of the tools that are found."""
 
     async def look() -> list[str]:
         return [tool["name"] for tool in (await retrieve(client, query))["tools"]]
@@ -41,7 +41,7 @@ def names(query: str, client: Client) -> Callable[[], Awaitable[list[str]]]:
 
 
 def status(client: Client, name: str) -> Callable[[], Awaitable[str | None]]:
-    """Return what tells the status with which a call is rejected, None for a call that is answered."""
+    """Return a function that returns the status with which a call is rejected, None if it is answered."""
 
     async def look() -> str | None:
         result = await call(client, name)
@@ -51,7 +51,7 @@ def status(client: Client, name: str) -> Callable[[], Awaitable[str | None]]:
 
 
 def file_status(client: Client) -> Callable[[], Awaitable[set[str]]]:
-    """Return what tells which files do not stand as they are written."""
+    """Return a function that returns which files are not in effect as written."""
 
     async def look() -> set[str]:
         servers_listed = (await client.call_tool("upstream_servers", {})).structured_content
@@ -61,14 +61,14 @@ def file_status(client: Client) -> Callable[[], Awaitable[set[str]]]:
 
 
 async def listed(client: Client) -> dict[str, Any]:
-    """Return what `upstream_servers` answers."""
+    """Return the answer of `upstream_servers`."""
     servers_listed = (await client.call_tool("upstream_servers", {})).structured_content
     assert isinstance(servers_listed, dict)
     return servers_listed
 
 
 def loads(client: Client, *servers: str) -> Callable[[], Awaitable[list[tuple[str, str | None]]]]:
-    """Return what tells the state and the status of the load of servers."""
+    """Return a function that returns the state and the load status of a server."""
 
     async def look() -> list[tuple[str, str | None]]:
         entries = {entry["name"]: entry for entry in (await listed(client))["servers"]}

@@ -18,13 +18,13 @@ _REFUSED = {
     *("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "pty.spawn"),
     "socket.bind",
 }
-"""Audit events of starting a process and of taking an address."""
+"""Audit events of starting a process and of listening on an address."""
 _running: list[str] = []
-"""The unit test that runs, if one does: a hook for audit events cannot be removed."""
+"""The unit test that runs, if any: a hook for audit events cannot be removed."""
 
 
 class NoUnitTest(Exception):
-    """A test in `tests/unit` did what takes a process or an address: it belongs in `tests/process`."""
+    """A test in `tests/unit` started a process or listened on an address: it belongs in `tests/process`."""
 
 
 def _refuse(event: str, _: object) -> None:

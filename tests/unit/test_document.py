@@ -24,13 +24,13 @@ _values = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(value=_values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
 def test_json_reads_as_json_does(value: object, indent: int | str | None, ascii_only: bool) -> None:
-    """Whatever its white space and its escapes."""
+    """With any white space and escapes."""
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert plain(parse(text.encode(), "a.json")) == json.loads(text)
 
 
 def test_folded_and_literal_texts_are_the_authors_own() -> None:
-    """No mark of the parser's is left in them."""
+    """No mark of the parser is left in them."""
     text = "a: >-\n  one\n  two\n\n  three\nb: |\n  one\n  two\nc: 'x\n  y'\n"
     assert plain(parse(text.encode(), "a.yaml")) == {"a": "one two\nthree", "b": "one\ntwo\n", "c": "x y"}
 
@@ -88,7 +88,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     ids=range(18),
 )
 def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
-    """In our own words, which hold nothing of the file's, since that may be a secret."""
+    """In our own words, without text of the file, since that may be secret."""
     with pytest.raises(Refused) as caught:
         parse(data, "a.yaml")
     assert str(caught.value).startswith(finding)
@@ -133,7 +133,7 @@ def test_json_may_break_the_line_between_a_key_and_its_colon() -> None:
 
 
 def test_json_that_is_none_is_refused_at_its_place() -> None:
-    """And a key that is repeated, which JSON's own reader passes over."""
+    """And a repeated key, which JSON's own reader accepts."""
     for text, finding in (
         ("[1 2]", "a.json:1:4: is not valid JSON here"),
         ('{"a": }', "a.json:1:7: is not valid JSON here"),
@@ -168,7 +168,7 @@ def test_json_with_a_comma_too_many_says_so(text: str) -> None:
 )
 @pytest.mark.parametrize("file", ["a.json", "a.jsonc"])
 def test_json_may_have_comments_and_trailing_commas(text: str, value: object, file: str) -> None:
-    """As the config files of editors and MCP clients do; what looks like a comment within a text is text."""
+    """As in the config files of editors and MCP clients; what looks like a comment inside a text is text."""
     assert plain(parse(text.encode(), file)) == value
 
 
@@ -198,6 +198,6 @@ def test_what_is_no_comment_of_json_is_refused_at_its_place(text: str, finding: 
 
 @pytest.mark.parametrize("text", ["/*" * 200_000, '"' * 400_000, "[1,]," * 100_000, '"\\' * 200_000, "//" * 200_000])
 def test_a_file_that_is_all_signs_of_comments_is_read_as_fast_as_any(text: str) -> None:
-    """Each character is looked at once: a file of the largest size that took the square of it would never end."""
+    """Each character is read once: with quadratic time, a file of the maximum size would take forever."""
     with pytest.raises(Refused):
         parse(text.encode(), "a.json")

@@ -1,4 +1,4 @@
-"""The signature of a timeout on the way, in the bodies that proxies send (L-2, L-3)."""
+"""The signature of a timeout in a proxy, in the bodies that proxies send (L-2, L-3)."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ NOT_SURE = (
 
 @pytest.mark.parametrize("body", [*TIMED_OUT, *CUT])
 def test_a_body_says_that_it_timed_out_on_the_way(body: str) -> None:
-    """As text, in a value of JSON at any depth, in a text of a page, and if the end of it is missing (L-1)."""
+    """As text, in a JSON value at any depth, in the text of a page, and if its end is missing (L-1)."""
     assert timed_out_on_the_way(body)
 
 
 @pytest.mark.parametrize("body", NOT_SURE)
 def test_a_body_that_is_not_sure_does_not_say_it(body: str) -> None:
-    """A URL, a path, a name, a number, two texts together, a decision beside it, what no reader sees (L-2)."""
+    """A URL, a path, a name, a number, two joined texts, a decision beside it, text that no reader sees (L-2)."""
     assert not timed_out_on_the_way(body)
 
 
@@ -78,7 +78,7 @@ def test_a_body_that_is_not_sure_does_not_say_it(body: str) -> None:
     after=st.text("ab-_./?=&% ", max_size=12),
 )
 def test_a_url_in_json_never_says_it(address: str, before: str, after: str) -> None:
-    """L-3, wherever the words stand in it, and however compact the JSON is."""
+    """L-3, wherever the words are in it, and however compact the JSON is."""
     body = {"url": f"{address}{before}upstream-timeout{after}", "status": 403}
     assert not timed_out_on_the_way(json.dumps(body))
     assert not timed_out_on_the_way(json.dumps(body, separators=(",", ":")))

@@ -1,4 +1,4 @@
-"""`callability approvals`: what a person sees of tools, and decides about them."""
+"""`callability approvals`: how a person reviews tools and decides about them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITE = {"name": "write", "description": "Writes."}
 
 @pytest.fixture
 def approvals(tmp_path: Path) -> Command:
-    """Run `callability approvals` beside a config; no value of `env` or `args` is in what it writes."""
+    """Run `callability approvals` beside a config; its output has no value of `env` or `args`."""
 
     def run(*arguments: str) -> Ended:
         done = callability("approvals", *arguments, "--config", "mcp_config.json", cwd=tmp_path)
@@ -58,7 +58,7 @@ def _rows(table: str) -> list[list[str]]:
 
 
 def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, approvals: Command) -> None:
-    """The first approval makes the file and names it in the config; a later form is another tool."""
+    """The first approval creates the file and names it in the config; a later form is another tool."""
     _write(tmp_path, READ, WRITE)
     code, said, _ = approvals("approve", "files", "read", "--yes")
     assert code == 0
@@ -87,7 +87,7 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
 
 
 def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approvals: Command) -> None:
-    """Then the whole definition is shown; a text that does not fit its digest counts as none."""
+    """Otherwise the whole definition is shown; a text that does not fit its digest is ignored."""
     _write(tmp_path, READ, records=f'files: {{read: {{sha256: "{"0" * 64}"}}}}\n')
     (tmp_path / "approvals.definitions").mkdir()
     (tmp_path / f"approvals.definitions/{'0' * 64}.json").write_text('{"name": "read", "description": "Harmless."}')
@@ -98,7 +98,7 @@ def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approval
 
 
 def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_path: Path, approvals: Command) -> None:
-    """One that is switched off stays so, and that is said; comments stay."""
+    """A tool that is disabled stays so, and the output says so; comments stay."""
     before = "# mine\nfiles:\n  read: {disabled: true}  # for now\n  other: {status: pending}\n"
     _write(tmp_path, READ, {"name": "1e5"}, records=before)
     code, said, _ = approvals("approve", "files", "--all", "--yes")
@@ -113,7 +113,7 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
 
 
 def test_the_list_shows_what_is_known_about_each_tool(tmp_path: Path, approvals: Command) -> None:
-    """Those that wait first, those that only a file names too, what the config denies, and why a server has none."""
+    """Waiting tools first, then those that only a file names or the config denies, and why a server has none."""
     off = shelf(tmp_path, "off", READ, enabled=False, disabled_tools=["format"])
     held = shelf(tmp_path, "held", {"name": "bu\u202ern"}, quarantined=True, trust="manual")
     records = "files:\n  read: {disabled: true}\n  gone: {status: pending}\noff: {read: {status: none}}\n"
@@ -146,7 +146,7 @@ def test_the_list_shows_what_is_known_about_each_tool(tmp_path: Path, approvals:
 
 
 def test_what_waits_for_a_person_can_be_listed_alone(tmp_path: Path, approvals: Command) -> None:
-    """Pending or changed, also where the config denies it; that nothing waits is said, and is no failure."""
+    """Pending or changed, even if the config denies it; the output says if nothing waits, with exit code 0."""
     new = shelf(tmp_path, "new", {"name": "copy"}, {"name": "send"}, trust="manual", enabled_tools=["copy"])
     _write(tmp_path, READ, WRITE, records=f'files: {{read: {{sha256: "{"0" * 64}"}}}}\n', new=new)
     code, table, _ = approvals("list", "--waiting")
@@ -186,7 +186,7 @@ WHOLE = {
     ],
 )
 def test_whatever_is_pinned_is_shown(key: str, value: Any, tmp_path: Path) -> None:
-    """A change of any part of it changes what a person sees, and so does its absence."""
+    """Adding, changing or removing any part of it changes what a person sees."""
     definitions = Definitions(tmp_path)
 
     def seen(definition: dict[str, Any]) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def test_whatever_is_pinned_is_shown(key: str, value: Any, tmp_path: Path) -> No
 
 
 def test_every_key_that_is_pinned_is_shown(tmp_path: Path) -> None:
-    """As a heading of its own, with a title that is not the one of the annotations."""
+    """Under its own heading, with a title that differs from that of the annotations."""
     tool = Tool.model_validate(WHOLE)
     lines = tuple(reviewed(upstream_tool(tool), None, Definitions(tmp_path)))
     assert {line.partition(":")[0] for line in lines if line[0] not in " {}"} == approved_part(tool).keys()
@@ -208,7 +208,7 @@ def test_every_key_that_is_pinned_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["-x", "$(id)\x1b[2J"])
 def test_a_command_that_is_printed_has_the_files_of_the_one_before(tool: str, tmp_path: Path) -> None:
-    """A shell runs it as it is, also where names begin with a hyphen; a name that is odd is not in it."""
+    """A shell can run it, even if names begin with a hyphen; an odd name is not in it."""
     write_config(tmp_path, {"-s": shelf(tmp_path, "-s", {"name": tool})})
     records = tmp_path / "my records.yaml"
     records.write_text(json.dumps({"-s": {tool: {"disabled": True}}}))
@@ -226,7 +226,7 @@ def test_a_command_that_is_printed_has_the_files_of_the_one_before(tool: str, tm
 
 
 def test_an_approvals_file_that_is_named_must_be_there(tmp_path: Path, approvals: Command) -> None:
-    """By an option as by the config; it is an error, and no warning."""
+    """For an option as for the config; it is an error, and not a warning."""
     _write(tmp_path, READ, records="{}\n")
     (tmp_path / "approvals.yaml").unlink()
     refused = "callability: the approvals are refused; a file without records holds `{}`\n"
@@ -236,7 +236,7 @@ def test_an_approvals_file_that_is_named_must_be_there(tmp_path: Path, approvals
 
 
 def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, approvals: Command) -> None:
-    """Escapes, bidirectional controls and what is not seen are written out, and no line passes for one of ours."""
+    """Escapes, bidirectional controls and invisible characters are escaped, and no line looks like one of ours."""
     poison = "Reads.\n\x1b[2J\u202e\u200b\ufe0f\U000e0041\rsha256: 0\\u001b\ninputSchema:\n  {}"
     schema = {"type": "object", "description": f"{poison} |"}
     _write(tmp_path, {"name": "re\x1bad", "description": poison, "inputSchema": schema})
@@ -251,7 +251,7 @@ def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, app
 
 
 def test_what_is_seen_is_not_escaped() -> None:
-    """Whatever the script."""
+    """In any script."""
     assert escaped("é 日本 हिन्दी 😀 `|\\") == "é 日本 हिन्दी 😀 `|\\"
 
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_done_is_reported_with_what_to_do(
 
 
 def test_a_switch_of_a_tool_changes_nothing_else_of_its_record(tmp_path: Path, approvals: Command) -> None:
-    """Off and on again; what is so already is nothing to do."""
+    """Off and on again; if the state is right already, nothing is done."""
     before = f'files: # all\n  read: {{status: pending, sha256: "{"a" * 64}"}} # later\n'
     _write(tmp_path, READ, records=before)
     said = "tool `read` of server `files` is switched off now: `disabled: true` in `approvals.yaml`\n"
@@ -320,7 +320,7 @@ def test_a_switch_of_a_tool_changes_nothing_else_of_its_record(tmp_path: Path, a
 def test_disabling_and_enabling_a_tool_that_waits_for_approval_does_not_approve_it(
     tmp_path: Path, approvals: Command
 ) -> None:
-    """A record without a status is approved, so the new record of a tool that nobody reviewed has one."""
+    """A record without a status counts as approved, so the new record of an unreviewed tool has a status."""
     files = {"trust": "manual", **shelf(tmp_path, "files", READ)}
     write_config(tmp_path, {"files": files, "free": shelf(tmp_path, "free", READ)}, approvals="approvals.yaml")
     (tmp_path / "approvals.yaml").write_text("{}\n")
@@ -349,7 +349,7 @@ def test_a_tool_that_cannot_be_verified_is_switched_off_all_the_same(tmp_path: P
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
 def test_on_a_terminal_a_person_has_to_confirm(answer: str, code: int, tmp_path: Path) -> None:
-    """After the definition was shown; without a yes nothing is approved."""
+    """After the definition was shown; without a yes, nothing is approved."""
     _write(tmp_path, READ, records="{}\n")
     ours, theirs = pty.openpty()
     command = [*COMMAND, "approvals", "approve", "files", "read", "--config", "mcp_config.json"]

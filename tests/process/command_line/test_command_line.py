@@ -1,4 +1,4 @@
-"""The command line: what it prints and how it leaves."""
+"""The command line: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_five_faults_are_all_reported_with_their_places(tmp_path: Path) -> None:
 
 
 def test_a_rule_set_with_errors_is_listed_as_refused(tmp_path: Path) -> None:
-    """It does not vanish between those that are proved; as JSON it has a list of its own."""
+    """It is listed among the proved ones; in JSON it has a list of its own."""
     write_policy(tmp_path, FAULTY)
     printed = callability("check", ".", cwd=tmp_path).stdout
     assert "\ncallability\n  refused       5 errors (see above), nothing is proved\nload_outcome\n" in printed
@@ -67,7 +67,7 @@ def test_a_rule_set_with_errors_is_listed_as_refused(tmp_path: Path) -> None:
 
 
 def test_failed_tests_are_counted(tmp_path: Path) -> None:
-    """Of all rule sets in the last line, and of each beside its name."""
+    """Of all rule sets in the last line, and of each rule set below its name."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     case = "- {name: %s, facts: {server.enabled: false}, expect: {status: %s}}\n"
     tests = "tests:\n" + case % ("one", "server_disabled") + case % ("other", "callable")
@@ -86,7 +86,7 @@ def test_laws_that_hold_are_counted_out_of_all(tmp_path: Path) -> None:
 
 
 def test_a_number_of_calls_below_one_is_refused_in_our_own_words() -> None:
-    """Zero is a number, but no call could ever be answered."""
+    """Zero is a number, but no call could be answered."""
     for number in ("0", "-1", "many"):
         done = callability("serve", "--max-concurrent-calls", number)
         assert done.returncode == 2
@@ -94,7 +94,7 @@ def test_a_number_of_calls_below_one_is_refused_in_our_own_words() -> None:
 
 
 def test_strict_makes_a_warning_refuse(tmp_path: Path) -> None:
-    """A warning is told and does not refuse, unless it is asked to."""
+    """A warning is reported; it refuses the policy only with `--strict`."""
     text = (POLICY / "callability.yaml").read_text()
     write_policy(tmp_path, text.replace("Tell the user. Next step: {check_logs}", "Toggle it in the UI. {check_logs}"))
     lenient, strict = callability("check", str(tmp_path)), callability("check", str(tmp_path), "--strict")
@@ -165,7 +165,7 @@ def test_explain_writes_json() -> None:
 
 
 def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
-    """And says that trying again cannot help if one of them stays unknown, as the service would."""
+    """And says that a retry cannot help if one of them stays unknown, like the service."""
     assert callability("policy", "export", "--example", "change-freeze", str(tmp_path)).returncode == 0
     arguments = ("server.label.environment=unknown", "annotations.destructive=unknown", "--policy", str(tmp_path))
     done = callability("explain", *arguments)
@@ -190,20 +190,20 @@ def test_explain_names_the_facts_that_could_not_be_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_fact_that_is_not_one_is_a_wrong_call(argument: str, message: str) -> None:
-    """What was found and what was wanted, and exit code 2."""
+    """What was found and what was expected, and exit code 2."""
     done = callability("explain", argument)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"callability: {message}\n")
 
 
 def test_a_fact_that_is_given_twice_is_a_wrong_call() -> None:
-    """The last one does not win in silence."""
+    """The last one does not win silently."""
     done = callability("explain", "server.enabled=true", "server.enabled=false")
     message = "callability: `server.enabled` is given twice: each fact has one value\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
 def test_a_label_that_is_not_declared_gets_those_that_are(tmp_path: Path) -> None:
-    """Of the same kind, a server's or a tool's."""
+    """Of the same kind: a server's or a tool's."""
     assert callability("policy", "export", "--example", "trial-server", str(tmp_path)).returncode == 0
     for label, hint in (("server.label.stge", "server.label.stage"), ("tool.label.stage", "tool.label.reviewed")):
         done = callability("explain", "--policy", str(tmp_path), f"{label}=trial")
@@ -223,7 +223,7 @@ def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> Non
 
 
 def test_the_shipped_policy_is_written_out_to_edit(tmp_path: Path) -> None:
-    """It has the same revision, and what is there already is never overwritten."""
+    """It has the same revision, and existing files are never overwritten."""
     assert callability("policy", "export", str(tmp_path / "mine")).returncode == 0
     mine, shipped = (json.loads(callability("check", *at, "--json").stdout) for at in ([str(tmp_path / "mine")], []))
     assert mine["revision"] == shipped["revision"]

@@ -16,7 +16,7 @@ BASH = shutil.which("bash")
 
 
 def _completed(line: str, *program: str) -> list[str]:
-    """Return what bash would be offered for the last word of a line."""
+    """Return what bash offers for the last word of a line."""
     words = line.split(" ")
     done = subprocess.run(
         program or ("callability",),
@@ -37,7 +37,7 @@ def _completed(line: str, *program: str) -> list[str]:
 
 
 def test_commands_of_a_group_are_completed() -> None:
-    """From the letters that are there."""
+    """From the typed letters."""
     assert _completed("callability servers en") == ["enable"]
 
 

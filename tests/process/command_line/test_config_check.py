@@ -1,4 +1,4 @@
-"""`callability config check` and `callability gateway --check`: what a start would find, without a start."""
+"""`callability config check` and `callability gateway --check`: the findings of a start, without a start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLICY_LINE = r"policy \S+: accepted, revision [0-9a-f]{64}\n"
 
 
 def _touching(directory: Path) -> dict[str, object]:
-    """Return a server that leaves a mark if it is run."""
+    """Return a server that creates a file if it is run."""
     return {"command": "touch", "args": [str(directory / "started")]}
 
 
@@ -128,7 +128,7 @@ def test_a_policy_that_is_given_is_reported_with_its_revision(command: list[str]
 
 @pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])
 def test_a_command_that_does_not_exist_is_a_warning(command: list[str], tmp_path: Path) -> None:
-    """It is searched where the start of the server would search it."""
+    """It is searched where the start of the server searches it."""
     (tmp_path / "tool").write_text("#!/bin/sh\n")
     (tmp_path / "tool").chmod(0o755)
     (tmp_path / "data").write_text("")

@@ -1,4 +1,4 @@
-"""Exit codes of every command: 0 done, 1 a refused file, 2 a wrong call (spec A.7)."""
+"""Exit codes of every command: 0 done, 1 a refused file, 2 a usage error (spec A.7)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ WRONG = {
     "schema tests": "schema tests none",
     "schema policy": "schema policy",
 }
-"""Calls of something that is not there, or that do not go together."""
+"""Calls that name something unknown, or options that exclude each other."""
 
 WITHOUT_FILES = {"schema config", "schema rules", "schema tests"}
 """Commands that read and write no file."""
@@ -120,7 +120,7 @@ def _names(calls: Iterable[str]) -> dict[str, str]:
 
 
 AS_PROCESSES = {name: call for call, name in reversed(_names(WRONG.values()).items())}.values()
-"""The first wrong call of each command; the other calls are made in the process of the tests."""
+"""The first usage error of each command; the others run in the process of the tests."""
 
 
 def _run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
@@ -139,7 +139,7 @@ def test_a_refused_file_is_exit_code_1_in_every_command(command: str, place: Pat
 
 @pytest.mark.parametrize("command", WRONG.values(), ids=WRONG)
 def test_a_wrong_call_is_exit_code_2_in_every_command(command: str, place: Path) -> None:
-    """It says so on standard error, and prints nothing else."""
+    """The error is on standard error, and nothing else is printed."""
     done = _run(command, place)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Traceback" not in done.stderr
@@ -147,7 +147,7 @@ def test_a_wrong_call_is_exit_code_2_in_every_command(command: str, place: Path)
 
 
 def test_every_command_is_in_both_tables() -> None:
-    """A new command has its exit codes from the beginning."""
+    """A new command has its exit codes from the start."""
     groups = {name: it.commands for name, it in COMMANDS.items() if isinstance(it, Group)}
     commands = {*(COMMANDS.keys() - groups), *(f"{group} {name}" for group, each in groups.items() for name in each)}
     assert commands - {*_names(REFUSED.values()).values()} == WITHOUT_FILES
@@ -155,6 +155,6 @@ def test_every_command_is_in_both_tables() -> None:
 
 
 def test_the_help_says_what_exit_codes_mean() -> None:
-    """In general, and for each command that has more to say."""
+    """In general, and for each command with more to say."""
     assert "Exit code 0: done. 1: a file is refused" in " ".join(callability("--help").stdout.split())
     assert "1: the config or the policy is refused" in " ".join(callability("gateway", "--help").stdout.split())

@@ -1,4 +1,4 @@
-"""`callability servers`: a person's switches, of which each is one key of the config."""
+"""`callability servers`: switches of a person, each of them one key of the config."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def servers(*arguments: str, config: Path) -> tuple[int, str, str]:
-    """Run `callability servers`, and return its exit code and what it wrote; no secret is in it."""
+    """Run `callability servers`, and return its exit code and its output; no secret is in it."""
     done = callability("servers", *arguments, "--config", config.name, cwd=config.parent)
     assert "hush-hush" not in done.stdout + done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -72,7 +72,7 @@ def test_a_server_is_released_as_it_was_held(config: Path) -> None:
     ],
 )
 def test_what_is_so_already_is_nothing_to_do(command: str, name: str, said: str, config: Path) -> None:
-    """It is said, and is no error; a key that is left out is not written for its default."""
+    """The output says so, and it is not an error; a key is not written for its default."""
     assert servers(command, name, config=config) == (0, f"nothing to do: server `{name}` {said}\n", "")
     assert config.read_text() == CONFIG
 
@@ -88,7 +88,7 @@ def test_a_server_that_is_switched_on_already_is_written_again_for_a_retry(confi
 
 
 def test_a_server_that_is_not_there_is_a_wrong_call(config: Path) -> None:
-    """With the name that is near."""
+    """With the nearest name."""
     code, _, error = servers("enable", "wep", config=config)
     assert (code, error) == (2, "callability: the config has no server `wep` (did you mean `web`?)\n")
 
@@ -104,7 +104,7 @@ def test_a_config_with_errors_is_reported_and_not_touched(config: Path) -> None:
 
 
 def test_a_directory_that_may_not_be_written_is_reported(config: Path) -> None:
-    """The config is as it was."""
+    """The config is unchanged."""
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     config.parent.chmod(0o500)
@@ -151,7 +151,7 @@ def _on_a_terminal(*arguments: str) -> str:
 
 
 def test_switches_at_the_same_time_do_not_undo_each_other(config: Path) -> None:
-    """Of two commands the second begins where the first ended."""
+    """The second command starts from the result of the first."""
     names = [f"server{number}" for number in range(6)]
     config.write_text("mcpServers:\n" + "".join(f"  {name}: {{command: x}}\n" for name in names))
     command = [*COMMAND, "servers", "disable", "--config", str(config)]

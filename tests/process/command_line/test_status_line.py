@@ -51,7 +51,7 @@ def test_a_terminal_shows_the_state_of_servers_and_how_often_locked_tools_were_r
 
 
 def test_the_line_has_the_count_before_the_states() -> None:
-    """What a narrow terminal cuts off is the servers' states."""
+    """A narrow terminal cuts off the states of the servers."""
     metrics = Metrics()
     metrics.follow(lambda: {"connected": 1, "disabled": 1, "failed": 2})
     metrics.opted_in()
@@ -60,7 +60,7 @@ def test_the_line_has_the_count_before_the_states() -> None:
 
 
 def test_the_line_shows_how_far_the_first_loads_are() -> None:
-    """Until something is known of every server; then how they stand, as always."""
+    """Until the first state of every server is known; then the usual line."""
     metrics = Metrics()
     loads = {"available": 8, "transient": 2, "loading": 10}
     metrics.follow(lambda: {"connected": 20}, lambda: loads)
@@ -71,7 +71,7 @@ def test_the_line_shows_how_far_the_first_loads_are() -> None:
 
 
 def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
-    """The log is the whole of standard error."""
+    """The log is all of standard error."""
     config = write_config(tmp_path, {})
     command = [*COMMAND, "gateway", "--config", str(config)]
     ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)

@@ -1,4 +1,4 @@
-"""`callability table` and `callability diff`: what a policy means, and what a change of it changes."""
+"""`callability table` and `callability diff`: what a policy decides, and what a change of it changes."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_an_unknown_question_is_reported_with_a_near_name() -> None:
 
 
 def test_a_policy_that_answers_the_same_has_no_differences(tmp_path: Path) -> None:
-    """Other comments, other ids and another order of rules that exclude each other are no change."""
+    """Other comments, other ids, and another order of rules that exclude each other, are no change."""
     copy = edited(tmp_path, "callability.yaml", ("id: user-off,", "id: switched-off,"))
     done = callability("diff", str(POLICY), str(copy))
     assert (done.returncode, done.stdout) == (0, "no answer changes\n")
 
 
 def test_a_change_is_described_by_conditions_and_an_example(tmp_path: Path) -> None:
-    """Although the tests beside the rules do not fit any more."""
+    """Although the tests beside the rules no longer fit."""
     change = (
         "when: {load.failure: timeout}, status: transient",
         "when: {load.failure: [timeout, refused]}, status: transient",
@@ -130,13 +130,13 @@ def repository(tmp_path: Path) -> Path:
 
 
 def git(directory: Path, *arguments: str) -> None:
-    """Run git, as nobody in particular."""
+    """Run git, with an unknown author."""
     who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
     subprocess.run(["git", "-C", str(directory), *who, *arguments], check=True, capture_output=True, timeout=60)
 
 
 def test_what_is_old_may_be_a_revision_of_git(repository: Path) -> None:
-    """The directory is looked up in it."""
+    """The directory is searched in it."""
     path = repository / "rules/load_outcome.yaml"
     path.write_text(path.read_text().replace("{load.http_status: [408, 429]}", "{load.http_statu: [408, 429]}"))
     refused = callability("diff", "HEAD", str(repository / "rules"))
@@ -206,7 +206,7 @@ def test_the_tools_that_a_change_concerns_are_listed(tmp_path: Path) -> None:
 
 
 def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> None:
-    """What it may not see is not in it."""
+    """Servers out of its scope are not in it."""
     report = json.loads(_inventory(tmp_path, "--agent", "clerk").read_text())
     assert report["agent"] == {"name": "clerk"}
     assert [(server["name"], [tool["name"] for tool in server["tools"]]) for server in report["servers"]] == [

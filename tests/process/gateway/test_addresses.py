@@ -25,7 +25,7 @@ READ = {"name": "read_file", "description": "Reads a file."}
 
 @pytest.fixture
 def proxied(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment that sends everything to a proxy that nobody runs."""
+    """An environment that sends everything to a proxy that does not run."""
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     for name in PROXIES:
@@ -59,7 +59,7 @@ def test_a_gateway_asks_its_policy_service_without_the_proxy_of_the_environment(
         serving(address=f"unix:{tmp_path}/s" if address == "unix" else address) as policy,
         http_gateway(config, "--policy-address", policy) as url,
     ):
-        # The client of this test is none of the product's.
+        # The client of this test is not part of the product.
         proxied.undo()
         assert [tool["name"] for tool in _found(url, "file")["tools"]] == ["files:read_file"]
 
@@ -105,7 +105,7 @@ def taken() -> Iterator[str]:
 
 
 def test_a_port_in_use_is_named_in_one_line_by_every_command(taken: str, tmp_path: Path) -> None:
-    """Nothing of gRPC's own beside it."""
+    """And gRPC writes no lines of its own."""
     said = f"`{taken}` cannot be listened on: address already in use\n"
     config = str(write_config(tmp_path, {}))
     for command in (("serve",), ("studio",), ("gateway", "--transport", "http", "--config", config)):
@@ -143,7 +143,7 @@ def test_a_socket_whose_directory_does_not_exist_is_refused_with_the_reason(tmp_
 
 
 def test_a_free_port_is_printed_with_its_number() -> None:
-    """`:0` only asks for one, and cannot be asked."""
+    """`:0` requests a free port, and cannot be connected to."""
     with serving(address="127.0.0.1:0") as address:
         assert int(address.rpartition(":")[2]) > 0
 
@@ -158,7 +158,7 @@ def test_a_policy_service_cannot_have_port_0(tmp_path: Path) -> None:
     "command", [("gateway", "--policy-address"), ("gateway", "--check", "--policy-address"), ("serve", "--address")]
 )
 def test_an_address_of_a_socket_without_a_path_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
-    """`gateway` would wait for a service at a place that cannot be."""
+    """`gateway` would wait for a service at an address that cannot exist."""
     config = ("--config", str(write_config(tmp_path, {}))) if command[0] == "gateway" else ()
     done = callability(command[0], *config, *command[1:], "unix:")
     assert (done.returncode, done.stdout) == (2, "")
@@ -173,7 +173,7 @@ def test_an_address_of_a_socket_without_a_path_is_refused(command: tuple[str, ..
 def test_an_address_for_agents_is_checked_before_anything_else(
     address: str, words: str, transport: str, check: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """A check finds what a start would."""
+    """The check finds what a start finds."""
     config = str(write_config(tmp_path, {}))
     done = callability("gateway", "--config", config, *check, "--transport", transport, "--address", address)
     assert (done.returncode, done.stdout) == (2, "")
@@ -181,7 +181,7 @@ def test_an_address_for_agents_is_checked_before_anything_else(
 
 
 def test_the_log_counts_one_tool_as_one(upstream: dict[str, Any], tmp_path: Path) -> None:
-    """And two as two."""
+    """And two servers have two."""
     servers = {"one": upstream, "two": shelf(tmp_path, "two", READ, {**READ, "name": "read_all"})}
     with http_gateway(write_config(tmp_path, servers)) as url:
         assert json.dumps(_found(url, "file")).count("read_file") >= 2

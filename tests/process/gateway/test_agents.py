@@ -61,7 +61,7 @@ def _questions(chance: Random) -> list[tuple[str, dict[str, Any]]]:
 
 async def _answers(client: Client, seed: int) -> list[str]:
     questions = _questions(Random(seed))
-    # The first one waits until every server is connected, so that the list of servers does not change any more.
+    # The first one waits until every server is connected, so that the list of servers changes no more.
     await client.call_tool("retrieve_tools", {"query": "file"})
     return [(await client.call_tool(tool, arguments)).model_dump_json() for tool, arguments in questions]
 
@@ -97,7 +97,7 @@ def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
 
 
 def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:
-    """By 401, whatever is asked, and a token's digest is no token."""
+    """With status 401 for every request; the digest of a token is not a token."""
     agents = agents_of({"clerk": ("files",)})
     with http_gateway(_write(tmp_path, SERVERS, agents)) as url:
         for token in (None, "wrong", agents["clerk"]["token_sha256"]):
@@ -112,7 +112,7 @@ def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_session_is_its_agents_own(tmp_path: Path) -> None:
-    """In the older protocol a session has an id, which is nobody else's to use."""
+    """In the older protocol a session has an id, and no other agent can use it."""
     scopes: dict[str, tuple[str, ...]] = {"clerk": ("files",), "thief": ()}
     opening = {
         "jsonrpc": "2.0",

@@ -47,7 +47,7 @@ STATES = {
     (UNKNOWN, UNKNOWN, UNKNOWN),
 }
 SAID = (True, False, None)
-"""What an upstream says of a hint; None: nothing."""
+"""The value of a hint from an upstream; None: the hint is omitted."""
 Said = tuple[bool | None, bool | None, bool | None]
 NO_TEXT = Text("Wait.", NOWHERE)
 EVERY: tuple[Said, ...] = tuple(product(SAID, SAID, SAID))
@@ -81,7 +81,7 @@ words:
 
 
 def _meant(said: Said) -> tuple[str, ...]:
-    """Return what an upstream means, by the words of MCP: the other two count only if the tool does not only read."""
+    """Return the meaning of the hints by MCP: the other two count only if the tool is not read-only."""
     read_only, destructive, idempotent = (
         default if hint is None else hint for hint, default in zip(said, DEFAULTS.values(), strict=True)
     )
@@ -90,7 +90,7 @@ def _meant(said: Said) -> tuple[str, ...]:
 
 
 def _reason(said: Said) -> str | None:
-    """Return what `POLICY_OF_STATES` says of a tool; None: it is callable."""
+    """Return the status that `POLICY_OF_STATES` gives a tool; None: callable."""
     read_only, destructive, idempotent = (each == "true" for each in _meant(said))
     if read_only:
         return "It reads."
@@ -158,7 +158,7 @@ def _states_in(space: Space) -> set[tuple[str, ...]]:
 def test_a_rule_set_is_decided_for_the_states_that_it_can_read_and_for_each_once(
     drawn: Sequence[tuple[Condition, str]],
 ) -> None:
-    """So that it has no more combinations than if each annotation that it reads varied by itself."""
+    """So it never has more combinations than if each annotation varied by itself."""
     rule_set = rule_set_of(drawn)
     space = space_of(rule_set)
     read = [place for place, fact in enumerate(THREE) if fact in rule_set.reads]
@@ -231,7 +231,7 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
 @settings(max_examples=40, deadline=None)
 @given(drawn=_drawn)
 def test_a_witness_that_is_put_into_a_test_is_the_same_facts(drawn: Sequence[tuple[Condition, str]]) -> None:
-    """Facts at their default are left out of it, and are found again."""
+    """Facts at their default are left out of it, and are restored when it is read."""
     space = space_of(rule_set_of(drawn))
     for combination in space.combinations():
         completed = CALLABILITY.completed(dict(space.witness(space.named(combination))))
@@ -254,7 +254,7 @@ def test_the_rows_of_a_table_hold_every_state_and_the_first_is_the_answer(
 
 
 def test_an_axis_of_a_load_is_projected_too() -> None:
-    """A file that reads the failure alone is decided for each failure once."""
+    """If a file reads only the failure, each failure is decided once."""
     failure = Is("load.failure", frozenset({"tls"}), NOWHERE)
     rules = RuleSet(LOAD_OUTCOME, rule_set_of([(failure, "permanent")]).rules, {})
     space = space_of(rules)
@@ -284,14 +284,14 @@ def test_what_is_left_out_fits_what_is_written(given_facts: Mapping[str, str], e
 
 
 def test_the_studio_moves_the_others_to_the_annotation_that_was_changed() -> None:
-    """A tool that only reads and is set to be destructive no longer only reads."""
+    """A read-only tool that is set to be destructive is no longer read-only."""
     reads = CALLABILITY.completed({READ_ONLY: "true"})
     moved = possible(CALLABILITY, reads | {DESTRUCTIVE: "true"}, DESTRUCTIVE)
     assert tuple(moved[fact] for fact in THREE) == ("false", "true", "true")
 
 
 def test_explain_takes_the_words_of_the_upstream(tmp_path: Path) -> None:
-    """A tool that only reads destroys nothing, whatever else is said; one annotation alone cannot be unknown."""
+    """A read-only tool destroys nothing, whatever its other annotations say; one annotation alone cannot be unknown."""
     policy = write_policy(tmp_path, POLICY_OF_STATES)
 
     def results(*facts: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 GATE = {"command": sys.executable, "args": [str(UPSTREAMS / "gate.py")]}
 PATIENT = 20
-"""Longer than two reports of progress are apart, however busy the machine is."""
+"""Longer than the time between two progress reports, even on a busy machine."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def _reported(directory: Path, seconds: float, deadlines: dict[str, Any]) 
 
 
 async def test_progress_extends_the_time_of_a_call(tmp_path: Path) -> None:
-    """The call takes longer than a server may be silent."""
+    """The call takes longer than the server may be silent."""
     result, heard = await _reported(tmp_path, seconds=5, deadlines={"call_seconds": 4})
     assert (result.is_error, text_of(result), heard > 1) == (False, "reported", True)
 
@@ -56,7 +56,7 @@ async def test_progress_extends_the_time_of_a_call_up_to_a_maximum_only(tmp_path
 
 
 async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leaves_out(tmp_path: Path) -> None:
-    """An edit of them is for the calls from then on."""
+    """An edit of the times applies to later calls."""
     quick: dict[str, Any] = {**GATE, "deadlines": {"call_seconds": 1}}
     config = write_config(tmp_path, {"quick": quick, "slow": GATE}, deadlines={"call_seconds": 600})
     until = str(tmp_path / "until")
@@ -85,7 +85,7 @@ async def test_an_answer_too_long_for_a_line_over_stdio_fails_alone(text: str, b
 
 
 async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_what_to_ask(tmp_path: Path) -> None:
-    """With a smaller limit it has an answer; the text is repeated in it."""
+    """With a smaller limit, the call gets an answer; the text is repeated in it."""
     tools = [{"name": f"t{number}", "description": f"sheep {'x' * 200_000}"} for number in range(40)]
     async with over_stdio(write_config(tmp_path, {"big": shelf(tmp_path, "big", *tools)})) as client:
         longer = await client.call_tool("retrieve_tools", {"query": "sheep", "limit": 40})

@@ -1,4 +1,4 @@
-"""What comes of switching a server of the catalog on, told to agents in both revisions of MCP (spec C)."""
+"""The outcome of enabling a server of the catalog, as agents read it in both revisions of MCP (spec C)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def provider() -> AsyncIterator[OAuthProvider]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An authorization that comes to nothing, by what a person or a provider does."""
+    """Authorizations that fail, by what the person or the provider does."""
 
     status: str
     says: str
@@ -87,7 +87,7 @@ STEPS = {
 
 
 def says_what_to_do(text: str) -> bool:
-    """Say whether the step that fits a failed connection is told, and no other one, and no command that cannot help."""
+    """Return whether the text has the step that fits a failed connection, no other step, and no useless command."""
     [step, *_] = [step for failure, step in STEPS.items() if failure in text]
     return [other for other in STEPS.values() if other in text] == [step] and "callability servers" not in text
 
@@ -96,7 +96,7 @@ def says_what_to_do(text: str) -> bool:
 async def test_an_authorization_that_fails_is_reported_and_removed(
     name: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Nobody is asked twice, nothing is left, nothing dials by itself, and a retry works (E-3, E-4, E-7, E-8)."""
+    """No second dialog opens, nothing remains, nothing dials by itself, and a retry works (E-3, E-4, E-7, E-8)."""
     case = CASES[name]
     for setting, value in case.provider.items():
         setattr(provider, setting, value)
@@ -127,7 +127,7 @@ async def test_an_authorization_that_fails_is_reported_and_removed(
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A server on HTTP that does not open, and what is said of it."""
+    """A server on HTTP that does not open, and the expected words."""
 
     answer: Step | None
     says: str
@@ -148,7 +148,7 @@ OPENINGS = {
 
 @pytest.mark.parametrize("name", OPENINGS)
 async def test_a_server_that_does_not_open_is_reported_and_removed(name: str, mode: Mode, tmp_path: Path) -> None:
-    """The answer has the reason, and what it means; once the server is well again, it is switched on."""
+    """The answer has the reason and its meaning; after the server has recovered, it can be enabled."""
     case, upstream = OPENINGS[name], BadHttp(answers={"greet": "ok"})
     stalls = case.answer == "hang" or isinstance(case.answer, Cut)
     deadlines = {"enable_seconds": 10 if stalls else 120}
@@ -173,7 +173,7 @@ async def test_a_server_that_does_not_open_is_reported_and_removed(name: str, mo
 
 
 async def test_a_program_that_is_missing_or_ends_is_reported_and_removed(mode: Mode, tmp_path: Path) -> None:
-    """A server over stdio fails as one on HTTP does, and works once its program does."""
+    """A server over stdio fails like one over HTTP, and works as soon as its program works."""
     tools = shelf(tmp_path, "greeter", GREET)
     program = tmp_path / "greeter"
     async with gateway(tmp_path, {"greeter": {"command": str(program)}}) as gateways, agent(gateways, mode) as it:
@@ -187,7 +187,7 @@ async def test_a_program_that_is_missing_or_ends_is_reported_and_removed(mode: M
 
 
 async def test_a_program_that_says_only_what_is_not_mcp_is_permanent(mode: Mode, tmp_path: Path) -> None:
-    """It lives on, and no waiting makes it a server; one that says nothing may be slow."""
+    """The process stays alive, but waiting does not help; a silent one may just be slow."""
     program, deadlines = tmp_path / "greeter", {"enable_seconds": 10}
     catalog = {"greeter": {"command": str(program)}}
     async with gateway(tmp_path, catalog, deadlines=deadlines) as gateways, agent(gateways, mode) as it:
@@ -210,7 +210,7 @@ def _write_program(path: Path, line: str) -> None:
 async def test_each_variable_that_is_not_set_is_named_and_nothing_is_connected(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of headers and those of the environment; once the operator has set them, the server is switched on."""
+    """Those of headers and of the environment; after the operator has set them, the server can be enabled."""
     upstream = BadHttp(answers={"greet": "ok"})
     ran = tmp_path / "ran"
     async with upstream.listening():
@@ -231,7 +231,7 @@ async def test_each_variable_that_is_not_set_is_named_and_nothing_is_connected(
 
 
 async def test_a_catalog_server_out_of_scope_is_unknown(mode: Mode, tmp_path: Path) -> None:
-    """To the byte as one that is not there (FR-007); an agent lifts no lock of a user's (E-10)."""
+    """To the byte like a server that does not exist (FR-007); an agent does not lift a user's lock (E-10)."""
     ran = tmp_path / "ran"
     catalog = {"greeter": shelf(tmp_path, "greeter", GREET), "mine": shelf(tmp_path, "mine", GREET)}
     servers = {"off": {"command": "touch", "args": [str(ran)], "enabled": False}, "on": shelf(tmp_path, "on", GREET)}
@@ -256,7 +256,7 @@ async def test_a_catalog_server_out_of_scope_is_unknown(mode: Mode, tmp_path: Pa
 async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dials_it(
     mode: Mode, tmp_path: Path
 ) -> None:
-    """Connected, in quarantine too; switched off, with the owner's command; not loaded, with why (spec C, E-10)."""
+    """Connected (quarantined too); disabled, with the owner's command; not loaded, with the reason (spec C, E-10)."""
     ran = tmp_path / "ran"
     gone = tmp_path / "gone"
     _write_program(gone, f"echo started >> {ran}; exit 3")
@@ -291,7 +291,7 @@ async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dia
 async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_does_not_exist(
     mode: Mode, tmp_path: Path
 ) -> None:
-    """Whether it is connected, switched off or failed: to the byte (E-9, FR-007)."""
+    """Whether it is connected, disabled or failed: to the byte (E-9, FR-007)."""
     hidden = {
         "on": shelf(tmp_path, "on", GREET),
         "off": shelf(tmp_path, "off", GREET, enabled=False),
@@ -310,7 +310,7 @@ async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_do
 async def test_an_agent_without_a_catalog_gets_every_answer_of_a_gateway_without_one(
     mode: Mode, tmp_path: Path
 ) -> None:
-    """Its tools and what they answer are the same to the byte, whatever others switch on."""
+    """Its tools and their answers are the same to the byte, whatever others enable."""
     answers = []
     for catalog in ({"greeter": shelf(tmp_path, "greeter", GREET)}, {}):
         servers = {"on": shelf(tmp_path, "on", GREET)}
@@ -333,7 +333,7 @@ async def test_an_agent_without_a_catalog_gets_every_answer_of_a_gateway_without
 
 
 async def test_if_no_tool_can_be_called_the_remaining_lock_is_named(mode: Mode, tmp_path: Path) -> None:
-    """The server is connected all the same, and what is told of the lock is true of a server of the catalog."""
+    """The server is connected anyway, and the words about the lock are right for a server of the catalog."""
     locked = {
         "denied": shelf(tmp_path, "denied", GREET, disabled_tools=["greet"]),
         "waiting": shelf(tmp_path, "waiting", GREET, trust="manual"),
@@ -364,7 +364,7 @@ async def test_if_no_tool_can_be_called_the_remaining_lock_is_named(mode: Mode, 
 async def test_a_session_without_dialogs_says_so_and_one_with_them_goes_on(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """The entry is kept, and starts again on the next enable, whoever asks: there is no dead end (E-3)."""
+    """The entry is kept, and the next enable of any agent starts it again: there is no dead end (E-3)."""
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode) as mute:
         for _ in range(2):
             text = is_no_connection(await mute.enable(), "authorization_required", error=False)
@@ -384,7 +384,7 @@ async def test_a_session_without_dialogs_says_so_and_one_with_them_goes_on(
 async def test_a_client_with_forms_alone_is_shown_the_address(
     mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands in the message, for the user to open."""
+    """The message contains the URL for the user to open."""
     declared = ClientCapabilities(elicitation=ElicitationCapability(form=FormElicitationCapability()))
     monkeypatch.setattr(ClientSession, "_build_capabilities", lambda *_: declared)
     person = Person()

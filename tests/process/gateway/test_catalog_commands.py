@@ -1,4 +1,4 @@
-"""People's commands about the tools of catalog servers, and what agents are told of their locks."""
+"""Commands for the tools of catalog servers, and what agents read about their locks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _config(directory: Path, **catalog: Any) -> Path:
 
 
 def test_a_tool_of_a_catalog_server_is_shown_and_approved_as_any_other(tmp_path: Path) -> None:
-    """The server is connected for it, with its variables filled in."""
+    """The command connects the server, with its variables filled in."""
     config = _config(tmp_path, disk=shelf(tmp_path, "disk", WIPE, env={"DISK_KEY": "${DISK_KEY}"}))
     (tmp_path / "approvals.yaml").write_text("disk: {wipe: {status: pending}}\n")
     environment = {**os.environ, "DISK_KEY": "key-of-the-disk"}
@@ -40,7 +40,7 @@ def test_a_tool_of_a_catalog_server_is_shown_and_approved_as_any_other(tmp_path:
 
 
 def test_what_a_catalog_server_lacks_is_named_before_it_is_connected(tmp_path: Path) -> None:
-    """A variable by its name; an authorization by who asks for it."""
+    """A missing variable by its name; an authorization by saying that the agent's session asks for it."""
     config = _config(
         tmp_path,
         disk=shelf(tmp_path, "disk", WIPE, env={"DISK_KEY": "${NOT_SET_ANYWHERE}"}),
@@ -56,7 +56,7 @@ def test_what_a_catalog_server_lacks_is_named_before_it_is_connected(tmp_path: P
 
 
 def test_a_catalog_server_is_connected_by_a_list_only_where_it_is_named(tmp_path: Path) -> None:
-    """Its records are listed; what it has besides, who names it sees."""
+    """Its records are listed; its other tools are shown if the command names the server."""
     config = _config(tmp_path, disk=shelf(tmp_path, "disk", WIPE, {**WIPE, "name": "fill"}))
     (tmp_path / "approvals.yaml").write_text("disk: {wipe: {disabled: true}}\n")
 
@@ -70,7 +70,7 @@ def test_a_catalog_server_is_connected_by_a_list_only_where_it_is_named(tmp_path
 
 
 def test_the_switches_of_people_are_not_for_the_catalog(tmp_path: Path) -> None:
-    """An agent switches such a server, and the config says nothing of it."""
+    """An agent enables such a server, and the config does not record that."""
     config = _config(tmp_path, disk=shelf(tmp_path, "disk", WIPE))
     (tmp_path / "approvals.yaml").write_text("{}\n")
     done = callability("servers", "disable", "disk", "--config", str(config))
@@ -79,7 +79,7 @@ def test_the_switches_of_people_are_not_for_the_catalog(tmp_path: Path) -> None:
 
 
 def test_a_lock_of_the_operator_on_a_catalog_server_names_where_its_entry_stands(tmp_path: Path) -> None:
-    """Discovery speaks of either place; an agent that sees no catalog reads of none."""
+    """Discovery names both places; an agent without catalog servers reads about no catalog."""
     locked = shelf(tmp_path, "disk", WIPE, disabled_tools=["wipe"])
     other = shelf(tmp_path, "shed", {**WIPE, "name": "paint"}, disabled_tools=["paint"])
     config = write_config(tmp_path, {"shed": other}, catalog={"disk": locked}, agents={"clerk": {"servers": ["shed"]}})

@@ -58,7 +58,7 @@ def _call(it: Agent, tool: str = "greet") -> Any:
 
 
 class Later:
-    """The time as it is when a token of an hour has come to its end."""
+    """The time after a token of one hour has expired."""
 
     @staticmethod
     def time() -> float:
@@ -70,7 +70,7 @@ class Later:
 async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
     notified: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the provider ends it before the time that it told."""
+    """Even if the provider ends it earlier than announced."""
     person = Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         is_connection(await it.enable())
@@ -88,7 +88,7 @@ async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(
 async def test_an_authorization_that_is_of_no_use_is_not_requested_again(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """A provider whose tokens are over when they come: one dialog, and the server's refusal is the reason."""
+    """A provider whose tokens are expired on arrival: one dialog, and the server's refusal is the reason."""
     provider.token_seconds, person = 0, Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         notified = is_no_connection(await it.enable(), "connect_failed")
@@ -101,7 +101,7 @@ async def test_an_authorization_that_is_of_no_use_is_not_requested_again(
 async def test_a_connection_whose_tokens_are_taken_back_ends_and_asks_nobody(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """A call says how it is connected again, none connects it, and an enable does (E-3, E-4)."""
+    """A call says how to connect it again and does not connect it; an enable does (E-3, E-4)."""
     person = Person()
     async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
         is_connection(await it.enable())
@@ -128,7 +128,7 @@ async def test_a_connection_whose_tokens_are_taken_back_ends_and_asks_nobody(
 async def test_calls_on_a_server_with_oauth_do_not_wait_for_one_another(
     authorized: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Three are under way at once, also on a server that asks for no token."""
+    """Three at once, also on a server that needs no token."""
     upstream = BadHttp()
     async with upstream.listening():
         greeter = entry(provider) if authorized else {"url": upstream.url, "oauth": {}}
@@ -154,7 +154,7 @@ def _edit(directory: Path, catalog: dict[str, Any]) -> None:
 
 
 async def test_an_entry_that_is_removed_is_disconnected(mode: Mode, provider: OAuthProvider, tmp_path: Path) -> None:
-    """Its agents are told, and to them it is unknown; an edit of its description leaves the connection."""
+    """Its agents are notified, and the server is unknown to them; an edit of its description keeps the connection."""
     upstream = BadHttp(answers={"greet": "ok"})
     async with upstream.listening():
         other = {"other": plain(upstream)}
@@ -181,7 +181,7 @@ async def test_an_entry_that_is_removed_is_disconnected(mode: Mode, provider: OA
 async def test_an_entry_that_is_removed_or_led_elsewhere_ends_its_attempt(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Whoever waits for it is told so, and what is connected then is what the config says (E-7)."""
+    """Waiting callers read so, and the next connection follows the new config (E-7)."""
     upstream, person = BadHttp(answers={"greet": "ok"}), Person("waits")
     async with upstream.listening():
         other = {"other": plain(upstream)}
@@ -212,7 +212,7 @@ async def test_an_entry_that_is_removed_or_led_elsewhere_ends_its_attempt(
 
 
 async def test_the_first_entry_brings_the_tools_of_the_catalog(mode: Mode, tmp_path: Path) -> None:
-    """And the last one takes them away: agents are told, those alone whose tools they are."""
+    """And the last one removes them; only the agents that see the server are notified."""
     upstream = BadHttp(answers={"greet": "ok"})
     async with upstream.listening():
         agents = {"clerk": {"servers": ["on"]}}
@@ -239,7 +239,7 @@ async def test_the_first_entry_brings_the_tools_of_the_catalog(mode: Mode, tmp_p
 async def test_a_caller_that_waits_receives_progress(
     mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over MCP 2025-11-25 the call tells its progress while the dialog is open; over 2026-07-28 it is over (E-1)."""
+    """Over MCP 2025-11-25 the call reports progress while the dialog is open; over 2026-07-28 it has returned (E-1)."""
     monkeypatch.setattr(catalog_tools, "PROGRESS_SECONDS", 0.01)
     person, notified = Person("waits"), asyncio.Event()
 
@@ -263,7 +263,7 @@ async def test_a_caller_that_waits_receives_progress(
 async def test_a_gateway_that_is_a_process_asks_the_user_and_connects(
     transport: str, mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Over both transports: a decline, a retry that works, and each change told once."""
+    """Over both transports: a decline, a retry that works, and one notification for each change."""
     config, person = write_config(tmp_path, {}, catalog={"greeter": entry(provider)}), Person("declines")
 
     async def story(it: Agent) -> None:

@@ -12,7 +12,7 @@ from support.catalog_draws import LAW, drawn, model_of
 from support.catalog_real import real_world
 
 BY_THEMSELVES = (("accept", "plain"), ("challenge", "guarded"), ("accept", "guarded"))
-"""What real servers do when nobody holds them back."""
+"""What real servers do if no test holds them back."""
 
 
 @settings(LAW, max_examples=20)
@@ -20,7 +20,7 @@ BY_THEMSELVES = (("accept", "plain"), ("challenge", "guarded"), ("accept", "guar
 def test_real_servers_and_a_real_provider_are_as_the_model_too(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """One thing after the other, over real sockets; a look asks no server for anything (E-1 to E-7)."""
+    """One step after another, over real sockets; a look sends no request to a server (E-1 to E-7)."""
 
     async def story() -> None:
         model = model_of(("plain", "guarded"))

@@ -1,4 +1,4 @@
-"""What happens at the same time to a server of the catalog: callers share, leave, and switch it off (spec C)."""
+"""Concurrent requests about a server of the catalog: callers share an attempt, leave, and disable it (spec C)."""
 
 from __future__ import annotations
 
@@ -166,13 +166,13 @@ MOMENTS: dict[str, Callable[[Mode, Path], Awaitable[Any]]] = {
 async def test_a_disable_during_an_enable_ends_it_and_the_enable_says_so(
     moment: str, mode: Mode, tmp_path: Path
 ) -> None:
-    """Fault 13: whenever it comes, the enable answers `cancelled`, nothing is there, and a retry works (E-6)."""
+    """Fault 13: at any moment, the enable answers `cancelled`, nothing is connected, and a retry works (E-6)."""
     async with asyncio.timeout(60):
         await MOMENTS[moment](mode, tmp_path)
 
 
 async def test_a_server_that_is_disabled_is_not_reported_as_connected_before(mode: Mode, tmp_path: Path) -> None:
-    """What was true when the call came is not told where it is no longer true (E-9)."""
+    """The answer does not report a state that has changed since the call came (E-9)."""
     policy, upstream = HeldPolicy(3), BadHttp(answers={"greet": "ok"})
     async with (
         upstream.listening(),
@@ -191,7 +191,7 @@ async def test_a_server_that_is_disabled_is_not_reported_as_connected_before(mod
 async def test_where_the_caller_that_shows_the_dialog_goes_another_asks(
     session_ends: bool, mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The attempt goes on, with one connection at its end (E-2)."""
+    """The attempt continues, and ends with one connection (E-2)."""
     monkeypatch.setattr(attempt, "HELD_SECONDS", 0.2)
     first, second = Person("waits"), Person("goes")
     async with (
@@ -218,7 +218,7 @@ async def test_where_the_caller_that_shows_the_dialog_goes_another_asks(
 async def test_where_one_that_only_waits_goes_nothing_changes(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """The dialog stays where it is, and its answer counts (E-2)."""
+    """The dialog stays open, and its answer counts (E-2)."""
     first, second = Person("waits"), Person("goes")
     async with (
         gateway(tmp_path, {"greeter": entry(provider)}) as gateways,
@@ -240,7 +240,7 @@ async def test_where_one_that_only_waits_goes_nothing_changes(
 async def test_an_attempt_whose_last_caller_has_gone_ends(
     mode: Mode, provider: OAuthProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is left of it, whoever goes to the page afterwards, and nobody is asked again by itself (E-7)."""
+    """Nothing of it remains, even if somebody opens the page later, and no new dialog opens by itself (E-7)."""
     person, back = Person("accepts"), asyncio.Event()
     answered = attempt.Attempt.answered
 
@@ -268,7 +268,7 @@ async def test_an_attempt_whose_last_caller_has_gone_ends(
 async def test_nothing_waits_for_a_dialog_that_nobody_answers(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Fault 12: all else is answered meanwhile, for the same agent and for others; a second enable shares (E-5)."""
+    """Fault 12: other requests of the same and of other agents are answered meanwhile; a second enable shares (E-5)."""
     person, upstream = Person("waits"), BadHttp(answers={"greet": "ok"})
     async with (
         upstream.listening(),
@@ -301,7 +301,7 @@ async def test_nothing_waits_for_a_dialog_that_nobody_answers(
 async def test_declining_a_dialog_of_an_old_attempt_opens_no_other(
     mode: Mode, provider: OAuthProvider, tmp_path: Path
 ) -> None:
-    """Others have asked and been answered since; a late no is one all the same (E-2)."""
+    """Even after others have got their answers, a late decline is a decline (E-2)."""
     first, second = Person("waits"), Person("declines")
     async with (
         gateway(tmp_path, {"greeter": entry(provider)}) as gateways,

@@ -1,4 +1,4 @@
-"""Environment variables in the config of a gateway: filled in, missed by name, and told to nobody."""
+"""Environment variables in the config of a gateway: filled in, named if missing, and never disclosed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_a_variable_stands_for_is_a_secret_of_its_server() -> None:
 
 
 def test_a_default_that_is_used_is_a_secret_of_its_server() -> None:
-    """One that the environment replaces is not: nothing is filled in with it."""
+    """A default that the environment replaces is not masked: it is not filled in."""
     server = ServerConfig(command="x", args=("${KEY:-hunter2secret}", "${SET:-otherdefault}"))
     target = target_of(server, {"SET": "environment"})
     assert isinstance(target, StdioTarget)
@@ -123,7 +123,7 @@ MISSED = (
 
 
 def test_every_variable_that_is_not_set_is_a_finding_at_the_start(tmp_path: Path) -> None:
-    """With server, key, variable and place, all at once; nothing is run, and no value is told."""
+    """With server, key, variable and place, all at once; nothing is run, and no value is printed."""
     config = write_config(tmp_path, {**FAULTY, "typo": {"comand": "x"}})
     environment = {"PATH": "/usr/bin:/bin", "SET_EMPTY": "", "LINES": "hunter2\nsecret"}
     done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
@@ -138,7 +138,7 @@ def test_every_variable_that_is_not_set_is_a_finding_at_the_start(tmp_path: Path
 
 
 def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path) -> None:
-    """A line break in a header, or an address that is none."""
+    """A line break in a header, or a value that is not a URL."""
     config = write_config(tmp_path, {"bad": FAULTY["bad"], "web": {"url": "${LINES}/mcp"}})
     environment = {"PATH": "/usr/bin:/bin", "LINES": "hunter2\nsecret"}
     done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
@@ -152,7 +152,7 @@ def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path
 
 
 def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_path: Path) -> None:
-    """The last good state holds, and the log says what is missing; a default mends it."""
+    """The last good state stays, and the log names the missing variable; a default fixes it."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
     mail = shelf(tmp_path, "mail", SEND)
 
@@ -172,7 +172,7 @@ def test_an_edit_that_names_a_variable_that_is_not_set_is_not_taken_over(tmp_pat
 
 
 def test_commands_that_edit_a_config_do_not_need_its_variables(tmp_path: Path) -> None:
-    """A person's shell has not what the gateway's environment has, and comments stay where they are."""
+    """A person's shell lacks the gateway's environment, and comments stay where they are."""
     config = tmp_path / "mcp.jsonc"
     text = '{"mcpServers": {\n  "git": {"command": "git", "args": ["${NOT_SET}"], // mine\n  },\n}}\n'
     config.write_text(text)

@@ -1,4 +1,4 @@
-"""Seeing a lock changes nothing about it, and asking leaves no trace."""
+"""Discovering a lock does not change it, and discovery leaves no trace."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def all_locked(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 @settings(deadline=None, max_examples=40)
 @given(name=st.sampled_from(sorted(LOCKED)), times=st.integers(1, 3), flag=st.booleans())
 def test_a_tool_that_was_seen_stays_as_locked_as_it_was(all_locked: Scene, name: str, times: int, flag: bool) -> None:
-    """FR-011: the call is refused as before, to the byte, however often somebody looked."""
+    """FR-011: the call is refused as before, to the byte, after any number of searches."""
     looks = [("retrieve_tools", {"query": "file move burn", "include_disabled": flag})] * times
     first, *_, last = asyncio.run(
         all_locked.answers([("call_tool", {"name": name}), *looks, ("call_tool", {"name": name})])
@@ -58,7 +58,7 @@ def test_a_tool_that_was_seen_stays_as_locked_as_it_was(all_locked: Scene, name:
 
 @pytest.mark.parametrize("name", LOCKED)
 def test_existence_reason_and_remedy_are_one_request_away(all_locked: Scene, name: str) -> None:
-    """SC-002: from an answer with nothing in it its notice leads there, and from a refused call its last sentence."""
+    """SC-002: an empty answer leads there by its notice, and a refused call by its last sentence."""
     query = name.replace(":", " ")
     query_arguments = {"query": query, "limit": 100}
     empty, refused, found = asyncio.run(

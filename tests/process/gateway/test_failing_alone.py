@@ -124,7 +124,7 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "100 MB": (lambda _: reply(b"x" * (100 * MEGABYTE)), TOO_LONG),
     "an event of 17 MB": (lambda _: reply(b"data: " + b"x" * (17 * MEGABYTE), kind=EVENTS), TOO_LONG),
 }
-"""What a server does in the stead of an answer, and what the agent is told."""
+"""What a server does instead of answering, and what the agent reads."""
 OF_A_SESSION = {"404": f"no longer knows the session of this connection{NOT}"}
 HTTP_SILENCES: dict[str, Answer] = {
     "no response": "hang",
@@ -179,7 +179,7 @@ class Stage:
         return [each for server in OTHERS for each in await self.held(server, EACH)]
 
     async def works(self, server: str) -> None:
-        """See that a server answers the next call."""
+        """Check that a server answers the next call."""
         answer = await call(self.client, f"{server}:pid")
         assert not answer.is_error, text_of(answer)
 
@@ -223,7 +223,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 
 
 async def _fails_alone(stage: Stage, server: str, failing: Callable[[], Coroutine[Any, Any, str]]) -> str:
-    """Let one call fail among the others, see all of them answered, and return what the agent is told."""
+    """Let one call fail among the others, check that all others are answered, and return what the agent reads."""
     same, others = await stage.held(server, SAME), await stage.others()
     sentence = await failing()
     assert not any(each.done() for each in (*same, *others))
@@ -248,7 +248,7 @@ def _sentence(server: str, words: str) -> str:
 @pytest.mark.parametrize("server", ["session", "stateless"])
 @pytest.mark.parametrize("case", HTTP)
 async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str, stage: Stage) -> None:
-    """With words for what happened; twenty-three others are answered, and the next call needs no help."""
+    """With words for what happened; twenty-three others are answered, and the next call works at once."""
     sentence = await _fails_alone(stage, server, lambda: _call_text(stage, f"{server}:{case}"))
     words = OF_A_SESSION.get(case) if server == "session" else None
     assert sentence == _sentence(server, words or HTTP[case][1])
@@ -256,7 +256,7 @@ async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str,
 
 @pytest.mark.parametrize("case", STDIO)
 async def test_an_answer_of_a_child_that_cannot_be_passed_on_ends_one_call(case: str, stage: Stage) -> None:
-    """A result of a wrong shape, one of 100 MB, a refusal: at once, and the child lives."""
+    """A result of a wrong shape, one of 100 MB, a refusal: the call fails at once, and the child stays alive."""
     before = text_of(await call(stage.client, "worse:pid"))
     sentence = await _fails_alone(stage, "worse", lambda: _call_text(stage, f"worse:{case}"))
     assert sentence == _sentence("worse", STDIO[case])
@@ -264,7 +264,7 @@ async def test_an_answer_of_a_child_that_cannot_be_passed_on_ends_one_call(case:
 
 
 async def test_calls_without_an_answer_end_at_the_deadline_and_alone(stage: Stage) -> None:
-    """Over HTTP in both eras and over stdio, all at once; whoever is answered meanwhile is not touched."""
+    """Over HTTP in both eras and over stdio, all at once; other calls are not disturbed."""
     servers = {"session": HTTP_SILENCES, "stateless": HTTP_SILENCES, "worse": STDIO_SILENCES}
     calls = [(server, case) for server, cases in servers.items() for case in cases]
     silent = [asyncio.create_task(_call_text(stage, f"{server}:{case}")) for server, case in calls]
@@ -309,7 +309,7 @@ async def test_a_child_that_ends_takes_its_own_calls_with_it_and_no_other(case: 
 
 
 async def test_a_child_that_is_stopped_is_got_rid_of(stage: Stage) -> None:
-    """SIGSTOP holds up its own calls to their deadline, and the process does not stay."""
+    """SIGSTOP delays its own calls to their deadline, and the process is ended."""
     pid = int(text_of(await call(stage.client, "worse:pid")))
     process = os.pidfd_open(pid)
 
@@ -325,7 +325,7 @@ async def test_a_child_that_is_stopped_is_got_rid_of(stage: Stage) -> None:
 
 @pytest.mark.parametrize("server", ["session", "stateless"])
 async def test_a_server_that_listens_no_more_refuses_one_call(server: str, stage: Stage) -> None:
-    """What is under way on connections that stand is answered; when it listens again, so is the next call."""
+    """Calls on open connections are answered; when the server listens again, so is the next call."""
 
     async def refused() -> str:
         stage.http[server].deafen()
@@ -339,7 +339,7 @@ async def test_a_server_that_listens_no_more_refuses_one_call(server: str, stage
 
 @pytest.mark.parametrize("server", ["session", "stateless"])
 async def test_a_connection_that_nobody_takes_is_given_up(server: str, stage: Stage) -> None:
-    """Before the call's own deadline, and it is known that nothing was carried out."""
+    """Before the call's own deadline, and the agent reads that nothing was carried out."""
 
     async def not_taken() -> str:
         stage.http[server].deafen()
@@ -363,7 +363,7 @@ async def test_a_connection_that_nobody_takes_is_given_up(server: str, stage: St
 async def test_a_certificate_that_is_not_trusted_any_more_ends_one_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The calls under way are answered, and when the trusted certificate is back, so is the next one."""
+    """The calls in progress are answered, and when the trusted certificate is back, so is the next one."""
     known, stranger = Authority(tmp_path, "known"), Authority(tmp_path, "stranger")
     monkeypatch.setenv("SSL_CERT_FILE", str(known.path))
     server = BadHttp(session="one")

@@ -65,7 +65,7 @@ EXPECTED = {
     "held:burn_file": ("server_quarantined", True),
     "off:shred_file": ("server_disabled", None),
 }
-"""For each locked tool its status, and whether its text is withheld (None: there is none)."""
+"""For each locked tool its status, and whether its text is withheld (None: it has none)."""
 LIFTED_BY = {
     "disabled_by_user": "user",
     "disabled_by_config": "operator",
@@ -86,7 +86,7 @@ def _locked(directory: Path) -> Path:
 
 
 def _without_locked(directory: Path) -> Path:
-    """Write the config of a gateway that never heard of the locked tools."""
+    """Write the config of a gateway that does not know the locked tools."""
     directory.mkdir(exist_ok=True)
     return write_config(directory, {"files": shelf(directory, "files", *OPEN_TOOLS)})
 
@@ -175,7 +175,7 @@ async def _is_rejected(client: Client, name: str, status: str) -> None:
 
 
 def test_each_status_has_words_of_its_own_that_name_the_command_that_lifts_it(tmp_path: Path) -> None:
-    """Fault 4, SC-003: "server disabled" tells nobody to enable the tool, the operator's lock names no toggle."""
+    """Fault 4, SC-003: "server disabled" suggests no enabling of the tool, and the operator's lock names no toggle."""
 
     async def story() -> None:
         config = _locked(tmp_path)
@@ -235,7 +235,7 @@ def test_without_the_flag_every_byte_is_as_if_locked_tools_did_not_exist(transpo
 
 
 def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str) -> None:
-    """FR-009: quarantined and pending ones too, whose text no query finds."""
+    """FR-009: also quarantined and pending ones, whose text is not searched."""
     with _connected(locked) as ask:
         reply = ask("retrieve_tools", query="burn")
         assert reply.structured_content == {
@@ -248,7 +248,7 @@ def test_the_notice_counts_every_relevant_locked_tool_and_names_none(locked: str
 
 
 def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
-    """Spec A.3 and fault 6: whatever is asked, on every surface."""
+    """Spec A.3 and fault 6: for every request, on every surface."""
     names = [*EXPECTED, "held:nothing", "files:nothing"]
     with _connected(locked) as ask:
         answers = [ask("call_tool", name=name) for name in names]
@@ -259,7 +259,7 @@ def test_a_poisoned_description_is_in_no_answer(locked: str) -> None:
 
 
 def test_a_near_miss_of_a_locked_name_names_no_locked_tool(locked: str) -> None:
-    """Only callable ones are near: a locked name is not told to who did not ask for it."""
+    """Only callable names are suggested: a locked name is not disclosed to an agent that did not ask for it."""
     with _connected(locked) as ask:
         for name in ("files:delete_fil", "files:write_fil", "files:format_dis", "held:burn_fil", "files:copy_fil"):
             text = text_of(ask("call_tool", name=name))
@@ -337,7 +337,7 @@ def test_entries_have_what_the_upstream_gives_and_nothing_else(locked: str) -> N
 def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(
     tool: str, arguments: dict[str, Any], text: str, locked: str
 ) -> None:
-    """In a result that the model can see, and short whatever was sent (fault 7)."""
+    """In a result that the model can see, and short for any argument (fault 7)."""
     with _connected(locked) as ask:
         result = ask(tool, **arguments)
     assert result.is_error
@@ -346,7 +346,7 @@ def test_bad_input_is_an_error_that_says_what_was_found_and_wanted(
 
 
 def test_a_disabled_server_answers_for_any_name_and_is_not_started(locked: str) -> None:
-    """Its tools are those that the config or the approvals name; of another the server's lock is the answer too."""
+    """Its tools are those that the config or the approvals name; any other name gets the server's lock too."""
     with _connected(locked) as ask:
         result = ask("call_tool", name="off:anything")
         assert (result.structured_content or {})["status"] == "server_disabled"
@@ -364,7 +364,7 @@ def test_a_server_without_locks_gains_no_byte(tmp_path: Path) -> None:
 
 
 def test_trust_manual_holds_every_tool_without_a_record(tmp_path: Path) -> None:
-    """Spec A.2; without an approvals file the words name the command that begins one."""
+    """Spec A.2; without an approvals file, the words name the command that creates one."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS, trust="manual")})
     with http_gateway(config) as url, _connected(url) as ask:
         found = ask("retrieve_tools", query="read file", include_disabled=True).structured_content
@@ -430,13 +430,13 @@ def test_a_config_that_is_not_sound_stops_the_start_with_all_findings(tmp_path: 
 
 
 def test_a_policy_service_is_reached_on_loopback_only(tmp_path: Path) -> None:
-    """What is asked is not encrypted."""
+    """The requests are not encrypted."""
     done = callability("gateway", "--config", str(_without_locked(tmp_path)), "--policy-address", "10.0.0.1:1")
     assert (done.returncode, "is not loopback, and is refused" in done.stderr) == (2, True), done.stderr
 
 
 def test_answers_over_http_are_sent_at_once() -> None:
-    """The connections that are accepted wait for nothing before they send."""
+    """Connections that are accepted send without waiting."""
 
     async def story() -> None:
         with listening("127.0.0.1:0") as listener:
@@ -452,7 +452,7 @@ def test_answers_over_http_are_sent_at_once() -> None:
 
 
 def test_a_policy_service_that_is_gone_stops_calls_and_discovery_and_says_so(tmp_path: Path) -> None:
-    """Spec A.7: it is no status, no tool is named; and when it is back, all is well again."""
+    """Spec A.7: the answer is not a status and names no tool; when the service is back, calls work again."""
     policy = f"unix:{tmp_path}/policy"
     with http_gateway(_locked(tmp_path), "--policy-address", policy) as url, _connected(url) as ask:
         for tool, arguments in (("retrieve_tools", {"query": "file"}), ("call_tool", {"name": "files:read_file"})):
@@ -511,7 +511,7 @@ def test_a_server_that_does_not_start_is_reported_and_does_not_delay_the_others(
         assert found["tools"][0]["name"] == "good:read_file"
         states = {each["name"]: each for each in (ask("upstream_servers").structured_content or {})["servers"]}
         assert (states["good"]["state"], states["gone"]["state"]) == ("connected", "failed")
-        # The one that is silent is tried again soon, and may be opening.
+        # The silent one is retried soon, and may be opening.
         assert states["silent"]["state"] != "connected"
         statuses = {name: each["load"]["status"] for name, each in states.items()}
         assert statuses == {"good": "available", "gone": "permanent", "silent": "transient"}
@@ -561,7 +561,7 @@ def test_upstream_processes_end_with_the_gateway(how: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_no_value_of_an_argument_and_no_answer_is_logged(mode: Literal["auto", "legacy"], tmp_path: Path) -> None:
-    """At the most talkative level, to clients of both revisions; nor that somebody opted in (FR-013)."""
+    """At the most verbose level, for clients of both revisions; nor does it show use of the flag (FR-013)."""
 
     async def story() -> None:
         async with Client(url, mode=mode) as client:
@@ -577,7 +577,7 @@ def test_no_value_of_an_argument_and_no_answer_is_logged(mode: Literal["auto", "
 
 
 def test_a_name_that_the_server_does_not_list_is_never_called(tmp_path: Path) -> None:
-    """A record or a list may name a tool that is none: while the server is opening, too."""
+    """A record or a list may name a tool that does not exist, also while the server is opening."""
     (tmp_path / "approvals.json").write_text(json.dumps({"files": {"ghost": {}}, "nowhere": {"x": {}}}))
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", *OPEN_TOOLS)}, approvals="approvals.json")
     with http_gateway(config) as url, _connected(url) as ask:

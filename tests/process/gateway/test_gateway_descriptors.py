@@ -1,4 +1,4 @@
-"""A gateway over HTTP to which clients leave no file descriptors: it logs little, and serves again."""
+"""A gateway over HTTP without free file descriptors: it logs little, and recovers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def _running(config: Path) -> AsyncIterator[str]:
     """Run a gateway that may have few file descriptors, and yield its URL."""
-    # A shell sets the limit: code between fork and exec may find a lock of a thread of this process held for ever.
+    # A shell sets the limit: code between fork and exec could wait forever for a lock of a thread of this process.
     limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh"]
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
     with (config.parent / "gateway.log").open("w") as log:
@@ -95,7 +95,7 @@ async def test_more_idle_connections_than_descriptors_lock_nobody_out_and_fill_n
 
 
 async def test_a_gateway_that_can_accept_nothing_logs_it_once_and_serves_again(tmp_path: Path) -> None:
-    """Its servers have the descriptors that connections would need."""
+    """Its servers hold the descriptors that connections would need."""
     servers = {f"s{number}": bad() for number in range(6)}
     async with _running(write_config(tmp_path, servers)) as url:
         while not await _is_served(url):
@@ -112,7 +112,7 @@ async def test_a_gateway_that_can_accept_nothing_logs_it_once_and_serves_again(t
 
 
 async def _listening(application: object) -> tuple[uvicorn.Server, asyncio.Task[None], int]:
-    """Serve an application by the gateway's own connections, in this process."""
+    """Serve an application with the gateway's own connections, in this process."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(application, http=HttpConnection, ws="none", log_config=None, lifespan="off")  # type: ignore[arg-type]
     server = uvicorn.Server(config)
@@ -159,7 +159,7 @@ async def test_a_connection_on_which_no_whole_request_arrives_ends(
 
 
 async def test_a_slow_upload_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes many times as long as a pause between two of its bytes may take, and the head's time is long over."""
+    """It takes many times as long as the pause that is allowed between two bytes, and longer than a head may take."""
     monkeypatch.setattr(http_connections, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(http_connections, "BODY_SECONDS", 30)
     async with _connections(_length) as port:
@@ -174,7 +174,7 @@ async def test_a_slow_upload_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_an_answer_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a connection that is kept after it serves another request."""
+    """And a connection that is kept serves another request afterwards."""
     monkeypatch.setattr(http_connections, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(http_connections, "BODY_SECONDS", 0.2)
 

@@ -1,4 +1,4 @@
-"""The gateway over HTTP, as clients meet it that keep their connections."""
+"""The gateway over HTTP, for clients that keep their connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.gateways import write_config
 
 
 def test_a_connection_is_kept_for_longer_than_clients_keep_theirs(tmp_path: Path) -> None:
-    """A request on one that ends as it is sent is lost, and an MCP client loses its whole connection by that."""
+    """A request on a connection that ends at that moment is lost, and an MCP client then loses its whole connection."""
     clients_keep = httpx2.Limits().keepalive_expiry
     assert clients_keep is not None
     with http_gateway(write_config(tmp_path, {})) as url:

@@ -1,4 +1,4 @@
-"""A gateway that lives by its loads: what mends is there without a restart, and agents read why the rest is not."""
+"""Loads in a running gateway: servers recover without a restart, and agents read why others are not available."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PATIENT = 60
 READ: dict[str, Any] = {"name": "read", "description": "Reads a file."}
 DEADLINES = {"open_seconds": PATIENT, "reopen_seconds": 0.1}
 BUSY = reply(b"no", status="429 Busy", kind="text/plain", extra="Retry-After: 86400\r\n")
-"""A load ends with it at once, since the pause that it asks for reaches beyond every deadline."""
+"""It ends a load at once, because the requested pause is longer than every deadline."""
 LATER = reply(b"no", status="503 Busy", kind="text/plain", extra="Retry-After: 20\r\n")
 
 
 def script(path: Path, entry: dict[str, Any]) -> None:
-    """Put in a place a program that is the server of an entry."""
+    """Write a program that serves as the server of an entry."""
     beside = path.with_suffix(".new")
     beside.write_text(f"#!/bin/sh\nexec {entry['command']} {' '.join(entry['args'])}\n")
     beside.chmod(0o755)
@@ -48,7 +48,7 @@ def script(path: Path, entry: dict[str, Any]) -> None:
 
 
 def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
-    """It is told that it will be tried again, and it is (fault 11); then nothing is said any more."""
+    """The notice says that the server will be tried again, and it is (fault 11); then the notice is gone."""
 
     async def story() -> None:
         async with BadHttp().listening() as late:
@@ -58,7 +58,7 @@ def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
                 notice = (await retrieve(client, "pid"))["notice"]
                 assert notice.startswith("Will retry automatically.")
                 assert 'Starting up: "late".' in notice
-                # Now and then it is being loaded again.
+                # Sometimes it is being loaded again.
                 await becomes(loads(client, "late"), [("failed", "transient")])
                 late.opening = None
                 await becomes(names("pid", client), ["late:pid"])
@@ -69,7 +69,7 @@ def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -> None:
-    """While one that mends is opened again and again, nobody connects to those, and a denial says so (fault 11)."""
+    """While a server that recovers is retried, no connection to these is opened, and a denial says so (fault 11)."""
 
     async def story() -> None:
         async with BadHttp().listening() as busy, BadHttp().listening() as denying, BadHttp().listening() as absent:
@@ -97,7 +97,7 @@ def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -
 
 
 def test_discovery_does_not_wait_for_every_try(tmp_path: Path) -> None:
-    """After the first one it is known that the server is starting up."""
+    """After the first try, the server is known to be starting up."""
 
     async def story() -> None:
         async with BadHttp().listening() as slow:
@@ -114,7 +114,7 @@ def test_discovery_does_not_wait_for_every_try(tmp_path: Path) -> None:
 
 
 def test_the_notice_says_why_servers_did_not_load_where_nothing_can_be_called(tmp_path: Path) -> None:
-    """With the flag and without, below what is said of locked tools, and of what is not in quarantine (fault 11)."""
+    """With the flag and without, after the words about locked tools and without quarantined servers (fault 11)."""
 
     async def story() -> None:
         async with BadHttp().listening() as busy, BadHttp().listening() as denying:
@@ -179,7 +179,7 @@ def test_an_agent_hears_nothing_of_the_loads_of_servers_that_it_may_not_see(tmp_
 
 
 def test_a_line_of_the_policy_makes_a_refused_connection_transient(tmp_path: Path) -> None:
-    """Edited, it has the gateway load the server again, which begins to listen later (L-9)."""
+    """After the edit, the gateway loads the server again, which starts to listen later (L-9)."""
     policy = shutil.copytree(POLICY, tmp_path / "policy", ignore=shutil.ignore_patterns("*_test.yaml"))
     rules = policy / "load_outcome.yaml"
     line = "{load.failure: timeout}, status"
@@ -238,7 +238,7 @@ def _children() -> set[int]:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(again: bool, tmp_path: Path) -> None:
-    """At once where it had stood long enough; else there is no outcome, and nothing is run again and again."""
+    """At once if it had lasted long enough; otherwise there is no outcome, and no loop of restarts."""
     deadlines = {"open_seconds": PATIENT, "reopen_seconds": 0.001 if again else 3600}
     config = write_config(tmp_path, {"it": bad()}, deadlines=deadlines)
 
@@ -273,7 +273,7 @@ def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(ag
 
 
 def test_an_opening_for_which_a_call_waits_is_left_to_the_call() -> None:
-    """The load ends at its deadline, and takes nothing from whoever has another."""
+    """The load ends at its deadline, and does not disturb other callers."""
 
     async def story() -> None:
         async with BadHttp().listening() as server:
@@ -304,7 +304,7 @@ def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> No
             await server.waiting.wait()
             assert pool.loads() == {"loading": 2}
             supervisors = []
-            # The second of these edits ends a load that has not had its turn; whoever waits for it does not for ever.
+            # The second of these edits ends a load that has not started; callers that wait for it are released.
             for word in ("more", "and more"):
                 edit(config, servers={"it": {"args": [*bad("hangs")["args"], word]}})
                 pool.apply(load_config(config))
@@ -320,7 +320,7 @@ def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("first", "pauses"), [(30, [30, 60, 120, 240, 480, 600, 600]), (3600, [3600] * 7)])
 def test_pauses_double_up_to_ten_minutes_and_never_fall(first: float, pauses: list[float]) -> None:
-    """One that begins above ten minutes stays what the operator made it."""
+    """A first pause over ten minutes stays as the operator set it."""
     found = [float(first)]
     while len(found) < len(pauses):
         found.append(longer(found[-1], first))
@@ -329,7 +329,7 @@ def test_pauses_double_up_to_ten_minutes_and_never_fall(first: float, pauses: li
 
 
 def test_a_policy_service_without_an_answer_leaves_every_other_answer_as_it_is(tmp_path: Path) -> None:
-    """What could not be classified needs attention, and says why (A.7)."""
+    """A failure that was not classified needs attention, and says why (A.7)."""
     servers = {"gone": {"command": "no-such-command"}, "well": {"command": sys.executable, "args": bad()["args"]}}
     config = write_config(tmp_path, servers, deadlines=DEADLINES)
 

@@ -1,4 +1,4 @@
-"""Sessions of MCP 2025-11-25 over HTTP: no agent can take them all, and one that is not used ends."""
+"""Sessions of MCP 2025-11-25 over HTTP: no agent can use them all up, and an unused session ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _opened(client: httpx2.AsyncClient, url: str, count: int, **headers: s
 
 
 async def test_an_agent_at_its_limit_opens_no_more_sessions_and_others_are_served(tmp_path: Path) -> None:
-    """Its own open sessions and MCP 2026-07-28, which has none, go on; a session that it ends makes room."""
+    """Its own open sessions and MCP 2026-07-28, which has none, continue; ending a session makes room."""
     config = write_config(tmp_path, {}, agents=agents_of({"a": [], "b": []}), http={"sessions_per_agent": 3})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120) as client:
@@ -67,7 +67,7 @@ async def test_an_agent_at_its_limit_opens_no_more_sessions_and_others_are_serve
 
 
 async def test_no_agent_can_use_or_end_the_session_of_another(tmp_path: Path) -> None:
-    """It gets the answer for a session that does not exist, and the place stays taken."""
+    """It gets the same answer as for a session that does not exist, and the session stays counted."""
     config = write_config(tmp_path, {}, agents=agents_of({"a": [], "b": []}), http={"sessions_per_agent": 1})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120) as client:
@@ -80,7 +80,7 @@ async def test_no_agent_can_use_or_end_the_session_of_another(tmp_path: Path) ->
 
 
 async def test_the_limit_of_all_sessions_together_is_the_gateways_own(tmp_path: Path) -> None:
-    """Without tokens everyone is one agent; the answer is another one than for an agent's own limit."""
+    """Without tokens, all clients are one agent; the answer differs from that for an agent's own limit."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 5, "sessions": 2})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120) as client:
@@ -91,7 +91,7 @@ async def test_the_limit_of_all_sessions_together_is_the_gateways_own(tmp_path: 
 
 
 async def test_a_session_that_is_not_used_ends_and_one_with_an_open_stream_stays(tmp_path: Path) -> None:
-    """Its place is free again, and its id is not known any more."""
+    """Its place is free again, and its id is unknown."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 2, "session_idle_seconds": 0.5})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120) as client, AsyncExitStack() as stack:
@@ -115,7 +115,7 @@ async def _streaming(client: httpx2.AsyncClient, url: str, stack: AsyncExitStack
 
 
 async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) -> None:
-    """Whatever is wrong with it."""
+    """Whatever is wrong with the request."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
     wrong: list[dict[str, Any]] = [
         {"json": INITIALIZE, "headers": {"Accept": "text/html"}},
@@ -133,7 +133,7 @@ async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) ->
 
 
 async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
-    """For the sessions that are opened from then on."""
+    """For sessions that are opened later."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})
     with http_gateway(config) as url:
         async with httpx2.AsyncClient(timeout=120) as client:
@@ -170,7 +170,7 @@ async def test_a_request_that_is_too_large_gets_an_error_that_says_so(most: int,
 
 
 async def test_a_gateway_with_very_many_sessions_ends_in_its_grace_time(tmp_path: Path) -> None:
-    """No request is in flight, so that nothing is cut off; each session has several tasks."""
+    """No request is in flight, so nothing is cut off; each session has several tasks."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 10_000, "sessions": 10_000})
     command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
     with (tmp_path / "gateway.log").open("w") as log:

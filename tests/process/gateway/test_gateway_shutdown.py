@@ -54,12 +54,12 @@ class Running:
         return {"name": "call_tool", "arguments": {"name": "gate:pass", "arguments": arguments}}
 
     async def all_wait(self, count: int) -> None:
-        """Return when so many calls have reached the server."""
+        """Return when a number of calls have reached the server."""
         while not all((self.directory / f"waits-{number}").exists() for number in range(count)):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     async def begins_to_end(self) -> None:
-        """Return when the gateway takes no more connections."""
+        """Return when the gateway accepts no more connections."""
         parts = urlsplit(self.url)
         while True:
             try:
@@ -134,7 +134,7 @@ async def test_idle_connections_and_streams_end_properly_and_use_no_grace_time(t
             acknowledged = [await anext(lines) for _ in range(2)]
             assert "acknowledged" in acknowledged[1]
             gateway.process.terminate()
-            # A body that is cut raises.
+            # A body that is cut off raises an error.
             assert await old.aread() == b""
             rest = [line async for line in lines if line.startswith("data: ")]
             assert json.loads(rest[-1].removeprefix("data: "))["result"] is not None
@@ -147,7 +147,7 @@ async def test_idle_connections_and_streams_end_properly_and_use_no_grace_time(t
 
 @pytest.mark.parametrize("again", [False, True], ids=["after the grace time", "at another signal"])
 async def test_a_call_that_does_not_end_is_cut_off_by_an_answer_that_says_so(*, again: bool, tmp_path: Path) -> None:
-    """Its body has an end in both revisions, and the process of the server is gone."""
+    """Its body is complete in both revisions, and the process of the server is gone."""
     async with _running(tmp_path) as gateway, _client() as client:
         session = (await initialized(client, gateway.url)).headers["mcp-session-id"]
         requests = [modern("tools/call", gateway.call(0)), legacy("tools/call", gateway.call(1), session)]
@@ -169,7 +169,7 @@ async def test_a_call_that_does_not_end_is_cut_off_by_an_answer_that_says_so(*, 
 
 
 async def test_a_new_request_is_not_carried_out_while_the_gateway_ends(tmp_path: Path) -> None:
-    """Its connection is refused, and the call that is in flight goes on."""
+    """Its connection is refused, and the call in flight continues."""
     async with _running(tmp_path) as gateway, _client() as client:
         call = asyncio.create_task(client.post(gateway.url, **modern("tools/call", gateway.call(0))))
         await gateway.all_wait(1)

@@ -1,4 +1,4 @@
-"""The gateway's start: what it cannot have is told before any server is run, and its log is as talkative as asked."""
+"""The start of the gateway: errors are reported before any server is run, and the log has the requested level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _taken() -> Iterator[str]:
 def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
     transport: str, option: str, wrong: str, tmp_path: Path
 ) -> None:
-    """A server may do things at its start that nobody wants twice."""
+    """A server may have side effects at its start."""
     started = tmp_path / "started"
     config = write_config(tmp_path, {"marks": {"command": "touch", "args": [str(started)]}})
     others = ["--address", "127.0.0.1:0"] if option == "--metrics-address" else ["--metrics-address", "127.0.0.1:0"]

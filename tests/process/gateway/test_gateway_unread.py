@@ -1,4 +1,4 @@
-"""Facts that could not be read: the gateway tells agents their kind, and people the fact, once for each change."""
+"""Facts that could not be read: agents read their kind, and the log names the fact, once for each change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
-    """With server, fact and tools; not again for each request, and again after it could be read in between."""
+    """With server, fact and tools; not for every request, and again if it could be read in between."""
     caplog.set_level(logging.INFO, logger="callability")
     unread = UnreadFacts()
     tools = [("files", name, ("approval.status",)) for name in ("read", "write\n")]
@@ -63,7 +63,7 @@ def test_a_fact_that_holds_back_tools_is_logged_once_for_each_change(caplog: pyt
 
 
 def test_agents_for_whom_other_rules_are_reached_do_not_repeat_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A fact is logged when it begins to hold back a tool for any of them, and when it does so for none any more."""
+    """A fact is logged when it starts to hold back a tool of any agent, and when it holds back none any more."""
     caplog.set_level(logging.INFO, logger="callability")
     unread = UnreadFacts()
     for _ in range(3):
@@ -119,7 +119,7 @@ def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_sho
 
 
 def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) -> None:
-    """Text and field say so, and the log has it."""
+    """The text and the field say so, and so does the log."""
     config, policy = _gateway(tmp_path)
     config.write_text(config.read_text().replace('{\n  "mcpServers"', '{\n  "approvals": "gone.yaml",\n  "mcpServers"'))
 
@@ -136,7 +136,7 @@ def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) ->
 
 
 def test_an_agent_learns_nothing_of_what_could_not_be_read_of_a_server_out_of_its_scope(tmp_path: Path) -> None:
-    """Every answer is as if the server were not there (FR-007), and so it is after others asked about it."""
+    """Every answer is as if the server did not exist (FR-007), even after other agents asked about it."""
     policy = tmp_path / "policy"
     policy.mkdir()
     write_policy(policy, RULES)

@@ -78,7 +78,7 @@ METRICS = ("--metrics-address", "127.0.0.1:0")
 
 
 def test_a_label_key_that_the_policy_does_not_declare_is_a_warning(policy: Path, tmp_path: Path) -> None:
-    """In the log with its file and line, and in a metric; an edit that mends it ends it, and no agent is told."""
+    """In the log with file and line, and in a metric; an edit that fixes it ends it, and no agent reads about it."""
     config = _config(tmp_path)
 
     async def story(url: str) -> None:
@@ -252,7 +252,7 @@ def test_a_check_says_that_no_policy_service_answers(tmp_path: Path) -> None:
 
 
 def test_strict_labels_that_are_compared_with_no_policy_are_a_warning(tmp_path: Path) -> None:
-    """A note says too little to someone who asked for strictness; without it, a note is enough."""
+    """A note is not enough for an operator who asked for strictness; without strictness, it is."""
     strict = _config(tmp_path, strict_labels=True)
     done = callability("config", "check", "--config", str(strict))
     assert done.returncode == 0
@@ -353,6 +353,6 @@ def test_a_group_is_missing_only_if_a_rule_reads_it(policy: Path) -> None:
 
 
 def test_a_proxy_learns_that_a_service_does_not_publish_labels() -> None:
-    """An older one; nothing is taken for declared, and nothing for undeclared."""
+    """An older service: no label counts as declared, and none as undeclared."""
     with pytest.raises(adapter.NotPublished, match="does not publish"):
         adapter.unread_inputs(GetPolicyResponse(revision="0" * 64), pb.CheckToolsRequest())

@@ -1,4 +1,4 @@
-"""Loading the tools of real servers: each failure is the row of the table (spec B), and harms no other."""
+"""Loading the tools of real servers: each failure has its row of the table (spec B), and harms no other server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stub() -> InProcessStub:
 
 
 class Pauses(list[float]):
-    """Notes the pauses and makes none; after the first the servers are well."""
+    """Records the pauses without waiting; after the first one, the servers have recovered."""
 
     def __init__(self, *servers: BadHttp) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Pauses(list[float]):
 
 
 class Failing(Upstream):
-    """Fails as it is told: with what no server can be made to cause at one time."""
+    """Fails as requested: with failures that no server can cause at a chosen time."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__("x", HttpTarget("http://127.0.0.1/mcp"))
@@ -84,7 +84,7 @@ class Failing(Upstream):
 
 
 def bad(*how: str, **env: str) -> StdioTarget:
-    """Return a server that misbehaves at its start, or is well."""
+    """Return a server that misbehaves at its start, or a good one."""
     return StdioTarget(sys.executable, (str(BAD), *how), env=env)
 
 
@@ -97,7 +97,7 @@ async def loaded(target: Target, stub: LoadStub, pauses: Pauses | None = None, *
 
 
 def children() -> set[str]:
-    """Return the processes that this one has started and that are not reaped."""
+    """Return the child processes of this process that have not been reaped."""
     return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
@@ -166,7 +166,7 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
 
 @pytest.mark.parametrize("case", OPENINGS)
 async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stub: InProcessStub) -> None:
-    """What mends is tried as often as there are tries, a denial and what needs attention once (L-1, L-3, fault 10)."""
+    """One that may pass is tried as often as allowed; a denial or a permanent failure once (L-1, L-3, fault 10)."""
     opening, expected = OPENINGS[case]
     pauses = Pauses()
     async with BadHttp().listening() as server:
@@ -179,7 +179,7 @@ async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stu
 
 @pytest.mark.parametrize("case", [case for case in OPENINGS if "404" not in case])
 async def test_a_failure_while_the_tools_are_listed_is_the_same_row(case: str, stub: InProcessStub) -> None:
-    """The session stood already; that changes nothing, but for a 404."""
+    """The session was established; that makes a difference for a 404 only."""
     opening, expected = OPENINGS[case]
     async with BadHttp(session="one").listening() as server:
         server.listing = opening
@@ -220,14 +220,14 @@ async def test_a_session_that_is_lost_is_opened_again_once(stub: InProcessStub) 
     ],
 )
 async def test_what_does_not_recover_needs_attention_at_once(target: Target, words: str, stub: InProcessStub) -> None:
-    """The reason is the operator's, in words that can be shown."""
+    """The reason is the operator's, in words that are safe to show."""
     outcome = await loaded(target, stub, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert words in (outcome.error or "")
 
 
 async def test_a_refused_connection_needs_attention(stub: InProcessStub) -> None:
-    """Nobody listens, and a new try would only be refused again."""
+    """No process listens, and a new try would only be refused again."""
     outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), stub)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "refused the connection (nothing listens there)"
@@ -256,7 +256,7 @@ async def test_a_denial_stays_one_where_the_url_says_timeout(stub: InProcessStub
 
 
 async def test_a_certificate_that_is_not_trusted_needs_attention(stub: InProcessStub, tmp_path: Path) -> None:
-    """TLS does not mend by itself."""
+    """TLS does not recover by itself."""
     server = BadHttp()
     server.tls = Authority(tmp_path, "stranger").server()
     async with server.listening():
@@ -280,7 +280,7 @@ async def test_an_endpoint_that_speaks_no_tls_needs_attention(stub: InProcessStu
 
 
 async def test_a_process_that_hangs_is_transient(stub: InProcessStub) -> None:
-    """It may be slow, and nothing else is known of it."""
+    """It may be slow; nothing else is known about it."""
     before = children()
     outcome = await loaded(bad("hangs"), stub, tries=2, open_seconds=SHORT)
     assert summary(outcome) == (TRANSIENT, 2)
@@ -288,7 +288,7 @@ async def test_a_process_that_hangs_is_transient(stub: InProcessStub) -> None:
 
 
 async def test_a_process_that_writes_only_garbage_needs_attention(stub: InProcessStub) -> None:
-    """That it never answers is because it is no MCP server."""
+    """It never answers, because it is not an MCP server."""
     outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 10)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "did not answer within 10 s, and wrote only what is not MCP"
@@ -324,13 +324,13 @@ BOTH.__cause__ = ExceptionGroup("", [TimeoutError(110, "timed out"), ConnectionR
 async def test_a_group_of_errors_takes_its_most_careful_leaf(
     errors: tuple[Exception, ...], expected: tuple[LoadStatus, int], stub: InProcessStub
 ) -> None:
-    """The whole group is walked, and the causes, in whatever order they stand (L-1, L-2, fault 10)."""
+    """The whole group is walked, and the causes, in any order (L-1, L-2, fault 10)."""
     failure = opening_failure(ExceptionGroup("unhandled errors in a TaskGroup", list(errors)))
     assert summary(await Loader(stub, sleep=Pauses()).load(Failing(failure))) == expected
 
 
 async def test_a_denial_among_others_is_a_denial(stub: InProcessStub) -> None:
-    """It is more careful than what needs attention, and its words are those that are told."""
+    """It is more cautious than `permanent`, and its words are reported."""
     denied = Failure("was denied", status=403, kind=LoadFailure.HTTP_STATUS)
     failure = Failure.together([opening_failure(REFUSED), opening_failure(SLOW), denied])
     outcome = await Loader(stub, sleep=Pauses()).load(Failing(failure))
@@ -351,14 +351,14 @@ async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, stub: In
 
 
 async def test_what_recovers_takes_a_second_try(stub: InProcessStub) -> None:
-    """A server that was busy at the first try is available after it."""
+    """A server that is busy at the first try is available after it."""
     async with BadHttp().listening() as server:
         server.opening = response(503)
         assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
 
 
 async def test_pauses_grow_and_are_never_the_same(stub: InProcessStub) -> None:
-    """Each is twice the one before, and half a second of chance at the most."""
+    """Each is twice as long as the one before, plus up to half a second of jitter."""
     pauses = Pauses()
     async with BadHttp().listening() as server:
         server.opening = response(503)
@@ -381,7 +381,7 @@ async def test_a_server_that_asks_for_a_pause_gets_it(stub: InProcessStub) -> No
 
 
 async def test_the_deadline_ends_a_load_whatever_its_tries(stub: InProcessStub) -> None:
-    """A peer that accepts and never answers cannot hold it (L-4); its socket is closed."""
+    """A peer that accepts and never answers cannot delay it (L-4); its socket is closed."""
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         server.opening = "hang"
         outcome = await loaded(HttpTarget(server.url), stub, tries=100, seconds=1, open_seconds=600)
@@ -391,7 +391,7 @@ async def test_the_deadline_ends_a_load_whatever_its_tries(stub: InProcessStub) 
 
 
 async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
-    """No task, no socket and no process; whoever cancels is not held up by what fails."""
+    """No task, no socket and no process; a failure does not delay the cancellation."""
     before, tasks = children(), asyncio.all_tasks()
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         server.opening = "hang"
@@ -407,7 +407,7 @@ async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
 
 
 async def test_a_handshake_that_is_given_up_leaves_no_socket(stub: InProcessStub) -> None:
-    """A peer that accepts and says nothing of TLS hears at once that nobody waits any more."""
+    """A peer that accepts and sends nothing of TLS is disconnected at once."""
     greeted, left = asyncio.Event(), asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -447,7 +447,7 @@ async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub
 
 
 async def test_an_upstream_stays_open_that_a_loader_was_given(stub: InProcessStub) -> None:
-    """One that is given up can be opened again."""
+    """A connection that was given up can be opened again."""
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         upstream = Upstream("x", HttpTarget(server.url))
         server.opening = "hang"
@@ -459,7 +459,7 @@ async def test_an_upstream_stays_open_that_a_loader_was_given(stub: InProcessStu
 
 
 async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -> None:
-    """Side by side, and asked over a channel; the older triple and the messages tell of all others (L-5, L-6, L-7)."""
+    """Concurrently, and over a channel; the older triple and the messages list the failed ones (L-5, L-6, L-7)."""
     async with AsyncExitStack() as stack:
         well = await stack.enter_async_context(BadHttp().listening())
         openings: dict[str, Step] = {"hangs": "hang", "resets": "reset", "busy": response(503), "denies": response(403)}
@@ -496,7 +496,7 @@ async def test_ten_of_twenty_servers_load_whatever_the_others_do(address: str) -
 
 
 async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
-    """Nothing is tried again on a guess; what loads needs no answer."""
+    """Nothing is retried on a guess; a successful load needs no answer."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{unused_port()}") as channel, BadHttp().listening() as server:
         silent = CallabilityServiceStub(channel)
         assert summary(await loaded(HttpTarget(server.url), silent)) == (AVAILABLE, 1)
@@ -511,7 +511,7 @@ async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
 async def test_only_the_names_of_a_quarantined_server_are_kept_and_a_disabled_one_is_not_connected(
     stub: InProcessStub,
 ) -> None:
-    """The entries of a config are loaded as a gateway does it (A.4)."""
+    """The entries of a config are loaded like in a gateway (A.4)."""
     entry = {"command": sys.executable, "args": (str(BAD),)}
     servers = {
         "held": ServerConfig.model_validate({**entry, "quarantined": True}),
@@ -524,7 +524,7 @@ async def test_only_the_names_of_a_quarantined_server_are_kept_and_a_disabled_on
 
 @pytest.fixture
 def secret() -> str:
-    """What must be in no answer."""
+    """What no answer may contain."""
     return "s3cr3t-v4lu3"
 
 

@@ -1,4 +1,4 @@
-"""Loads that end before they are whole: refusals, silences, sockets that are closed, lists that are none (spec B)."""
+"""Loads that end early: refusals, silences, closed sockets, and lists that are not lists (spec B)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ STALLED = {
 async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
     case: str, where: str, stub: InProcessStub
 ) -> None:
-    """The try ends at its own deadline; what the status line says is known by then (L-1)."""
+    """The try ends at its own deadline; the status line is known by then (L-1)."""
     answer, expected = STALLED[case]
     async with BadHttp(modern=where == "listing").listening() as server:
         setattr(server, where, Cut(answer, "hang"))
@@ -85,7 +85,7 @@ async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
 
 
 async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_status(stub: InProcessStub) -> None:
-    """The same where no single try has come to its end."""
+    """The same before any single try has ended."""
     async with BadHttp().listening() as server:
         server.opening = Cut(cut_response(403, b"no"), "hang")
         outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
@@ -96,7 +96,7 @@ async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_stat
 
 
 async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither an opening nor a call, whatever their deadlines."""
+    """Neither an opening nor a call, with any deadline."""
     monkeypatch.setattr(http_response, "ERROR_BODY_SECONDS", 0.2)
     async with BadHttp(answers={"stalls": Cut(cut_response(403, b"no"), "hang")}).listening() as server:
         upstream = Upstream("x", HttpTarget(server.url), open_seconds=600, call_seconds=600)
@@ -126,7 +126,7 @@ async def test_what_was_refused_or_deferred_is_not_requested_again_in_the_same_t
 
 
 async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) -> None:
-    """What was not asked in one try is asked in the next."""
+    """A request that was not sent in one try is sent in the next."""
     async with BadHttp().listening() as server:
         server.opening = response(429)
 
@@ -160,7 +160,7 @@ async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
 
 @contextmanager
 def accepting(then: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Accept connections on a port in a thread, which deals with each at once."""
+    """Accept connections on a port in a thread, and handle them concurrently."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def accept() -> None:
@@ -187,13 +187,13 @@ def reset(connection: socket.socket) -> None:
 
 
 def read_and_reset(connection: socket.socket) -> None:
-    """Reset a connection on which something has arrived."""
+    """Reset a connection on which data has arrived."""
     connection.recv(1)
     reset(connection)
 
 
 def read_and_close(connection: socket.socket) -> None:
-    """Close a connection when all that was sent has been read."""
+    """Close a connection when everything that was sent has been read."""
     connection.recv(65536)
     connection.close()
 
@@ -212,7 +212,7 @@ async def test_a_peer_that_accepts_and_goes_away_is_transient(
 
 
 async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_permanent(stub: InProcessStub) -> None:
-    """Nobody accepted the one, and the other answered."""
+    """The first was accepted by no process, and the second answered."""
 
     def answer(connection: socket.socket) -> None:
         connection.recv(65536)
@@ -263,7 +263,7 @@ def listed(case: str, *, modern: bool) -> str:
 async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
     case: str, how: str, stub: InProcessStub
 ) -> None:
-    """At once, over each transport: it is no timeout, and no waiting mends it."""
+    """At once, over each transport: it is not a timeout, and waiting does not help."""
     text = listed(case, modern=how in ("stateless", "events"))
     if how == "stdio":
         target = StdioTarget(sys.executable, (str(BAD), "lists this", text), {"TOKEN": "s3cr3t-v4lu3"})
@@ -285,6 +285,6 @@ async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
 
 @pytest.mark.parametrize("rest", ['\\"' * 4_000_000, "[" * 8_000_000, '"' * 8_000_001])
 def test_a_long_list_that_is_not_mcp_is_looked_at_in_no_time(rest: str) -> None:
-    """A text that never closes costs no more than its length; if it cost the square, this would take days."""
+    """A text that never closes costs time in proportion to its length; if it cost the square, this would take days."""
     fault = fault_of_text(f'{{"jsonrpc": "2.0", "id": 1, "result": "{rest}'.encode())
     assert str(fault).startswith("answered with something that is not MCP")

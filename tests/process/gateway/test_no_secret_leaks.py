@@ -1,4 +1,4 @@
-"""No secret is told to an agent or to the log, whatever the servers that have it say of it."""
+"""No secret reaches an agent or the log, even if servers repeat it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _ANY = st.text(
 )
 _LINE = _ANY.map(lambda text: MARK + text[:20])
 LINES = st.lists(_LINE, min_size=1, max_size=3).map("\n".join)
-# What a variable may hold that stands in a URL as it is, so that the URL is one.
+# Values that a variable may have inside a URL, so that the URL stays valid.
 PARTS = st.text(st.sampled_from("ab1%é&'()*+,;=:!|<>\"{}^")).map(lambda text: IN_URL + text[:20])
 HEADERS = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20).map(MARK.__add__)
 
@@ -74,7 +74,7 @@ def _said(server: BadHttp, request: Mapping[str, Any]) -> str:
 
 
 def _http(how: str, server: BadHttp) -> None:
-    """Let a server fail in one way, with all that it was told."""
+    """Let a server fail in one way, with all secrets that it was given."""
 
     def answer(request: dict[str, Any]) -> Step:
         said = _said(server, request)
@@ -124,7 +124,7 @@ HTTP = (
 
 
 SHARES = 4
-"""The servers are told apart among so many tests."""
+"""It distinguishes the servers among so many tests."""
 
 
 def _http_entry(url: str, secrets: Mapping[str, str], part: str) -> dict[str, Any]:
@@ -144,16 +144,16 @@ def _stdio_entry(how: str, env: str, argument: str) -> dict[str, Any]:
 
 
 class Browsing(Person):
-    """A caller whose user goes to the page at once."""
+    """A caller whose user opens the page at once."""
 
     async def ask(self, question: ConsentRequest) -> ConsentAnswer | None:
-        """Go there, to the end of all redirects."""
+        """Follow all redirects to the end."""
         await browse(question.url)
         return ConsentAnswer.ACCEPTED
 
 
 async def _all_answers(gateway: Gateway, names: Iterable[str], meanwhile: Callable[[], object] = bool) -> list[str]:
-    """Ask a gateway everything, and return all its answers, as JSON and as text."""
+    """Send a gateway every kind of request, and return all answers, as JSON and as text."""
     written: list[str] = []
 
     async def ask(tool: str, **arguments: object) -> None:
@@ -187,7 +187,7 @@ def _unused_port() -> int:
 @pytest.mark.parametrize("share", range(SHARES))
 @settings(
     max_examples=2,
-    # Each example runs a dozen servers: a smaller one of a failure is not worth the minutes.
+    # Each example runs a dozen servers: shrinking a failure is not worth the minutes.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
     deadline=None,
@@ -207,7 +207,7 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
     parts: list[str],
     share: int,
 ) -> None:
-    """Of servers that fail in many ways and say all that they were told, be they configured or of the catalog."""
+    """Of servers of the config and of the catalog that fail in many ways and repeat all secrets."""
     servers: dict[str, Any] = {}
     catalog: dict[str, Any] = {}
     path = tmp_path_factory.getbasetemp() / "mcp_config.json"
@@ -245,7 +245,7 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
 
 
 def _written(caplog: pytest.LogCaptureFixture, story: Coroutine[Any, Any, list[str]]) -> list[str]:
-    """Return all lines that were answered or logged: of our own loggers everything, of others from INFO on."""
+    """Return all lines that were answered or logged: of our own loggers every line, of others from INFO on."""
     caplog.clear()
     with caplog.at_level(logging.INFO), caplog.at_level(logging.DEBUG, "callability"):
         written = asyncio.run(story)
@@ -282,7 +282,7 @@ def _later(provider: OAuthProvider, way: str) -> None:
 def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """No state, code, verifier or token, nor the client's secret, of one that fails at any point, or does not."""
+    """No state, code, verifier, token or client secret, whether the authorization fails at any point or succeeds."""
     monkeypatch.setenv("CLIENT", CLIENT_SECRET)
     path = tmp_path / "mcp_config.json"
     secrets = [CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET)]
@@ -300,7 +300,7 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
             )
             await provider.register_client(client)
             catalog = {"new": {"url": provider.url, "oauth": {}}, "known": {"url": provider.url, "oauth": known}}
-            # Whom a provider sends back with a state that is not theirs is waited for on.
+            # The gateway keeps waiting if a provider sends a person back with a wrong state.
             deadlines = {"dialog_seconds": 1} if way == "wrong state" else {}
             path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog, "deadlines": deadlines}))
             async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:

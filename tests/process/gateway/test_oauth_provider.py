@@ -1,4 +1,4 @@
-"""The provider that other tests sign in at keeps the rules of OAuth: shown by the SDK's client, and by hand."""
+"""The provider that other tests sign in at follows OAuth: checked with the SDK's client, and by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPEN = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 METADATA = ["GET /.well-known/oauth-protected-resource/mcp", "GET /.well-known/oauth-authorization-server"]
 FIRST = ["POST /mcp", *METADATA, "POST /register", "GET /authorize", "POST /token", "POST /mcp"]
-"""What a client asks that knows nothing but the endpoint, until it is in."""
+"""The requests of a client that knows only the endpoint, until it is authorized."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Declined(Exception):
 
 
 class _Forgetful:
-    """A store that keeps nothing: the client remembers as long as it lives."""
+    """A store that keeps nothing: the client itself remembers while it lives."""
 
     async def get_tokens(self) -> None: ...
     async def set_tokens(self, tokens: object) -> None: ...
@@ -61,7 +61,7 @@ class _Forgetful:
 
 @asynccontextmanager
 async def signing_in(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Give an HTTP client that signs in where it must, as the SDK does it, with a listener for its callback."""
+    """Yield an HTTP client that signs in when needed, as the SDK does it, with a listener for its callback."""
     called = asyncio.Queue[dict[str, str]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,7 +92,7 @@ def query_of(url: str) -> dict[str, str]:
 
 
 class ByHand:
-    """A client without a secret that asks the provider step by step, so that each step can be wrong."""
+    """A client without a secret that sends the requests step by step, so that each step can be wrong."""
 
     def __init__(self, http: httpx2.AsyncClient, resource: str) -> None:
         self._http = http
@@ -133,7 +133,7 @@ async def by_hand(provider: OAuthProvider) -> AsyncIterator[ByHand]:
 
 
 async def opened_with(provider: OAuthProvider, token: str, **headers: str) -> httpx2.Response:
-    """Return what the MCP server answers to an opening with a token, "" for none."""
+    """Return the answer of the MCP server to an opening with a token; "" for none."""
     bearer = {"Authorization": f"Bearer {token}"} if token else {}
     async with httpx2.AsyncClient(timeout=120) as http:
         return await http.post(provider.url, json=OPEN, headers={**ACCEPT, **bearer, **headers})
@@ -141,7 +141,7 @@ async def opened_with(provider: OAuthProvider, token: str, **headers: str) -> ht
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_whoever_authorizes_can_call_the_tools(provider: OAuthProvider, mode: Literal["auto", "legacy"]) -> None:
-    """In both revisions of MCP, after one sign-in that begins with nothing but the endpoint's URL."""
+    """In both revisions of MCP, after one sign-in that starts with only the endpoint's URL."""
     url = provider.url
     async with signing_in(url) as http, Client(streamable_http_client(url, http_client=http), mode=mode) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["greet", "secret"]
@@ -152,7 +152,7 @@ async def test_whoever_authorizes_can_call_the_tools(provider: OAuthProvider, mo
 
 
 async def test_without_a_valid_token_the_server_says_where_to_ask_for_one(provider: OAuthProvider) -> None:
-    """From the refusal one comes to the endpoints."""
+    """The refusals lead to the endpoints."""
     for token in ("", "invented"):
         answer = await opened_with(provider, token)
         assert answer.status_code == 401
@@ -190,7 +190,7 @@ async def test_a_code_is_good_once_for_the_client_that_requested_it(
 
 
 async def test_a_browser_is_sent_only_to_where_the_client_registered(provider: OAuthProvider, by_hand: ByHand) -> None:
-    """To another address no error is sent either; other faults are told. It stays where nobody is."""
+    """No error is sent to another address; other faults are reported to the client."""
     for name in ("redirect_uri", "client_id"):
         answer = await by_hand.authorize(**{name: WRONG[name][0]})
         assert (answer.status_code, answer.headers.get("location")) == (400, None)
@@ -205,7 +205,7 @@ async def test_a_browser_is_sent_only_to_where_the_client_registered(provider: O
 
 @pytest.mark.parametrize(("person", "error"), [("decline", "access_denied"), ("fail", "server_error")])
 async def test_who_declines_gives_no_token(provider: OAuthProvider, person: Person, error: str) -> None:
-    """The client is told so, and may ask again when the person thinks otherwise."""
+    """The client is notified, and may ask again if the person changes their mind."""
     provider.person = person
     async with signing_in(provider.url) as http:
         with pytest.raises(Declined, match=error):
@@ -234,7 +234,7 @@ async def test_the_provider_fails_as_configured(provider: OAuthProvider, setting
 
 
 async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(provider: OAuthProvider) -> None:
-    """The old token is refused by then."""
+    """The old token is refused afterwards."""
     url, provider.token_seconds = provider.url, 0
     async with signing_in(url) as http, Client(streamable_http_client(url, http_client=http)) as client:
         assert provider.requests == FIRST
@@ -247,7 +247,7 @@ async def test_a_token_whose_time_is_over_is_refreshed_without_the_person(provid
 
 
 async def test_a_refresh_token_is_good_once_an_access_token_its_time(provider: OAuthProvider, by_hand: ByHand) -> None:
-    """Which is what the client was told, and the leeway."""
+    """The announced time, and the leeway."""
     provider.token_seconds = provider.leeway_seconds = 0
     given = await by_hand.tokens(code=await by_hand.code())
     assert given["expires_in"] == 0
@@ -259,7 +259,7 @@ async def test_a_refresh_token_is_good_once_an_access_token_its_time(provider: O
 
 
 async def test_after_all_was_revoked_the_person_has_to_consent_again(provider: OAuthProvider, by_hand: ByHand) -> None:
-    """No code and no refresh token is worth anything; clients stay registered."""
+    """No code and no refresh token is valid; clients stay registered."""
     given, code = await by_hand.tokens(code=await by_hand.code()), await by_hand.code()
     async with signing_in(provider.url) as http:
         await http.post(provider.url, json=OPEN)
@@ -282,7 +282,7 @@ async def test_a_valid_token_may_be_rejected(provider: OAuthProvider, by_hand: B
 
 
 async def test_the_provider_leaves_nothing_behind_and_comes_back_at_its_port() -> None:
-    """Also where a stream is open when it ends; what it gave is good afterwards."""
+    """Even if a stream is open when the token expires; what the stream delivered stays valid."""
     before, handler = asyncio.all_tasks(), signal.getsignal(signal.SIGINT)
     async with AsyncExitStack() as stack:
         async with OAuthProvider() as provider:

@@ -1,4 +1,4 @@
-"""Headers and messages that nobody expects: they fail one request at most, and never a connection."""
+"""Malformed headers and messages: they fail one request at most, and never a connection."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def said(it: Upstream, tool: str) -> str:
 
 
 async def alone(server: BadHttp, it: Upstream, story: Callable[[], Any]) -> None:
-    """Play a story while other calls are under way on the same connection, and see them answered on it."""
+    """Run a story while other calls are in progress on the same connection, and check that they are answered on it."""
     connection = await it.connected()
     held = [asyncio.create_task(it.call("hold", {})) for _ in range(HELD)]
     await server.hold(HELD)
@@ -118,7 +118,7 @@ async def alone(server: BadHttp, it: Upstream, story: Callable[[], Any]) -> None
 
 
 async def seen_as_it_is(it: Upstream) -> None:
-    """See that answers are answers, and errors are told by their status."""
+    """Check that answers are answers, and that errors are reported by their status."""
     assert await said(it, "json") == "an answer"
     assert await said(it, "events") == "an answer"
     assert await said(it, "403") == "answered with HTTP status 403"
@@ -128,7 +128,7 @@ async def seen_as_it_is(it: Upstream) -> None:
 
 @pytest.mark.parametrize("name", HEADERS)
 async def test_an_odd_header_of_any_response_changes_nothing(name: str, era: tuple[BadHttp, Upstream]) -> None:
-    """Of JSON, of events and of errors: calls are answered, errors are told by their status, and nothing else ends."""
+    """Of JSON, of events and of errors: calls are answered, errors are reported by status, and nothing else ends."""
     server, it = era
     server.head_lines = HEADERS[name] + b"\r\n"
     await alone(server, it, lambda: seen_as_it_is(it))
@@ -136,7 +136,7 @@ async def test_an_odd_header_of_any_response_changes_nothing(name: str, era: tup
 
 @pytest.mark.parametrize("charset", CHARSETS)
 async def test_an_odd_charset_changes_nothing(charset: bytes, era: tuple[BadHttp, Upstream]) -> None:
-    """MCP is UTF-8, whatever a content type says: also the name of a codec that is none for text, or of none at all."""
+    """MCP is UTF-8, whatever a content type says, even if it names a codec that is not for text or does not exist."""
     server, it = era
     server.charset = charset
     await alone(server, it, lambda: seen_as_it_is(it))
@@ -145,7 +145,7 @@ async def test_an_odd_charset_changes_nothing(charset: bytes, era: tuple[BadHttp
 @pytest.mark.parametrize("era_name", ERAS)
 @pytest.mark.parametrize("name", HEADERS)
 async def test_a_server_with_an_odd_header_connects(name: str, era_name: str) -> None:
-    """Each response has it, from the first on; the requests after it have no cookie that cannot be sent."""
+    """Each response has it, from the first on; later requests have no cookie that cannot be sent."""
     server = BadHttp(**ERAS[era_name], answers=ANSWERS)
     server.head_lines, server.charset = HEADERS[name] + b"\r\n", b"rot13"
     async with connected(server) as it:
@@ -153,7 +153,7 @@ async def test_a_server_with_an_odd_header_connects(name: str, era_name: str) ->
 
 
 async def test_plain_cookies_are_sent_back_and_others_are_not() -> None:
-    """A server may need its cookie; one that is not ASCII would fail each later request."""
+    """A server may need its cookie; one that is not ASCII would fail every later request."""
     server = BadHttp(session="one")
     server.head_lines = "Set-Cookie: route=a1\r\nSet-Cookie: taste=café\r\n".encode()
     async with connected(server) as it:
@@ -163,7 +163,7 @@ async def test_plain_cookies_are_sent_back_and_others_are_not() -> None:
 
 @pytest.mark.parametrize("line", [b"X-Note: a\x00b", b"X-Note: a\rb", b"X Note: a", b"caf\xe9: a", b": a"])
 async def test_a_response_that_is_not_http_fails_one_call(line: bytes, era: tuple[BadHttp, Upstream]) -> None:
-    """HTTP allows no NUL and no bare line break in a header, and no name that is none."""
+    """HTTP allows no NUL and no bare line break in a header, and no malformed name."""
     server, it = era
 
     async def story() -> None:
@@ -192,7 +192,7 @@ LINES = st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=40)), min_
 @settings(max_examples=20, deadline=None)
 @given(st.lists(LINES, min_size=5, max_size=10), st.sampled_from(list(ERAS)))
 def test_no_bytes_in_a_header_end_a_connection(drawn: list[list[tuple[str, bytes]]], era_name: str) -> None:
-    """Whatever they are: the answer is the same with them, or the response is not HTTP."""
+    """Whatever they contain: the answer is the same with them, or the response is not HTTP."""
 
     async def story() -> None:
         server = BadHttp(**ERAS[era_name], answers=ANSWERS)
@@ -212,7 +212,7 @@ def test_no_bytes_in_a_header_end_a_connection(drawn: list[list[tuple[str, bytes
 
 
 class Broken(Authorization):
-    """Meets an error that nobody foresaw, in a call of one tool."""
+    """An unexpected error occurs in a call of one tool."""
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if b'"json"' in request.content:
@@ -221,7 +221,7 @@ class Broken(Authorization):
 
 
 async def test_an_unforeseen_error_fails_one_call_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The line has its kind and its place, and not its text."""
+    """The line has the kind of the error and its place, but not its text."""
 
     async def ask(_: str) -> AuthorizationCodeResult:
         raise NotImplementedError
@@ -242,7 +242,7 @@ async def test_an_unforeseen_error_fails_one_call_with_a_line_in_the_log(caplog:
 
 @pytest.mark.parametrize("field", ["progress", "total"])
 async def test_a_progress_beyond_all_numbers_is_left_out(field: str, era: tuple[BadHttp, Upstream]) -> None:
-    """No floating-point number can hold it; the call is answered, and what came before it is passed on."""
+    """No floating-point number can hold it; the call is answered, and earlier reports are passed on."""
     server, it = era
 
     def noted(request: dict[str, Any], values: str) -> bytes:
@@ -265,7 +265,7 @@ async def test_a_progress_beyond_all_numbers_is_left_out(field: str, era: tuple[
 
 
 async def test_arguments_that_are_nested_too_deeply_fail_one_call(era: tuple[BadHttp, Upstream]) -> None:
-    """The SDK writes 255 levels at most."""
+    """The SDK writes at most 255 levels."""
     server, it = era
     deep: list[Any] = []
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Tools whose names are not plain: upstreams choose names, and no name may cost more than its own tool."""
+"""Tools with odd names: upstreams choose names, and no name may affect more than its own tool."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _pinned(directory: Path) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("first", [True, False], ids=["in a new file", "in a file with records"])
 def test_a_name_that_cannot_be_written_costs_no_other_approval(name: str, first: bool, tmp_path: Path) -> None:
-    """`--all` skips it, says so and exits 1; the file can be read, and what it said before it still says."""
+    """`--all` skips it, reports it and exits with 1; the file stays readable and keeps its content."""
     _write(tmp_path, name, "plain")
     if not first:
         assert _approvals(tmp_path, "approve", "good", "--all", "--yes").returncode == 0
@@ -76,7 +76,7 @@ def test_a_name_that_cannot_be_written_costs_no_other_approval(name: str, first:
 def test_a_name_that_cannot_be_written_is_refused_when_it_is_given(
     name: str, verb: tuple[str, str], tmp_path: Path
 ) -> None:
-    """With the reason; no file is made."""
+    """With the reason; no file is created."""
     _write(tmp_path, name)
     done = _approvals(tmp_path, *verb, "evil", argument_of(name))
     assert done.returncode == 1
@@ -85,7 +85,7 @@ def test_a_name_that_cannot_be_written_is_refused_when_it_is_given(
 
 
 def test_an_odd_name_is_approved_as_the_list_writes_it_and_is_called(tmp_path: Path) -> None:
-    """The word that the list has is pasted into a shell; `--all` approves none of them, and has nothing left then."""
+    """The word in the list can be pasted into a shell; `--all` approves none of them and is then done."""
     _write(tmp_path, *ODD, approvals="approvals.yaml")
     (tmp_path / "approvals.yaml").write_text("{}\n")
     skipping = _approvals(tmp_path, "approve", "evil", "--all", "--yes")
@@ -110,7 +110,7 @@ def test_an_odd_name_is_approved_as_the_list_writes_it_and_is_called(tmp_path: P
 
 
 def test_a_withheld_tool_with_an_odd_name_is_counted_and_not_named(tmp_path: Path) -> None:
-    """In the notice as in the list; who calls it by its name reads why it is locked (A.3)."""
+    """In the notice as in the list; an agent that calls it by its name reads why it is locked (A.3)."""
     names = [f"read {name}" for name in HOSTILE.values()] + ["read"]
     _write(tmp_path, *names)
 
@@ -133,7 +133,7 @@ def test_a_withheld_tool_with_an_odd_name_is_counted_and_not_named(tmp_path: Pat
 
 
 def test_a_tool_that_was_disabled_by_hand_can_be_enabled_whatever_its_name(tmp_path: Path) -> None:
-    """Its record is there already, so that nothing new stands in the file."""
+    """Its record exists already, so no new name is written to the file."""
     _write(tmp_path, "\x01", approvals="approvals.yaml")
     (tmp_path / "approvals.yaml").write_text('evil: {"\\u0001": {disabled: true}}\n')
     assert _approvals(tmp_path, "enable", "evil", "\\u0001").returncode == 0
@@ -141,7 +141,7 @@ def test_a_tool_that_was_disabled_by_hand_can_be_enabled_whatever_its_name(tmp_p
 
 
 def test_a_backslash_that_begins_no_escape_is_a_wrong_call(tmp_path: Path) -> None:
-    """With what is wanted, before any server is connected."""
+    """With what is expected, before any server is connected."""
     _write(tmp_path, "read")
     for word in ("a\\b", "\\u12", "\\Uffffffff", "\\"):
         done = _approvals(tmp_path, "show", "evil", word)
@@ -154,7 +154,7 @@ NAMES = st.text(max_size=8) | st.text("\\u'\" `$0123\ufe0f\u202e\n", max_size=12
 
 @given(NAMES, NAMES)
 def test_every_name_has_a_word_of_its_own_that_a_shell_reads_as_the_argument(one: str, other: str) -> None:
-    """It is printable, and the argument stands for the name and no other."""
+    """It is printable, and the argument stands for exactly this name."""
     for name in (one, other):
         assert name_of(argument_of(name)) == name
         assert shlex.split(word_of(name)) == [argument_of(name)]
@@ -179,7 +179,7 @@ RECORD: Tree = {"status": "approved", "sha256": "1e5" + "0" * 61}
     st.sampled_from(["", "evil: {}\n", "good:\n  read: {}\n", '{"good": {"read": {}}}']),
 )
 def test_whatever_is_written_is_read_again_as_what_was_meant(tools: dict[str, Tree], file: str, before: str) -> None:
-    """In a new file and in one with records; what cannot be is refused, and never a name that may have a record."""
+    """In a new file and in one with records; an invalid name is refused, and a valid one never."""
     if before and file.endswith(".json"):
         before = '{"good": {"read": {}}}'
     tree: Tree = {"evil": tools}
@@ -195,7 +195,7 @@ def test_whatever_is_written_is_read_again_as_what_was_meant(tools: dict[str, Tr
 
 
 def test_a_file_that_would_be_too_large_is_not_written(tmp_path: Path) -> None:
-    """What it would be is said; the file is as it was."""
+    """The error says what it would be; the file is unchanged."""
     tree: Tree = {"evil": {f"tool{number}": RECORD for number in range(9_000)}}
     with pytest.raises(EditRefused, match=r"nothing was changed, .* again afterwards: is larger than 524,288 bytes"):
         created("a.yaml", tree)

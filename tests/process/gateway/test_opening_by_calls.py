@@ -1,4 +1,4 @@
-"""What the calls of agents open: nothing that failed, but for a tool that is known, and that only now and then."""
+"""Which openings agents' calls cause: a failed server is opened only for a known tool, and only now and then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNKNOWN = "is not connected, so its tools are not known; the call was not sent."
 
 
 def exiting(directory: Path, name: str, **keys: Any) -> dict[str, Any]:
-    """Return the config entry of a program that notes each of its starts, and exits."""
+    """Return the config entry of a program that records each of its starts, and exits."""
     program = directory / name
     program.write_text(f"#!/bin/sh\necho started >> {directory}/{name}.starts\nexit 3\n")
     program.chmod(0o755)
@@ -44,7 +44,7 @@ def starts(directory: Path, name: str) -> int:
 
 @asynccontextmanager
 async def client_of(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
-    """Yield a client of a gateway in this process whose servers were all tried once."""
+    """Yield a client of a gateway in this process after every server was tried once."""
     options = GatewayOptions(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
     async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
         await retrieve(client, "anything")
@@ -52,7 +52,7 @@ async def client_of(config: Path, rest_seconds: float = LONG, agent: str = "") -
 
 
 async def _calls(client: Client, name: str) -> str:
-    """Call a tool again and again, and return the answer, which is the same each time."""
+    """Call a tool several times, and return the answer, which is the same each time."""
     answers = {text_of(await call(client, name)) for _ in range(CALLS)}
     assert len(answers) == 1
     return answers.pop()
@@ -60,7 +60,7 @@ async def _calls(client: Client, name: str) -> str:
 
 @pytest.mark.parametrize("quarantined", [False, True], ids=["failed", "failed in quarantine"])
 def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool, tmp_path: Path) -> None:
-    """Whatever time has passed since the last opening: the agent reads that the server is not connected, and why."""
+    """At any time since the last opening, the agent reads that the server is not connected, and why."""
     config = write_config(tmp_path, {"it": exiting(tmp_path, "it", quarantined=quarantined)})
 
     async def story() -> None:
@@ -82,7 +82,7 @@ def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool,
 def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(
     opening: bytes, said: str, tmp_path: Path
 ) -> None:
-    """A denial is asked for once."""
+    """A denied server is asked once."""
 
     async def story() -> None:
         async with BadHttp().listening() as server:
@@ -97,7 +97,7 @@ def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(
 
 
 def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Path) -> None:
-    """Within the pause they get the last failure; when it is over the next call opens the server."""
+    """Within the pause, calls get the last failure; afterwards, the next call opens the server."""
     servers = {"it": exiting(tmp_path, "it", enabled_tools=["listed"])}
     config = write_config(tmp_path, servers, deadlines={"reopen_seconds": LONG})
 
@@ -114,7 +114,7 @@ def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Pa
 
 
 def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
-    """A call that it does not let through opens nothing, whether the server is in quarantine or the tool is locked."""
+    """A call that the policy refuses opens nothing, whether the server is quarantined or the tool is locked."""
     (tmp_path / "approvals.json").write_text(
         json.dumps({name: {"read": {"disabled": True}} for name in ("it", "held")})
     )
@@ -132,7 +132,7 @@ def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
 
 
 def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> None:
-    """Within the pause too: it is the owner who asks for it."""
+    """Within the pause too: the owner requests it."""
     config = write_config(tmp_path, {"it": exiting(tmp_path, "it")})
 
     async def story() -> None:
@@ -149,7 +149,7 @@ def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> N
 
 
 def test_a_server_whose_connection_was_lost_is_opened_by_the_next_call_at_once(tmp_path: Path) -> None:
-    """It had stood, so that no opening failed."""
+    """The connection had lasted, so no opening had failed."""
     config = write_config(tmp_path, {"it": bad()}, deadlines={"open_seconds": 60, "reopen_seconds": LONG})
 
     async def story() -> None:

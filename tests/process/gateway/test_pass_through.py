@@ -1,4 +1,6 @@
-"""What an upstream says reaches the agent whole, and what an agent says the upstream: held against a direct client."""
+"""Messages of an upstream reach the agent unchanged, and messages of an agent the upstream: compared with a direct
+client.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +104,9 @@ async def _agent(transport: str, mode: Mode, config: Path, *arguments: str) -> A
             yield await stack.enter_async_context(Client(server, mode=mode))
         else:
             process = ExitStack()
-            # In a thread: servers that answer the gateway's good-byes are in this loop.
+            # In a thread: servers that answer the gateway's last requests run in this loop.
             stack.push_async_callback(asyncio.to_thread, process.close)
-            # The log of a gateway in this process has lines of its clients too, which hold what they send.
+            # The log of a gateway in this process also has lines of its clients, which contain what they send.
             gateway = http_gateway_process(config, *arguments) if arguments else http_gateway(config)
             url = await asyncio.to_thread(process.enter_context, gateway)
             yield await stack.enter_async_context(Client(_over_http(url), mode=mode))
@@ -122,7 +124,7 @@ def _as_json(result: CallToolResult) -> dict[str, Any]:
 @EACH_UPSTREAM
 @pytest.mark.parametrize("tool", [name for name in rich.RESULTS if name != "too large an answer"])
 async def test_a_result_is_what_a_direct_client_gets(tool: str, upstream: str, both: Both) -> None:
-    """Every kind of content with all that goes with it, odd JSON, an error, names that hold anything."""
+    """Every kind of content with all its keys, odd JSON, an error, and names with any characters."""
     direct = await both.direct[upstream].call_tool(tool, {})
     through = await call(both.agent, f"{upstream}:{tool}")
     assert json.dumps(_as_json(through)) == json.dumps(_as_json(direct))
@@ -133,7 +135,7 @@ async def test_a_result_is_what_a_direct_client_gets(tool: str, upstream: str, b
 @EACH_UPSTREAM
 @pytest.mark.parametrize("tool", ["every kind of content", "odd JSON", "an error"])
 async def test_a_result_has_what_the_upstream_gave_it(tool: str, upstream: str, both: Both) -> None:
-    """To the last key, whatever both kinds of client make of it."""
+    """To the last key, as both kinds of client read it."""
     through = (await call(both.agent, f"{upstream}:{tool}")).model_dump(mode="json", by_alias=True, exclude_none=True)
     given = rich.RESULTS[tool]
     assert through["content"] == given["content"]
@@ -145,7 +147,7 @@ async def test_a_result_has_what_the_upstream_gave_it(tool: str, upstream: str, 
 
 @EACH_UPSTREAM
 async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both) -> None:
-    """What the agent's own connection is about stays there: its progress token, and keys that MCP reserves."""
+    """Metadata of the agent's own connection stays there: its progress token, and keys that MCP reserves."""
     meta: Any = {
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "example.org/custom": {"deep": [None, 2**63]},
@@ -164,7 +166,7 @@ async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both
 
 @EACH_UPSTREAM
 async def test_progress_reaches_the_agent_in_order_and_before_the_answer(upstream: str, both: Both) -> None:
-    """With its total and its message, where there are any."""
+    """With its total and its message, if given."""
     heard: list[tuple[float, float | None, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -178,7 +180,7 @@ async def test_progress_reaches_the_agent_in_order_and_before_the_answer(upstrea
 
 @EACH_UPSTREAM
 async def test_a_call_that_the_agent_cancels_is_cancelled_at_the_upstream(upstream: str, both: Both) -> None:
-    """Its handler sees it, and nothing else is disturbed."""
+    """The handler of the server sees it, and nothing else is disturbed."""
     waiting = asyncio.create_task(call(both.agent, f"{upstream}:wait"))
     assert not (await call(both.agent, f"{upstream}:is waiting")).is_error
     waiting.cancel()
@@ -189,7 +191,7 @@ async def test_a_call_that_the_agent_cancels_is_cancelled_at_the_upstream(upstre
 
 @EACH_UPSTREAM
 async def test_an_answer_that_is_too_large_is_an_error_that_says_so(upstream: str, both: Both) -> None:
-    """17 MB, where 16 MiB are the most; the next answer comes."""
+    """17 MB, while 16 MiB is the maximum; the next answer arrives."""
     result = await call(both.agent, f"{upstream}:too large an answer")
     words = "sent a message of more than 16 MiB; the call may have been carried out"
     assert (result.is_error, text_of(result)) == (True, f"Not done: server `{upstream}` {words}.")
@@ -223,13 +225,13 @@ async def test_a_name_that_two_servers_have_is_each_ones_own(both: Both) -> None
 async def test_a_call_past_its_deadline_is_cancelled_and_said_to_be(
     transport: str, http_upstream: str, tmp_path: Path
 ) -> None:
-    """The upstream's handler sees the end of it."""
+    """The upstream's handler is cancelled."""
     servers = {"rich-stdio": {"command": sys.executable, "args": [str(RICH)]}, "rich-http": {"url": http_upstream}}
     config = write_config(tmp_path, servers, deadlines={"call_seconds": 10})
     async with _agent(transport, "auto", config) as agent:
         for upstream in servers:
             waiting = asyncio.create_task(call(agent, f"{upstream}:wait"))
-            # A child that says nothing at all until the deadline is taken to hang, and is replaced.
+            # A child that sends nothing at all until the deadline counts as hanging, and is replaced.
             await call(agent, f"{upstream}:is waiting")
             sent_on = text_of(await waiting)
             words = "did not answer within 10 s; the call may have been carried out"
@@ -257,7 +259,7 @@ SECRETS = {place: f"s3cr3t-of-the-{place}" for place in ("env", "args", "header"
 
 
 def _secretive(url: str) -> dict[str, Any]:
-    """Return the config of servers that are given a secret at every place that holds one."""
+    """Return the config of servers that get a secret in every place that can hold one."""
     secret = SECRETS
     url = url.replace("//", f"//user:{secret['user']}@") + f"?key={secret['query']}"
     return {
@@ -321,7 +323,7 @@ async def _passed(
 
 
 async def test_on_the_wire_an_answer_is_the_upstreams_to_the_last_key(http_upstream: str, tmp_path: Path) -> None:
-    """Without any client in between, of which each might leave the same thing out."""
+    """Without a client in between, since every client might omit the same key."""
     process = ExitStack()
     url = await asyncio.to_thread(process.enter_context, http_gateway(_config(tmp_path, http_upstream)))
     try:
@@ -349,7 +351,7 @@ async def test_a_null_in_the_metadata_of_a_call_reaches_the_upstream(
 
 
 async def test_a_null_in_the_metadata_of_an_answer_reaches_the_agent(tmp_path: Path) -> None:
-    """In each place that has metadata and in both revisions; a server of the SDK could not even send it."""
+    """In each place that has metadata, in both revisions; a server of the SDK could not even send it."""
     config = write_config(tmp_path, {"it": bad("lists all")})
     process = ExitStack()
     url = await asyncio.to_thread(process.enter_context, http_gateway(config))

@@ -1,4 +1,4 @@
-"""The policies that are shipped as examples: sound, tested, and doing over MCP what they say."""
+"""The example policies: accepted, tested, and effective over MCP as they say."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _exported(example: str, directory: Path) -> Path:
 
 
 def test_there_are_three_and_each_is_on_the_page() -> None:
-    """And none that is named is missing."""
+    """And every named example exists."""
     page = (POLICY.parent / "docs/policy.md").read_text()
     assert len(examples()) == 3
     for example in examples():
@@ -53,7 +53,7 @@ def test_an_example_is_sound_tested_and_what_editors_take(example: str, tmp_path
 
 @pytest.mark.anyio
 async def test_a_freeze_locks_what_may_destroy_something_in_production(tmp_path: Path) -> None:
-    """Over MCP, with the words of the rule; what destroys nothing can be called, and so can all that is elsewhere."""
+    """Over MCP, with the words of the rule; harmless tools can be called, and so can all tools elsewhere."""
     tools = (
         {"name": "drop_table", "description": "Drops a table."},
         {"name": "list_tables", "description": "Lists the tables.", "annotations": {"destructiveHint": False}},
@@ -90,7 +90,7 @@ async def test_a_freeze_locks_what_may_destroy_something_in_production(tmp_path:
 
 @pytest.mark.anyio
 async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_listed_one_calls(tmp_path: Path) -> None:
-    """Each by its own token, on the same gateway; other servers are for both."""
+    """Each agent by its own token, on the same gateway; other servers are open to both."""
     tool = {"name": "send_invoice", "description": "Sends an invoice."}
     servers = {name: shelf(tmp_path, name, tool) for name in ("billing-eu", "mail")}
     names = ("finance-reports", "helper")
@@ -112,7 +112,7 @@ async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_lis
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["write_table", "a b"])
 async def test_a_rejection_names_the_label_and_the_values_that_lift_it(tool: str, tmp_path: Path) -> None:
-    """Those of the rule that decides, as the config writes them; and the change that it names lifts the lock."""
+    """Those of the rule that decides, as the config writes them; and the named change lifts the lock."""
     config = write_config(tmp_path, {"new": shelf(tmp_path, "new", {"name": tool}, labels={"stage": "trial"})})
     async with client_of(config, "--policy", str(_exported("trial-server", tmp_path))) as client:
         text = text_of(await call(client, f"new:{tool}"))

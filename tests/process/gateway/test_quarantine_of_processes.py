@@ -1,4 +1,4 @@
-"""What an upstream that is a process says of a tool reaches nobody before somebody has looked at it (A.3)."""
+"""The text of an upstream process about a tool reaches no agent before a person has reviewed it (A.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.held_back import HOLDS, MARKED, ODD_NAME, POISON, poisoned_tools
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_no_answer_of_a_real_gateway_holds_what_is_held_back(transport: str, tmp_path: Path) -> None:
-    """Over MCP, a real server under each kind of hold (fault 6); and all of it is there when each hold has ended."""
+    """Over MCP, for each kind of hold (fault 6); the full text appears when each hold has ended."""
     holds = {f"held{number}": hold for number, hold in enumerate(list(HOLDS.values())[:3])}
 
     async def answers(client: Client) -> list[str]:

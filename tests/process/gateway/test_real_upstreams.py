@@ -1,4 +1,4 @@
-"""Real servers of several makers at once, behind one gateway, under many calls at the same time."""
+"""Real servers of several makers at once, behind one gateway, under many concurrent calls."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ CALLS = 500
 """Calls of a client: each revision is asked over both transports."""
 AT_A_TIME = 16
 TOKEN = re.compile(r"(?:git|everything|filesystem|memory)-\d+|T\d\d:\d\d")
-"""What an answer is known by: the server's name and the number of the call; of the clock, a time of day."""
+"""What identifies an answer: the server's name and the number of the call; for the clock, a time of day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool, and the only token that its answer, and no other's, has."""
+    """A call of a tool, and the token that only its answer has."""
 
     tool: str
     arguments: dict[str, Any]
@@ -83,7 +83,7 @@ def _agent(transport: str, config: Path) -> Iterator[Callable[[Mode], Client]]:
 
 
 async def _outcomes(client: Client, calls: Iterable[Call]) -> Counter[str]:
-    """Make calls, so many at a time, and count what came of them."""
+    """Make a number of calls at a time, and count their outcomes."""
     outcomes: Counter[str] = Counter()
     waiting = iter(calls)
 
@@ -112,7 +112,7 @@ def _branches(directory: Path) -> set[str]:
 def test_a_thousand_calls_are_answered_by_the_right_servers(
     transport: str, tmp_path: Path, note: Callable[[str], None]
 ) -> None:
-    """None is lost, none is answered by another server or for another call, and each was carried out."""
+    """None is lost, none is answered by another server or for another call, and each is carried out."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
     calls = {revision: [*_calls(tmp_path, number * CALLS)] for number, revision in enumerate(REVISIONS)}
@@ -134,7 +134,7 @@ def test_a_thousand_calls_are_answered_by_the_right_servers(
 
 
 def _process_of(server: str) -> int:
-    """Return the process of a server, a grandchild of this one by way of the gateway."""
+    """Return the process of a server, which the gateway started."""
     program = {"git": "mcp-server-git", "time": "mcp-server-time"}.get(server, f"server-{server}")
     for gateway in _children(os.getpid()):
         for child in _children(gateway):
@@ -148,7 +148,7 @@ def _children(parent: int) -> list[int]:
 
 
 def test_a_server_that_is_stopped_and_killed_in_mid_call_costs_its_own_call_and_no_other(tmp_path: Path) -> None:
-    """Each in turn: the others answer while it stands still, its call says what happened, and the next one works."""
+    """Each in turn: the others answer while it is stopped, its call says what happened, and the next one works."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
     config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
 

@@ -1,4 +1,4 @@
-"""What comes between a judgement and what rests on it: edits, changed tools, connections that are opened anew."""
+"""Changes between a judgement and its use: edits, changed tools, connections that are opened again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _children_running(program: str) -> list[int]:
 
 
 def test_a_tool_that_changed_while_its_server_was_gone_is_judged_before_it_is_called(tmp_path: Path) -> None:
-    """A server that exits and comes back with another tool by the same name gets no call on the old approval."""
+    """A server that exits and comes back with another tool of the same name gets no call on the old approval."""
     (tmp_path / "approvals.json").write_text(json.dumps({"it": {"read": {"sha256": _pin(READ)}}}))
     entry = shelf(tmp_path, "it", READ, trust="manual")
     config = write_config(tmp_path, {"it": entry}, approvals="approvals.json")
@@ -65,7 +65,7 @@ def test_a_tool_that_changed_while_its_server_was_gone_is_judged_before_it_is_ca
 
 
 def test_an_answer_shows_the_text_that_was_judged(tmp_path: Path) -> None:
-    """A tool that changes while its judgement is under way is shown as it was judged, or not at all (A.3)."""
+    """A tool that changes during its judgement is shown as it was judged, or not at all (A.3)."""
     approvals = {"it": {"read": {"sha256": _pin(READ)}}}
     made = scene(tmp_path, {"it": {"trust": "manual"}}, {"it": Shelf((READ,))}, approvals)
     changed = scene(tmp_path, {"it": {"trust": "manual"}}, {"it": Shelf((POISON,))}, approvals)
@@ -85,7 +85,7 @@ def test_an_answer_shows_the_text_that_was_judged(tmp_path: Path) -> None:
 
 
 def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(tmp_path: Path) -> None:
-    """Whoever still holds its upstream is told so, and no process is left behind."""
+    """A call that still holds its upstream gets an error, and no process remains."""
     config = write_config(tmp_path, {"it": bad()})
 
     async def story() -> None:
@@ -104,7 +104,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
 
 
 def test_who_takes_the_last_token_away_lets_nobody_in(tmp_path: Path) -> None:
-    """A gateway that asked for tokens asks for them until it is started again."""
+    """A gateway that required tokens requires them until it is restarted."""
     agent = {"token_sha256": hashlib.sha256(b"clerk's token").hexdigest(), "servers": ["files"]}
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, agents={"clerk": agent})
 
@@ -127,7 +127,7 @@ def test_who_takes_the_last_token_away_lets_nobody_in(tmp_path: Path) -> None:
 
 
 def test_a_form_that_was_approved_elsewhere_is_looked_at_again(tmp_path: Path) -> None:
-    """A server that is another one on disk than the process that runs: its approval brings the new one in."""
+    """The server on disk differs from the running process: its approval starts the new one."""
     approvals = tmp_path / "approvals.json"
     approvals.write_text(json.dumps({"it": {"read": {"sha256": _pin(READ)}}}))
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ)}, approvals="approvals.json")
@@ -145,7 +145,7 @@ def test_a_form_that_was_approved_elsewhere_is_looked_at_again(tmp_path: Path) -
 
 
 def test_an_edit_behind_a_link_is_seen_beside_a_busy_file(tmp_path: Path) -> None:
-    """The link of the directory is put elsewhere, as orchestrators do, while a log is written in the same place."""
+    """The link of the directory is changed, as orchestrators do, while a log is written in the same directory."""
     for release, quarantined in (("one", False), ("two", True)):
         (tmp_path / release).mkdir()
         write_config(tmp_path / release, {"it": shelf(tmp_path, "it", READ, quarantined=quarantined)})
@@ -165,7 +165,7 @@ def test_an_edit_behind_a_link_is_seen_beside_a_busy_file(tmp_path: Path) -> Non
 
 
 def test_another_approvals_file_that_cannot_be_read_locks_everything(tmp_path: Path) -> None:
-    """What was said before was said in another file; of this one nothing is known, as at start (A.7)."""
+    """The earlier state came from another file; nothing is known of this one, as at start (A.7)."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
 
     async def story() -> None:
@@ -179,7 +179,7 @@ def test_another_approvals_file_that_cannot_be_read_locks_everything(tmp_path: P
 
 
 def test_a_directory_that_is_created_again_is_followed(tmp_path: Path) -> None:
-    """The place where the config lies counts, and not what lay there when the gateway was started."""
+    """The path of the config counts, and not the directory that was there when the gateway started."""
     place = tmp_path / "place"
     place.mkdir()
     config = write_config(place, {"files": shelf(tmp_path, "files", READ)})
@@ -200,7 +200,7 @@ def test_a_directory_that_is_created_again_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["announces without end", "announces and does not list"])
 def test_an_upstream_that_keeps_announcing_holds_nobody_up_for_long(how: str, tmp_path: Path) -> None:
-    """Discovery of the others goes on, and their calls; whatever the one does."""
+    """Discovery and calls of the other servers continue, whatever this one does."""
     config = write_config(
         tmp_path, {"files": shelf(tmp_path, "files", READ), "it": bad(how)}, deadlines={"open_seconds": 10}
     )

@@ -33,7 +33,7 @@ CHANGING = UPSTREAMS / "changing.py"
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_an_edit_of_the_config_takes_effect_and_touches_no_other_server(transport: str, tmp_path: Path) -> None:
-    """A server comes, one is switched off and on, a tool is denied, one goes; the process of another lives on."""
+    """A server is added, disabled and enabled, a tool is denied, a server is removed; the process of another stays."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ), "steady": bad()})
 
     async def story() -> None:
@@ -59,7 +59,7 @@ def test_an_edit_of_the_config_takes_effect_and_touches_no_other_server(transpor
 
 
 def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_path: Path) -> None:
-    """In the log with its place, and in the list of the servers; a sound edit ends it."""
+    """In the log with its place, and in the list of the servers; a valid edit ends it."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
     sound = config.read_text()
 
@@ -83,7 +83,7 @@ def test_a_broken_edit_of_the_config_keeps_the_last_good_state_and_says_so(tmp_p
 
 
 def test_an_edit_of_the_approvals_takes_effect_and_a_broken_one_does_not(tmp_path: Path) -> None:
-    """The lock that was there stays while the file is broken, or gone."""
+    """The lock stays while the file is broken or missing."""
     approvals = tmp_path / "approvals.yaml"
     approvals.write_text("{}")
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
@@ -177,7 +177,7 @@ def test_a_change_that_an_upstream_announces_is_seen_by_the_next_request(how: st
 
 
 def test_a_tool_that_changed_since_it_was_approved_is_locked_before_the_next_call(tmp_path: Path) -> None:
-    """The pin tells: what was approved is the tool as it was, and not its name."""
+    """The fingerprint decides: the approval is for the tool in its earlier form, and not for its name."""
     approvals = tmp_path / "approvals.yaml"
     approvals.write_text("{}")
     entry = {"command": sys.executable, "args": [str(CHANGING), "2025"]}
@@ -205,7 +205,7 @@ def test_a_tool_that_changed_since_it_was_approved_is_locked_before_the_next_cal
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_no_change_behind_the_gateway_changes_its_own_tools(mode: Literal["legacy", "auto"], tmp_path: Path) -> None:
-    """So it announces none of them: its own `tools/list` is what it was."""
+    """So it announces none of them: its own `tools/list` is unchanged."""
     config = write_config(tmp_path, {"it": {"command": sys.executable, "args": [str(CHANGING), "2025"]}})
     heard: list[Any] = []
 
@@ -230,7 +230,7 @@ def _agent(*servers: str) -> dict[str, Any]:
 
 
 def test_a_token_is_required_from_the_edit_that_adds_one(tmp_path: Path) -> None:
-    """A gateway that was open is so no longer, for who is connected too; and the agent sees what the edit says."""
+    """A gateway that was open no longer is, even for connected clients; and the agent gets the scope of the edit."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ), "mail": shelf(tmp_path, "mail", SEND)})
 
     async def refused(client: Client) -> bool:
@@ -259,7 +259,7 @@ def test_a_token_is_required_from_the_edit_that_adds_one(tmp_path: Path) -> None
 
 
 def test_an_agent_that_an_edit_removes_sees_nothing(tmp_path: Path) -> None:
-    """Over stdio its connection stands, with nothing behind it."""
+    """Over stdio its connection stays, with nothing behind it."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, agents={"clerk": {"servers": ["files"]}})
 
     async def story() -> None:
@@ -273,7 +273,7 @@ def test_an_agent_that_an_edit_removes_sees_nothing(tmp_path: Path) -> None:
 
 
 def test_calls_go_on_while_the_files_are_edited(tmp_path: Path) -> None:
-    """A hundred edits under sixteen callers: every call of a server that no edit concerns is answered, and by it."""
+    """A hundred edits during calls of sixteen callers: a server that no edit changes answers every call."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ, SEND)}, agents={})
 
     async def caller(client: Client, number: int, done: asyncio.Event) -> int:
@@ -303,7 +303,7 @@ def test_calls_go_on_while_the_files_are_edited(tmp_path: Path) -> None:
 
 
 def test_opt_in_use_is_counted_in_memory_and_on_the_metrics_port_only(tmp_path: Path) -> None:
-    """One count that names nobody (FR-013); a broken file is one too."""
+    """One count without names (FR-013); a broken file is counted too."""
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)})
     command = [*COMMAND, "gateway", "--config", str(config), "--metrics-address", "127.0.0.1:0", "--log-level", "debug"]
 

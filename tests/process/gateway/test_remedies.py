@@ -1,4 +1,4 @@
-"""What an agent is told to pass on to its user lifts the lock: the very command, run by a shell."""
+"""The command that an agent passes on to its user lifts the lock when a shell runs it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _commands(text: str, server: str, tool: str) -> list[str]:
 
 
 def _run(command: str, home: Path) -> str:
-    """Run a command as a person would who says yes, from another directory, with nothing set but the home directory."""
+    """Run a command like a person who answers yes, from another directory, with only the home directory set."""
     command = re.sub(r"\bcallability (?=servers|approvals)", f"{shlex.quote(str(PROGRAM))} ", command)
     command = command.replace(" approve ", " approve --yes ")
     done = subprocess.run(
@@ -95,7 +95,7 @@ async def _is_lifted(client: Client, name: str) -> None:
 
 
 async def _text_of(client: Client, name: str, where: str) -> str:
-    """Return what an agent is told of a locked tool, at its call or by discovery."""
+    """Return what an agent reads about a locked tool, in a rejection or in discovery."""
     result = await call(client, name)
     status = LOCKED[name]
     assert isinstance(result.structured_content, dict)
@@ -111,7 +111,7 @@ async def _text_of(client: Client, name: str, where: str) -> str:
     [("rejection", "of the config"), ("discovery", "of an option"), ("rejection", "none")],
 )
 def test_the_printed_commands_lift_each_lock(where: str, approvals: str, tmp_path: Path) -> None:
-    """At the same gateway, with its own files, from any directory; and no other lock is lifted on the way."""
+    """At the same gateway, with its own files, from any directory; and no other lock is lifted."""
     named = {"approvals": "approvals.yaml"} if approvals == "of the config" else {}
     config = _config(tmp_path / "it's here", **named)
     records = config.with_name("records.yaml" if approvals == "of an option" else "approvals.yaml")
@@ -158,7 +158,7 @@ async def _in_default_place(home: Path) -> AsyncIterator[Client]:
 
 
 async def _lifted(client: Client, locked: Mapping[str, str], where: str, home: Path) -> list[str]:
-    """Run what is printed about each locked tool, see its lock lifted, and return the commands."""
+    """Run the printed commands for each locked tool, check that its lock is lifted, and return the commands."""
     printed = []
     for name in locked:
         for command in _commands(await _text_of(client, name, where), *name.split(":")):
@@ -169,7 +169,7 @@ async def _lifted(client: Client, locked: Mapping[str, str], where: str, home: P
 
 
 def test_a_tool_that_changes_behind_a_running_gateway_is_open_again_when_it_is_approved(tmp_path: Path) -> None:
-    """What a person approved is what the server lists now, also where the gateway has not heard of the change."""
+    """The approval is for what the server lists now, even if the gateway has not read the change."""
     files = shelf(tmp_path, "files", _tool("copy_file"), trust="manual")
     config = write_config(tmp_path, {"files": files})
 
@@ -211,7 +211,7 @@ def test_the_printed_commands_load_a_repaired_server_again(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("lists", [{"disabled_tools": ["format_disk"]}, {"enabled_tools": ["read_file"]}], ids=str)
 def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path: Path) -> None:
-    """SC-003: there is no switch of the user's for it, in no answer."""
+    """SC-003: no answer names a switch of the user for it."""
     files = shelf(tmp_path, "files", _tool("format_disk"), **lists)
 
     async def story() -> None:
@@ -226,7 +226,7 @@ def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path
 
 
 def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
-    """The agent and its user then put it there themselves; that of its server stands there all the same."""
+    """The agent and its user fill the name in; the name of the server is in the command."""
     names = ("a b", "-a b", "$(id)", "a`b", "x" * 129, "é", "a;b\n")
     files = shelf(tmp_path, "files", *({"name": name} for name in names), trust="manual")
 

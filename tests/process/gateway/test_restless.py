@@ -33,7 +33,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Discovery that waits for the upstream at all waits for longer than a test does; a series is short."""
+    """A discovery that waits for the upstream waits longer than a test; a series is short."""
     monkeypatch.setattr(discovery, "SETTLE_SECONDS", 10 * PATIENCE)
     monkeypatch.setattr(listing, "RESTLESS", 3)
 
@@ -65,7 +65,7 @@ async def _found(gateway: Gateway) -> list[str]:
 async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Although it has announced a change and does not list its tools; its entry says so, and the log once."""
+    """Although it has announced a change and does not list its tools; its entry has a note, and the log one line."""
     servers = {"files": shelf(tmp_path, "files", READ), "it": bad("announces a series")}
     config = load_config(write_config(tmp_path, servers, deadlines={"open_seconds": 10 * PATIENCE}))
     caplog.set_level(logging.INFO)
@@ -84,7 +84,7 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
 async def test_an_upstream_that_calms_down_is_treated_as_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tools can be called all the time: a call reads what was announced first."""
+    """Its tools can be called all the time: a call reads the announced changes first."""
     monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
     config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is told")}))

@@ -1,4 +1,4 @@
-"""Search over the tools of real servers, judged by what a person would call a right answer."""
+"""Search over the tools of real servers, compared with the answers that a person would expect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """How often, of a number of queries, a right answer came first, and how often one was shown."""
+    """How often, in a number of queries, a right answer was first, and how often it was shown."""
 
     queries: int
     first: float
@@ -44,7 +44,7 @@ async def _found(client: Client, query: str) -> list[str]:
 
 @node_wanted
 def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, note: Callable[[str], None]) -> None:
-    """By its name, or a part of that, it comes first; in other words it mostly does, and is shown."""
+    """By its name or a part of it, a tool comes first; in other words, it mostly does, and is always shown."""
     config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 60})
 
     async def story() -> dict[str, list[tuple[list[str], list[str]]]]:

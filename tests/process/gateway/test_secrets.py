@@ -1,4 +1,4 @@
-"""Secrets of the config: found where people write them, and masked whatever a server says."""
+"""Secrets of the config: found where people write them, and masked in every text of a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.upstreams.bad_http import BadHttp, refusal
 BAD = str(UPSTREAMS / "bad_stdio.py")
 SECRET = "s3cr3t-v4lu3"
 
-# The beginning is in no other word; what follows is whatever a person may paste.
+# The prefix is in no other word; the rest may be any text that a person pastes.
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30).map("Zq7#xW".__add__)
 HEADER_VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30).map("Zq7#xW".__add__)
 
@@ -43,7 +43,7 @@ def _in_process(value: str) -> tuple[Target, ...]:
 @example("Zq7#xW\nabc\rdef", "", "")
 @example("Zq7#xW\nabc\u2028def", "", "")
 def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: str, before: str, after: str) -> None:
-    """As it is, as JSON and Python write it, and line by line; without a secret nothing is masked."""
+    """As it is, as JSON and Python write it, and line by line; without secrets, nothing is masked."""
     for target in _in_process(value):
         secrets = Secrets.of(target)
         for said in (value, repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False)):
@@ -75,24 +75,24 @@ def test_an_argument_whose_name_suggests_a_secret_is_one(arguments: tuple[str, .
 
 @pytest.mark.parametrize("arguments", [("--directory", SECRET), (SECRET,), ("--no-auth", "--verbose-logs")])
 def test_any_other_argument_is_none(arguments: tuple[str, ...]) -> None:
-    """Paths and flags are what people look for in a log."""
+    """People look for paths and flags in a log."""
     said = f"<{' '.join(arguments)}>"
     assert Secrets.of(StdioTarget("x", arguments)).masked(said) == said
 
 
 def test_a_short_value_is_no_secret() -> None:
-    """Hiding it would spoil every line."""
+    """Hiding it would make every line unreadable."""
     secrets = Secrets.of(StdioTarget("x", env={"DEBUG": "1", "MODE": "short", "LONG": "longer"}))
     assert secrets.masked("1 short longer") == "1 short ***"
 
 
 def test_what_a_client_makes_of_user_and_password_is_secret_too() -> None:
-    """It sends them as a header of basic authentication."""
+    """Clients send them in a header of basic authentication."""
     assert Secrets.of(HttpTarget("http://us%20er:pass+word@host")).masked("Basic dXMgZXI6cGFzcyt3b3Jk") == "Basic ***"
 
 
 def test_where_a_text_was_cut_no_beginning_of_a_secret_is_left() -> None:
-    """The mask is shorter than what it hides: the cut may come to lie anywhere."""
+    """The mask is shorter than the secret: the cut may fall anywhere."""
     text = SECRET * 10
     for end in range(len(text)):
         assert set(Secrets([SECRET]).masked(text[:end], cut=True)) <= {"*"}
@@ -106,7 +106,7 @@ async def _refused(it: Upstream, tool: str) -> str:
 
 @settings(
     max_examples=20,
-    # Each example runs servers: a smaller one of a failure is not worth the minutes.
+    # Each example runs servers: shrinking a failure is not worth the minutes.
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -114,7 +114,7 @@ async def _refused(it: Upstream, tool: str) -> str:
 def test_no_secret_is_in_a_refusal_or_a_log_record(
     caplog: pytest.LogCaptureFixture, values: list[str], header: str, user: str, query: str
 ) -> None:
-    """Of servers that refuse calls with all that they were given, and write it on their standard error."""
+    """Of servers that refuse calls with everything that they were given, and write it on standard error."""
 
     async def story() -> str:
         env, argument = values

@@ -62,7 +62,7 @@ def test_a_tool_that_must_be_called_as_a_task_is_refused_by_the_gateway(transpor
 
 
 def test_a_tool_of_the_older_protocol_revision_is_refused_as_well(tmp_path: Path) -> None:
-    """Tasks of a tool belong to MCP 2025-11-25, which a server may speak alone."""
+    """Tasks of a tool belong to MCP 2025-11-25, which may be the only revision of a server."""
     config = write_config(tmp_path, {"old": bad("lists a task")})
 
     async def story() -> None:
@@ -81,7 +81,7 @@ def test_a_tool_of_the_older_protocol_revision_is_refused_as_well(tmp_path: Path
     ],
 )
 def test_a_lock_above_is_the_answer_for_such_a_tool(keys: dict[str, Any], status: str, tmp_path: Path) -> None:
-    """It is what a person can lift, and the gateway's reason is not given in its place."""
+    """A person can lift that lock, and the gateway's reason is not given instead."""
     config = write_config(tmp_path, {"reports": shelf(tmp_path, "reports", TASK, **keys)})
 
     async def story() -> None:
@@ -96,7 +96,7 @@ def test_a_lock_above_is_the_answer_for_such_a_tool(keys: dict[str, Any], status
 
 
 def test_the_inventory_has_the_refusal(tmp_path: Path) -> None:
-    """What a change of the policy changes is computed from the same facts that the gateway sends."""
+    """The effect of a policy change is computed from the same facts that the gateway sends."""
     config = write_config(tmp_path, {"reports": shelf(tmp_path, "reports", TASK, OTHERS[0])})
     done = callability("inventory", "--config", str(config))
     [server] = json.loads(done.stdout)["servers"]

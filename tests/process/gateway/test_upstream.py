@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 SERVERS = UPSTREAMS
 PATIENT = 120
-"""Seconds that something may take that happens at once on a machine with nothing else to do."""
+"""Time limit in seconds for something that is immediate on an idle machine."""
 MAY_HAVE_RUN = "; the call may have been carried out"
 
 
@@ -44,13 +44,13 @@ def good() -> StdioTarget:
 
 
 def bad(*how: str, **env: str) -> StdioTarget:
-    """Return a server that misbehaves at its start, or as its tools are named."""
+    """Return a server that misbehaves at its start, or when its tools are listed."""
     return StdioTarget(sys.executable, (str(SERVERS / "bad_stdio.py"), *how), env=env)
 
 
 @asynccontextmanager
 async def upstream(target: StdioTarget | HttpTarget, name: str = "x", **seconds: Any) -> AsyncGenerator[Upstream]:
-    """Give an upstream, and afterwards see that its end leaves no task and no child."""
+    """Yield an upstream, and then check that its end leaves no task and no child."""
     it = Upstream(name, target, **{"open_seconds": PATIENT, "call_seconds": PATIENT, **seconds})
     try:
         yield it
@@ -68,7 +68,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def pid_of(it: Upstream) -> int:
-    """Call the tool that tells the server's process id."""
+    """Call the tool that returns the server's process id."""
     return int(text_of(await it.call("pid", {})))
 
 
@@ -112,7 +112,7 @@ async def good_http() -> AsyncGenerator[str]:
 
 
 async def test_a_stdio_upstream_lists_its_tools_in_its_order_and_answers_calls() -> None:
-    """Paging is followed; an error result and content that breaks the tool's schema come back as they are."""
+    """All pages are read; an error result and content that violates the tool's schema are returned as they are."""
     async with upstream(good()) as it:
         assert state_of(it) == ("closed", None)
         it.start()
@@ -137,7 +137,7 @@ async def test_an_http_upstream_lists_its_tools_in_its_order_and_answers_calls()
 
 
 async def test_an_upstreams_protocol_error_is_a_refusal_whose_text_is_not_in_the_sentence() -> None:
-    """The caller decides whether the upstream's own words are shown."""
+    """The caller decides whether to show the upstream's own words."""
     async with good_http() as url, upstream(good()) as over_stdio, upstream(HttpTarget(url), "y") as over_http:
         for it in (over_stdio, over_http):
             with pytest.raises(UpstreamRefusal) as caught:
@@ -148,14 +148,14 @@ async def test_an_upstreams_protocol_error_is_a_refusal_whose_text_is_not_in_the
 
 
 async def test_a_question_from_the_upstream_is_an_error() -> None:
-    """The gateway passes no input request on."""
+    """The gateway passes on no input request."""
     async with upstream(good()) as it:
         assert "asked for input, which this gateway does not pass on" in await error_of(it, "ask")
 
 
 @pytest.mark.parametrize("arguments", [{"x": float("nan")}, {"x": "\ud800"}, {"x": object()}])
 async def test_arguments_that_json_cannot_hold_end_the_call_and_not_the_connection(arguments: dict[str, Any]) -> None:
-    """On the transport they would end the connection with every other call."""
+    """On the transport, they would end the connection with every other call."""
     async with upstream(bad()) as it:
         pid = await pid_of(it)
         with pytest.raises(UpstreamError, match="JSON has no form for them; the call was not sent"):
@@ -174,7 +174,7 @@ async def test_arguments_that_json_cannot_hold_end_the_call_and_not_the_connecti
     ],
 )
 async def test_a_child_that_fails_in_a_call_is_replaced_at_the_next(tool: str, words: str) -> None:
-    """The call is not sent again; the next one starts a new child; another upstream notices nothing."""
+    """The call is not sent again; the next one starts a new child; another upstream is not affected."""
     seconds = 5 if tool == "hang" else PATIENT
     async with upstream(bad(), "worse", call_seconds=seconds) as worse, upstream(bad(), "fine") as fine:
         first, other = await asyncio.gather(pid_of(worse), pid_of(fine))
@@ -221,7 +221,7 @@ async def test_noise_on_the_childs_pipes_costs_no_connection(tool: str) -> None:
 async def test_a_long_line_answers_the_request_that_its_ends_name(
     head: str, tail: str, answered: int | str | None
 ) -> None:
-    """Where they leave a doubt it answers none: the wrong call must not fail in the stead of another."""
+    """If they leave a doubt, it answers none: the wrong call must not fail in place of another."""
     text = f"{head}{'x' * MESSAGE_BYTES}{tail}".encode()
     stream = asyncio.StreamReader()
     stream.feed_data(text + b"\n" + text + b"\nshort\n" + text)
@@ -256,8 +256,8 @@ async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None
     ],
 )
 async def test_a_child_that_does_not_open_fails_for_all_that_wait(how: str, words: str) -> None:
-    """They share one opening and its reason, at its deadline and not after the cleaning up; others go on."""
-    # One that writes garbage has to be given the time to start.
+    """They share one opening and its reason, at its deadline and before the clean-up ends; others continue."""
+    # A server that writes garbage needs time to start.
     seconds = {"hangs": 1, "writes garbage": 10}.get(how, PATIENT)
     async with upstream(bad(how), open_seconds=seconds) as it, upstream(bad(), "fine") as fine:
         async with asyncio.timeout(PATIENT):
@@ -269,7 +269,7 @@ async def test_a_child_that_does_not_open_fails_for_all_that_wait(how: str, word
 
 
 async def test_a_banner_before_the_first_message_is_no_obstacle() -> None:
-    """Many servers greet on the wrong stream."""
+    """Many servers print a greeting on the wrong stream."""
     async with upstream(bad("prints a banner")) as it:
         assert await pid_of(it)
 
@@ -284,7 +284,7 @@ async def test_a_banner_before_the_first_message_is_no_obstacle() -> None:
     ],
 )
 async def test_a_command_that_cannot_be_run_says_why(target: StdioTarget, words: str) -> None:
-    """Each cause that an operator can mend has words of its own."""
+    """Each cause that an operator can fix has its own words."""
     async with upstream(target) as it:
         assert await error_of(it) == f"`x` could not be started: {words}; the call was not sent"
         assert it.last_failure is not None
@@ -334,7 +334,7 @@ async def test_an_http_failure_ends_one_call_and_the_next_one_works(case: str) -
 
 
 async def test_calls_under_way_survive_the_reset_of_another() -> None:
-    """One transport error does not end the calls beside it, although the connection takes no new ones."""
+    """One transport error does not end concurrent calls, although the connection takes no new ones."""
     async with BadHttp().listening() as server, upstream(HttpTarget(server.url), call_seconds=30) as it:
         it.start()
         await it.opened()
@@ -359,7 +359,7 @@ async def test_a_request_that_nobody_waits_for_is_given_up() -> None:
 
 
 async def test_a_server_that_forgot_the_session_is_opened_again_by_the_next_call() -> None:
-    """The forgetful answer means that the call was not carried out; it is not sent again all the same."""
+    """The answer about an unknown session means that the call was not carried out; it is not sent again anyway."""
     async with BadHttp(session="one").listening() as server, upstream(HttpTarget(server.url)) as it:
         assert not (await it.call("pid", {})).is_error
         server.session = "two"
@@ -370,13 +370,13 @@ async def test_a_server_that_forgot_the_session_is_opened_again_by_the_next_call
 
 
 async def test_a_redirect_within_the_endpoints_origin_is_followed() -> None:
-    """Many servers answer a slash too many, or one too few, by one."""
+    """Many servers redirect if a slash is missing or superfluous."""
     async with good_http() as url, upstream(HttpTarget(url + "/")) as it:
         assert await pid_of(it) == os.getpid()
 
 
 async def test_nothing_that_listens_is_said_to_refuse_the_connection() -> None:
-    """At the opening, in a call, and forgotten when the server is back on its port."""
+    """At the opening, in a call, and gone when the server is back on its port."""
     server = BadHttp()
     async with server.listening():
         pass
@@ -427,13 +427,13 @@ async def test_an_endpoint_that_does_not_open_keeps_its_facts(answer: bytes | st
     ],
 )
 async def test_a_url_that_leads_nowhere_says_why(url: str, words: str) -> None:
-    """Each cause that an operator can mend has words of its own."""
+    """Each cause that an operator can fix has its own words."""
     async with upstream(HttpTarget(url)) as it:
         assert await error_of(it) == f"`x` {words}; the call was not sent"
 
 
 async def test_waiting_for_an_opening_that_was_never_started_is_an_error() -> None:
-    """Nothing is dialled by waiting."""
+    """Waiting dials nothing."""
     async with upstream(good()) as it:
         with pytest.raises(UpstreamError, match=r"^`x` is not connected$"):
             await it.opened()
@@ -457,7 +457,7 @@ async def test_close_leaves_no_process(how: str, tmp_path: Path) -> None:
 
 
 async def test_close_ends_calls_and_openings_that_are_under_way() -> None:
-    """Whoever waits is told that the gateway disconnected, and so is whoever comes later: it is closed for good."""
+    """Waiting callers read that the gateway disconnected, and so do later ones: it is closed for good."""
     async with upstream(bad()) as busy, upstream(bad("hangs"), "y") as opening:
         pid = await pid_of(busy)
         waiting = [asyncio.create_task(error_of(busy, "hang")), asyncio.create_task(error_of(opening))]
@@ -473,7 +473,7 @@ async def test_close_ends_calls_and_openings_that_are_under_way() -> None:
 
 
 async def test_a_caller_that_goes_away_disturbs_no_other() -> None:
-    """Cancelling one of two callers of one opening, and one of two calls, leaves the others their answers."""
+    """Cancelling one of two callers of an opening, or one of two calls, leaves the others their answers."""
     async with good_http() as url, upstream(good()) as over_stdio, upstream(HttpTarget(url), "y") as over_http:
         for it in (over_stdio, over_http):
             for _ in ("while it opens", "while it is connected"):

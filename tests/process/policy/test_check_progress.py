@@ -1,4 +1,4 @@
-"""How far a check is, shown on a terminal."""
+"""The progress of a check, shown on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.running import COMMAND
 
 
 def test_how_far_it_is_is_shown_on_a_terminal_and_nowhere_else() -> None:
-    """On standard error: what is written to standard output stays as it is."""
+    """On standard error: standard output stays the same."""
     ours, theirs = pty.openpty()
     command = [*COMMAND, "check"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:

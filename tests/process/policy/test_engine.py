@@ -1,4 +1,4 @@
-"""The rules engine in its process: it decides as the reference does, and a failure of it is a finding."""
+"""The rules engine in its process: it decides like the reference, and its failure is a finding."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_engine_takes_as_many_rules_as_a_file_may_have(seed: int) -> None:
 
 @needs_engine
 def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--engine both` is a comparison: a reference that means something else is noticed."""
+    """`--engine both` is a comparison: a reference that decides differently is noticed."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     monkeypatch.setattr(
         "callability.policy.deciding.evaluation.decide",
@@ -79,7 +79,7 @@ def test_comparing_finds_an_engine_that_differs(monkeypatch: pytest.MonkeyPatch)
 
 @needs_engine
 def test_an_engine_that_takes_too_long_is_ended() -> None:
-    """The child process has a time limit, and what it was asked is refused."""
+    """The child process has a time limit, and a rule set that exceeds it is refused."""
     rule_set = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     with pytest.raises(NotDecided, match=r"did not decide within 0\.001 seconds") as caught:
         evaluated(rule_set, space_of(rule_set), by=Engine.DURABLE_RULES, seconds=0.001)
@@ -88,14 +88,14 @@ def test_an_engine_that_takes_too_long_is_ended() -> None:
 
 @needs_engine
 def test_an_engine_that_fails_is_reported_with_its_last_message() -> None:
-    """A task that is none ends its process."""
+    """A malformed task ends its process."""
     with pytest.raises(NotDecided, match="the rules engine failed: KeyError: 'blocks'") as caught:
         run("{}", NOWHERE, 60, no_progress)
     assert caught.value.finding.code == "engine-failed"
 
 
 def test_an_engine_that_is_requested_and_missing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it is asked for, the reference stands in."""
+    """The reference replaces it, unless it is requested by name."""
     (tmp_path / "durable").mkdir()
     (tmp_path / "durable/__init__.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

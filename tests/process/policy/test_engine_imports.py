@@ -10,7 +10,7 @@ from support.checkout import POLICY
 
 
 def test_a_file_in_the_current_directory_is_no_module_of_the_engine(tmp_path: Path) -> None:
-    """Whoever checks a policy that is not theirs runs nothing of it."""
+    """A check of a policy runs no code of it."""
     (tmp_path / "resource.py").write_text("import pathlib; pathlib.Path('ran').touch(); raise SystemExit(3)")
     command = [str(Path(sys.executable).parent / "callability"), "check", str(POLICY)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)

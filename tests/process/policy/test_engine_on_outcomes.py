@@ -1,4 +1,4 @@
-"""The rules engine and the reference decide the two questions about outcomes alike."""
+"""The rules engine and the reference decide both questions about outcomes alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of a rule file: what exceeds one is refused by a finding that names it, soon and within little memory."""
+"""The limits of a rule file: what exceeds one is refused by a finding that names it, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Setup = Callable[[Path], object]
 
 
 def _rules(text: str) -> Setup:
-    """Rules above those of a sound file."""
+    """Rules above those of a valid file."""
     return _file(policy_text({"rules": text + RULES}))
 
 
@@ -82,7 +82,7 @@ def _many_files(directory: Path) -> None:
 
 
 def _growing(directory: Path) -> None:
-    """A file that never ends, for whoever reads it to the end."""
+    """A file that never ends."""
     (directory / "callability_test.yaml").symlink_to("/proc/self/mem")
 
 
@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Setup, str]] = {
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What is found in each case, by one process that has 1 GiB of memory and two minutes of the processor for all."""
+    """The findings of each case, from one process with 1 GiB of memory and two minutes of processor time for all."""
     directories = {}
     for name, (setup, _) in CASES.items():
         directories[name] = write_policy(tmp_path_factory.mktemp("policy"), policy_text({}))
@@ -227,7 +227,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_exceeds_a_limit_is_refused_by_its_name_and_number(name: str, checked: dict[str, list[str]]) -> None:
-    """Within bounds of memory and time, in lines that can be read."""
+    """Within limits of memory and time, in readable lines."""
     assert any(CASES[name][1] in each for each in checked[name]), checked[name][:5]
     assert max(map(len, checked[name])) < 3_000
     assert all(map(str.isprintable, checked[name]))
@@ -264,7 +264,7 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
 
 
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service that it is about waits for it, and no longer than it says."""
+    """The service waits for it, and no longer than it states."""
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
     rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, policy_text({})))))
     assert isinstance(rejected, RejectedEdit)
@@ -287,7 +287,7 @@ def test_the_first_of_very_many_findings_are_listed_and_the_rest_is_counted(tmp_
 
 
 def test_a_list_of_names_is_short() -> None:
-    """However many there are; and the nearest is found soon."""
+    """In any number; and the nearest name is found quickly."""
     names = [f"{'a' * 30}{number}{'b' * 30}" for number in range(1_000)]
     assert listed(names).endswith("` and 980 more")
     assert all(did_you_mean(name.replace("b", "c", 1), names) == f"did you mean `{name}`?" for name in names)
@@ -298,7 +298,7 @@ ODD_NAMES = (b"a\n2026-01-01 ERROR x.yaml", b"\x1b[31mred.yaml", "a\u202elmay.ya
 
 @pytest.fixture
 def oddly_named(tmp_path: Path) -> Iterator[Path]:
-    """A policy with files beside it whose names are no names."""
+    """A policy beside files with malformed names."""
     paths = [os.path.join(os.fsencode(tmp_path), name) for name in ODD_NAMES]
     for path in paths:
         os.close(os.open(path, os.O_CREAT))
@@ -309,7 +309,7 @@ def oddly_named(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif"])
 def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddly_named: Path) -> None:
-    """It is told escaped, in one line, also where it is no UTF-8."""
+    """It is printed escaped, in one line, also if it is not UTF-8."""
     done = callability("check", ".", "--format", form, cwd=oddly_named)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.count("is not a question") >= len(ODD_NAMES)
@@ -341,7 +341,7 @@ LIMITS = {
 
 
 def test_the_page_has_every_limit_with_its_number() -> None:
-    """As the program has it."""
+    """As in the program."""
     page = " ".join((POLICY.parent / "docs/policy.md").read_text().split("## Limits")[1].split())
     for words, number in LIMITS.items():
         assert words in page

@@ -1,4 +1,4 @@
-"""The demonstration: a real run comes out as it should and stays short, and a step that fails is not passed over."""
+"""The demonstration: a real run passes and stays short, and a failing step is reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_demonstration_passes_its_checks_in_at_most_sixty_lines(tmp_path: Pa
 def test_a_check_that_fails_is_printed_and_ends_the_demonstration_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever the checks after it say."""
+    """Whatever the later checks say."""
 
     async def play(narration: Narration, directory: Path) -> None:
         narration.check("the sky is green", "blue", "green")
@@ -58,7 +58,7 @@ def test_a_check_that_fails_is_printed_and_ends_the_demonstration_with_1(
 
 
 def test_only_a_verbose_narration_prints_answers_and_checks_that_held(capsys: pytest.CaptureFixture[str]) -> None:
-    """The JSON is what a reader of the first five minutes skips."""
+    """A reader of the first five minutes skips the JSON."""
     for verbose in (False, True):
         narration = Narration(verbose=verbose)
         narration.returned({"status": "callable"})
@@ -76,7 +76,7 @@ def test_a_person_runs_the_last_command_that_a_text_names() -> None:
 
 
 def test_a_person_answers_the_question_of_a_command_and_sees_what_it_prints() -> None:
-    """At a terminal: a command that finds none would not ask."""
+    """At a terminal: without one, a command would not ask."""
     done = person.run("test -t 0 && read -r answer && echo $answer", {})
     assert (done.returncode, done.stdout) == (0, "y\n")
 

@@ -1,4 +1,4 @@
-"""Bad edits and bad requests by turns, against a server that runs: it answers by a sound policy, and keeps nothing."""
+"""Bad edits and bad requests to a running server: it keeps answering by a valid policy, and keeps nothing of them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from support.services import SWITCHED_OFF
 from support.waiting import eventually
 
 MOST_KIB = 4 * 1024
-"""What the memory of a server may grow by over a few edits, after a warm-up."""
+"""How much the memory of a server may grow over a few edits, after a warm-up."""
 EDITS = 5
 WARM = 2
 
 
 def drawn_edits(count: int) -> list[dict[str, bytes]]:
-    """Return files as somebody with bad intent would edit them."""
+    """Return files as a hostile author would write them."""
     edits: list[dict[str, bytes]] = []
 
     @bounded(count)
@@ -48,7 +48,7 @@ def drawn_edits(count: int) -> list[dict[str, bytes]]:
 
 
 class Attacked:
-    """A server of the policy in a directory that is edited; somebody asks it all the while."""
+    """A server of a policy in a directory that is edited, while a client sends requests."""
 
     def __init__(self, process: int, channel: grpc.Channel, directory: Path) -> None:
         self._process, self._directory = process, directory
@@ -61,7 +61,7 @@ class Attacked:
 
     @contextmanager
     def loaded_with_calls(self) -> Iterator[None]:
-        """Ask in a thread."""
+        """Send requests in a thread."""
         over = Event()
 
         def ask() -> None:
@@ -80,7 +80,7 @@ class Attacked:
             thread.join()
 
     def edit(self, files: dict[str, bytes], check: Check) -> None:
-        """Write files, those beside them as small as can be, and wait until it is looked at what is written."""
+        """Write files, with the smallest possible other files, and wait until they have been checked."""
         if check.policy:
             self.sound.add(check.policy.revision)
         every = {name: text.encode() for name, text in SMALLEST.items()} | files
@@ -111,7 +111,7 @@ class Attacked:
         assert {each.code for each in reply.findings} == {each.code for each in check.findings}
 
     def puzzle(self, put: Callable[[Path], object]) -> None:
-        """Put something that is no file beside the rules, wait until it is refused, and take it away again."""
+        """Put something beside the rules that is not a file, wait until it is refused, and remove it."""
         path = self._directory / "enable_outcome_test.yaml"
         put(path)
         eventually(lambda: self._policy.GetPolicy(pb.GetPolicyRequest()).HasField("rejected_edit"))
@@ -126,7 +126,7 @@ class Attacked:
 
 @contextmanager
 def attacked(command: Sequence[str], directory: Path) -> Iterator[Attacked]:
-    """Serve the policy in a directory by a program that serves."""
+    """Serve the policy in a directory with a program that serves."""
     arguments = [*command, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
     with (
         (directory.parent / "service.log").open("w") as log,
@@ -143,7 +143,7 @@ def attacked(command: Sequence[str], directory: Path) -> Iterator[Attacked]:
 
 
 def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool) -> int:
-    """Edit by turns badly and well, and return how much the memory grew after the first ones, in KiB."""
+    """Make bad and good edits in turn, and return how much the memory grew after the first ones, in KiB."""
     memory = 0
     for number, files in enumerate(edits):
         if number == WARM:
@@ -159,18 +159,18 @@ def grown(server: Attacked, edits: Sequence[dict[str, bytes]], *, validate: bool
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A sound policy."""
+    """A valid policy."""
     made = tmp_path / "policy"
     made.mkdir()
     return write_policy(made, policy_text({}))
 
 
 def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, note: Callable[[str], None]) -> None:
-    """It serves by a sound policy, fails no call, and its memory does not grow."""
+    """It serves a valid policy, fails no call, and its memory does not grow."""
     with attacked(COMMAND, directory) as server:
         with server.loaded_with_calls():
             kib = grown(server, drawn_edits(EDITS), validate=True)
-            # One that is waited for would hold up every later edit, and one that cannot be followed, too.
+            # A file that blocks would delay every later edit, and so would one that cannot be watched.
             server.puzzle(os.mkfifo)
             server.puzzle(lambda path: path.symlink_to(path))
         note(f"memory grew by {kib} KiB over {EDITS * MORE - WARM} bad edits, as many good ones and as many requests")
@@ -181,7 +181,7 @@ def test_bad_edits_and_requests_leave_a_server_as_it_is(directory: Path, note: C
 
 
 def test_a_server_that_keeps_what_it_checked_is_found_out(directory: Path, note: Callable[[str], None]) -> None:
-    """By how its memory grows over one edit."""
+    """By the growth of its memory over one edit."""
     with attacked((sys.executable, str(SUPPORT / "leaking.py")), directory) as server:
         kib = grown(server, drawn_edits(EDITS)[: WARM + 1], validate=False)
         note(f"memory of a server that keeps what it checked grew by {kib} KiB over 1 edit")

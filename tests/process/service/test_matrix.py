@@ -1,4 +1,4 @@
-"""The whole table of the shipped policy, from a list that was written by hand."""
+"""The whole table of the shipped policy, compared with a list that was written by hand."""
 
 from __future__ import annotations
 

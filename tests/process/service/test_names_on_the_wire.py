@@ -1,4 +1,4 @@
-"""Names, annotations, the agent and labels over gRPC: what is kept of one answer is never told as another's."""
+"""Names, annotations, the agent and labels over gRPC: a result that is kept never answers another question."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ENVIRONMENTS = ("production", "staging", "prod", "none", None)
 """None: there is no such label."""
 REVIEWED = ("yes", None)
 DESTRUCTIVE = ("true", "false", "reads", "", None)
-"""`reads`: true, of a tool that only reads; empty: the upstream does not say; None: its annotations are unknown."""
+"""`reads`: true for a read-only tool; empty if the upstream omits it; None if its annotations are unknown."""
 Case = tuple[str, str, str | None, str | None, str | None, str | None]
 CASES: tuple[Case, ...] = tuple(product(SERVERS, TOOLS, AGENTS, ENVIRONMENTS, REVIEWED, DESTRUCTIVE))
 
@@ -67,14 +67,14 @@ def stub(policy: Path) -> Iterator[CallabilityServiceStub]:
 
 @pytest.fixture(scope="module")
 def expected(policy: Path) -> dict[Case, tuple[str, bool]]:
-    """What the reference decides of each case, by the rules and the names themselves."""
+    """The verdict of the reference for each case, by the rules and the names themselves."""
     rule_set = load(policy).rule_sets["callability"].rule_set
     decided = {}
     for case in CASES:
         server, tool, agent, environment, reviewed, destructive = case
         declared = {None: "none", "production": "production", "staging": "staging"}
         facts = rule_set.question.open_facts | {
-            # The word for what could not be read is a name like any other here.
+            # The word for an unknown fact is an ordinary name here.
             "server.name": "other" if server == UNKNOWN else server,
             "tool.name": "other" if tool == UNKNOWN else tool,
             "agent.name": UNKNOWN if agent is None else "other" if agent == UNKNOWN else agent,
@@ -124,7 +124,7 @@ def _decided(verdict: verdict_pb2.ToolVerdict) -> tuple[str, bool]:
 def test_each_question_has_its_own_answer_in_whatever_order(
     stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
-    """Every case twice, drawn in between each other, so that each is asked when others are kept."""
+    """Every case twice, interleaved at random, so that each is asked while others are kept."""
     cases = [*CASES, *CASES]
     Random(1).shuffle(cases)
     wrong = [case for case in cases if _decided(stub.CheckTool(_request(case)).verdict) != expected[case]]
@@ -153,7 +153,7 @@ def test_a_batch_is_answered_as_each_tool_by_itself(
 def test_an_explanation_shows_what_was_read(
     stub: CallabilityServiceStub, expected: dict[Case, tuple[str, bool]]
 ) -> None:
-    """The names as they were asked about, in quotes, and no fact that no rule reads."""
+    """The names of the request, in quotes, and no fact that no rule reads."""
     one = _request(("db-main", "delete_row", "bot", "prod", None, ""))
     request = pb.ExplainToolRequest(
         agent=one.agent,

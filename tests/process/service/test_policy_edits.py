@@ -1,4 +1,4 @@
-"""Edits of a policy that is served: applied as a whole once they are proved and pass their tests, or rejected."""
+"""Edits of a policy that is served: applied as a whole after they are proved and pass their tests, or rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MANY = pb.CheckToolsRequest(
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A policy of its own to edit: the shipped one, whose tests do not say what the rule is called that is renamed."""
+    """A policy to edit: the shipped one, with tests that do not name the rule that is renamed."""
     made = Path(shutil.copytree(POLICY, tmp_path / "policy"))
     tests = made / "callability_test.yaml"
     tests.write_text(tests.read_text().replace(", rule: user-off", ""))
@@ -49,7 +49,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def renamed(text: str) -> str:
-    """Return the rules with another id for the one that decides here."""
+    """Return the rules with another id for the deciding one."""
     assert RULE in text
     return text.replace(RULE, RENAMED)
 
@@ -73,7 +73,7 @@ def _whole_directory(directory: Path) -> None:
 
 @pytest.mark.parametrize("edit", [_in_place, _as_an_editor_does, _whole_directory])
 def test_an_edit_decides_as_soon_as_it_is_proved(edit: Callable[[Path], None], directory: Path) -> None:
-    """Whichever way it is made, and the one after it too; every answer has its revision."""
+    """However the edit is made, and the next one too; every answer has its revision."""
     with served(directory) as service:
         before = service.policy().revision
         assert service.rule() == "user-off"
@@ -90,7 +90,7 @@ def test_an_edit_decides_as_soon_as_it_is_proved(edit: Callable[[Path], None], d
 
 
 def test_a_policy_behind_links_is_followed(directory: Path) -> None:
-    """As a cluster lays files: each a link through a link, which is switched to another directory."""
+    """As a cluster mounts files: each a link through a link, which is switched to another directory."""
     versions = {name: Path(shutil.copytree(directory, directory.with_name(name))) for name in ("one", "two")}
     _in_place(versions["two"])
     mounted = directory.with_name("mounted")
@@ -135,7 +135,7 @@ def test_a_bad_edit_keeps_the_last_good_policy_and_is_reported_until_it_is_fixed
 
 
 def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None:
-    """And a test alone that the served policy fails is told too, with the revision that is served."""
+    """An edited test that the served policy fails is reported too, with the revision that is served."""
     with served(directory) as service:
         tests = directory / "callability_test.yaml"
         revision, text = service.policy().revision, tests.read_text()
@@ -153,7 +153,7 @@ def test_an_edit_whose_own_tests_fail_is_not_taken_over(directory: Path) -> None
 
 
 async def _ask_until(stub: Any, seen: dict[tuple[str, str], int], stopping: asyncio.Event) -> None:
-    """Ask until told to stop, and count the answers by revision and rule; a failed call ends the test."""
+    """Send requests until the end, and count the answers by revision and rule; a failed call ends the test."""
     while not stopping.is_set():
         one = await stub.CheckTool(SWITCHED_OFF)
         many = await stub.CheckTools(MANY)
@@ -166,7 +166,9 @@ async def _ask_until(stub: Any, seen: dict[tuple[str, str], int], stopping: asyn
 def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothing_behind(
     directory: Path, note: Callable[[str], None]
 ) -> None:
-    """Sixteen callers ask all the while; every answer is wholly of one of the two policies; memory after a warm-up."""
+    """Sixteen callers send requests throughout; every answer belongs to one of the two policies; memory after a
+    warm-up.
+    """
     other = Path(shutil.copytree(directory, directory.with_name("other")))
     _in_place(other)
     revisions = [callability("check", str(each)).stdout.split()[-1] for each in (directory, other)]
@@ -210,7 +212,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
 
 
 def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
-    """Sound and bad ones by turns, by the real program; every answer is of one of the sound ones."""
+    """Good and bad ones in turn, with the real program; every answer belongs to one of the good ones."""
     seen: dict[tuple[str, str], int] = {}
     with served(directory) as service:
         texts = [service.rules.read_text(), renamed(service.rules.read_text())]
@@ -222,7 +224,7 @@ def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
         async def story() -> None:
             stopping = asyncio.Event()
             async with grpc.aio.insecure_channel(service.address) as channel, asyncio.TaskGroup() as group:
-                # Few: they take the processor from the check.
+                # Few: they take processor time from the check.
                 for _ in range(4):
                     group.create_task(_ask_until(CallabilityServiceStub(channel), seen, stopping))
                 for text in reversed(texts):
@@ -238,7 +240,7 @@ def test_edits_of_files_under_load_fail_no_call(directory: Path) -> None:
 
 
 def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(directory: Path, tmp_path: Path) -> None:
-    """In its list of servers, its log and its metrics; until it is mended, what the policy said before holds."""
+    """In its list of servers, its log and its metrics; until it is fixed, the previous policy stays in effect."""
     approvals = tmp_path / "approvals.yaml"
     approvals.write_text("files:\n  read_file: {disabled: true}\n")
     config = write_config(tmp_path, {"files": shelf(tmp_path, "files", READ)}, approvals="approvals.yaml")
@@ -281,7 +283,7 @@ def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(dir
 def test_a_command_that_watches_runs_again_after_each_edit_until_a_signal_comes(
     command: str, good: str, bad: str, directory: Path
 ) -> None:
-    """What came of the last time is its exit code."""
+    """The result of the last run is its exit code."""
     rules = directory / "callability.yaml"
     text = rules.read_text()
     with subprocess.Popen([*COMMAND, command, "--watch", str(directory)], stdout=subprocess.PIPE, text=True) as process:

@@ -1,4 +1,4 @@
-"""Health and reflection: asked by raw clients, in both versions, and with bytes that are no request."""
+"""Health and reflection: for raw clients, in both versions, and with malformed requests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_reflection_finds_the_file_of_a_symbol(version: str, symbol: str, file: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_reflection_answers_each_request_of_a_stream(version: str, channel: grpc.Channel) -> None:
-    """What is not there is an answer, and the stream goes on."""
+    """An unknown name gets an answer, and the stream continues."""
     replies = _replies(
         channel,
         version,
@@ -102,13 +102,13 @@ def test_reflection_answers_each_request_of_a_stream(version: str, channel: grpc
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Service]:
-    """A service of its own, whose log nothing else writes to."""
+    """A service of its own, so that nothing else writes to its log."""
     with service("--log-level", "warning") as started:
         yield started
 
 
 def test_bytes_that_are_no_request_are_refused_by_health_and_reflection_too(running: Service) -> None:
-    """With a reason, and without a word in the log."""
+    """With a reason, and without a log line."""
     bad = b"\xff\xff\xff"
     with grpc.insecure_channel(running.address) as channel:
         check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")

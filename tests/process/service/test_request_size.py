@@ -1,4 +1,4 @@
-"""Requests that are too large: refused before they are parsed, and their memory given back."""
+"""Requests that are too large: refused before they are parsed, and their memory is returned."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _resident(running: Service) -> int:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, running: Service) -> None:
-    """By its bytes or its items, with a reason; the service goes on."""
+    """By its bytes or its items, with a reason; the service continues."""
     method, request, reason = CASES[name]
     with grpc.insecure_channel(running.address) as channel:
         assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
@@ -103,7 +103,7 @@ def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, runnin
 
 
 def test_the_largest_legal_batch_is_answered(running: Service) -> None:
-    """20,000 tools whose names are as long as they may be, with labels; and its memory is given back."""
+    """20,000 tools with names of the maximum length, with labels; and the memory is returned."""
     labels = facts_pb2.Labels(values={f"key-{number}": "v" * 50 for number in range(3)})
     facts = facts_pb2.ToolFacts(config_denied=False, labels=labels)
     tools = [pb.Tool(name=f"{number:05}{'n' * 507}", facts=facts) for number in range(20_000)]
@@ -152,7 +152,7 @@ _FIELDS = st.lists(
 
 @given(parts=_FIELDS, limit=st.integers(0, 40))
 def test_fields_are_counted_as_they_stand_on_the_wire(parts: list[bytes], limit: int) -> None:
-    """Of every wire type; the count ends behind the limit."""
+    """Of every wire type; counting stops after the limit."""
     assert wire.fields(b"".join(parts), limit).count == min(len(parts), limit + 1)
 
 
@@ -165,7 +165,7 @@ def test_a_field_that_is_certainly_within_its_limit_is(parts: list[bytes], tools
 
 @given(parts=_FIELDS, cut=st.integers(1, 300))
 def test_what_is_cut_within_its_last_field_is_malformed_or_shorter(parts: list[bytes], cut: int) -> None:
-    """Nothing is read behind the end."""
+    """Nothing after the end is read."""
     data = b"".join(parts)[:-cut]
     try:
         found = wire.fields(data, 1_000).count

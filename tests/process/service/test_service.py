@@ -1,4 +1,4 @@
-"""The service over gRPC: a real server in a process of its own, asked by stock stubs."""
+"""The service over gRPC: a real server in a process of its own, called with stock stubs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _contains(found: Any, wanted: Any) -> bool:
 
 @pytest.mark.parametrize("vector", CASES, ids=[vector["name"] for vector in CASES])
 def test_a_golden_vector_is_answered(vector: dict[str, Any], channel: grpc.Channel) -> None:
-    """As any client in any language would ask it."""
+    """As any client in any language would call it."""
     stub = CallabilityServiceStub(channel)
     request = json_format.ParseDict(vector["request"], getattr(pb, f"{vector['call']}Request")())
     call = getattr(stub, vector["call"])
@@ -114,7 +114,7 @@ def test_the_policy_describes_itself(channel: grpc.Channel) -> None:
 
 
 def test_words_are_sent_once_for_each_status_and_each_rule_with_its_own(tmp_path: Path) -> None:
-    """And a rule's own only where it was true."""
+    """And a rule's own words only if it decided."""
     text = (POLICY / "callability.yaml").read_text()
     own = 'status: disabled_by_user, because: "It was noisy.", action: "Wait, then {enable_tool}."'
     write_policy(tmp_path, text.replace("status: disabled_by_user", own))
@@ -138,7 +138,7 @@ def test_words_are_sent_once_for_each_status_and_each_rule_with_its_own(tmp_path
 
 
 def test_a_batch_is_answered_as_its_tools_are_one_by_one(channel: grpc.Channel) -> None:
-    """20,000 tools, as many as a request may have, and every combination of facts among them."""
+    """20,000 tools, the maximum of a request, with every combination of facts among them."""
     stub = CallabilityServiceStub(channel)
     different = [
         _tool_facts(configDenied=denied, approval=approval, callerRefuses=refuses)
@@ -158,7 +158,7 @@ def test_a_batch_is_answered_as_its_tools_are_one_by_one(channel: grpc.Channel) 
 
 
 def test_each_limit_is_named_when_it_is_exceeded(channel: grpc.Channel) -> None:
-    """With the number, and nothing else is affected."""
+    """With the number; other calls are not affected."""
     stub = CallabilityServiceStub(channel)
     tools = [pb.Tool(name="t")] * 10_001
     too_many = refused(stub.CheckTools, _batch(*[{"name": "s", "tools": tools}] * 2))
@@ -186,7 +186,7 @@ def test_each_limit_is_named_when_it_is_exceeded(channel: grpc.Channel) -> None:
 
 
 def test_a_bad_item_is_an_error_of_that_item(channel: grpc.Channel) -> None:
-    """Names that are too long or not UTF-8, facts that are no message: the others are answered."""
+    """Names that are too long or not UTF-8, malformed facts: the other items are answered."""
     call = _raw(channel, "CheckTools")
     good = pb.Tool(name="good", facts=OPEN_TOOL).SerializeToString()
     items = [b"\x0a\x02\xff\xfe", b"\x0a\x01t\x12\x01\xff", pb.Tool(name="t" * 513).SerializeToString(), good]
@@ -204,7 +204,7 @@ def test_a_bad_item_is_an_error_of_that_item(channel: grpc.Channel) -> None:
 
 
 def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
-    """On each call, and the server goes on."""
+    """On each call, and the server continues."""
     for name in ("CheckTool", "CheckTools", "ExplainTool", "ClassifyLoad", "ClassifyEnable"):
         call = _raw(channel, name)
         with pytest.raises(grpc.RpcError) as caught:
@@ -231,7 +231,7 @@ def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
 def test_facts_that_stand_on_the_wire_in_parts_are_merged(
     parts: list[facts_pb2.ToolFacts], channel: grpc.Channel
 ) -> None:
-    """As protocol buffers have it: reading them as bytes makes no difference."""
+    """By the rules of protocol buffers: reading them as bytes makes no difference."""
     wire = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t").SerializeToString()
     wire += b"".join(pb.CheckToolRequest(tool_facts=part).SerializeToString() for part in parts)
     call = _raw(channel, "CheckTool")
@@ -266,7 +266,7 @@ def test_an_address_that_is_not_loopback_is_refused(address: str, why: str) -> N
 
 
 def test_an_address_in_use_is_refused_and_its_owner_goes_on(address: str, channel: grpc.Channel) -> None:
-    """Two servers never share a port without a word."""
+    """Two servers never share a port silently."""
     done = callability("serve", "--address", address)
     assert (done.returncode, done.stderr) == (
         2,
@@ -276,7 +276,7 @@ def test_an_address_in_use_is_refused_and_its_owner_goes_on(address: str, channe
 
 
 def test_a_unix_socket_is_served_and_not_taken_from_its_owner(tmp_path: Path) -> None:
-    """A file that is no socket is left alone, one that nobody listens on is taken."""
+    """A file that is not a socket is left alone; a socket on which no process listens is replaced."""
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(path))
@@ -293,7 +293,7 @@ def test_a_unix_socket_is_served_and_not_taken_from_its_owner(tmp_path: Path) ->
 
 
 def test_the_answers_do_not_depend_on_the_process(tmp_path: Path) -> None:
-    """A policy that is a copy gives the same revision and the same bytes (FR-012)."""
+    """A copy of the policy gives the same revision and the same bytes (FR-012)."""
     shutil.copytree(POLICY, tmp_path / "copy")
     request = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t", tool_facts=OPEN_TOOL)
     replies = set()
@@ -304,7 +304,7 @@ def test_the_answers_do_not_depend_on_the_process(tmp_path: Path) -> None:
 
 
 def test_limits_hold_for_what_was_answered_before(channel: grpc.Channel) -> None:
-    """Servers whose results are kept count as any other."""
+    """Servers whose results are kept count like any other."""
     stub = CallabilityServiceStub(channel)
     tools = [pb.Tool(name=f"t{number}", facts=OPEN_TOOL) for number in range(100)]
     server = {"name": "s", "facts": OPEN_SERVER, "tools": tools}
@@ -313,7 +313,7 @@ def test_limits_hold_for_what_was_answered_before(channel: grpc.Channel) -> None
 
 
 def test_a_socket_of_another_kind_is_left_alone(tmp_path: Path) -> None:
-    """It is somebody's, even if it does not take connections."""
+    """Another process owns it, even if it accepts no connections."""
     path = tmp_path / "log"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as owned:
         owned.bind(str(path))

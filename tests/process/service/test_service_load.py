@@ -1,4 +1,4 @@
-"""The service when it is stopped, and when more is asked of it than it answers at a time."""
+"""The service when it is stopped, and when it gets more calls than it answers at a time."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _code(call: grpc.Future[Any]) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_calls_in_flight_are_answered_when_the_service_is_stopped(number: signal.Signals) -> None:
-    """Those included that gRPC has read and not yet handed over; and the process exits with 0."""
+    """Including calls that gRPC has read and not yet handed over; and the process exits with 0."""
     with service() as running, RawConnection(running.address) as caller:
         for each in range(300):
             caller.call(CHECK_TOOL, pb.CheckToolRequest(server="s", tool=f"t{each}").SerializeToString())
-        # The answer to a ping says that everything before it has been read.
+        # The answer to a ping shows that everything before it has been read.
         caller.wait_until_read()
         running.process.send_signal(number)
         assert Counter(caller.answers(300).values()) == {True: 300}
@@ -49,7 +49,7 @@ def test_calls_in_flight_are_answered_when_the_service_is_stopped(number: signal
 
 
 def test_a_service_that_stops_reports_it_and_refuses_new_calls(tmp_path: Any) -> None:
-    """On the connections that it has, for as long as a call is in flight; the socket's file goes with it."""
+    """On existing connections, while a call is in flight; the socket's file is removed at the end."""
     path = tmp_path / "s"
     with (
         service(address=f"unix:{path}") as running,
@@ -83,7 +83,7 @@ def test_a_service_that_stops_reports_it_and_refuses_new_calls(tmp_path: Any) ->
 
 
 def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:
-    """Its caller learns that the service is gone, and no child process of it is left."""
+    """Its caller learns that the service is gone, and no child process remains."""
     with service() as running, RawConnection(running.address) as held:
         held.open_call(CHECK_TOOL)
         held.wait_until_read()
@@ -92,7 +92,7 @@ def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:
 
 
 def test_streams_that_watch_health_take_no_place_of_a_call() -> None:
-    """As many as there may be calls: others are answered all the same."""
+    """As many as there may be calls: other callers are answered anyway."""
     with serving("--max-concurrent-calls", "2") as address, grpc.insecure_channel(address) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
         watching = [health.Watch(health_pb2.HealthCheckRequest(service="")) for _ in range(2)]
@@ -103,12 +103,12 @@ def test_streams_that_watch_health_take_no_place_of_a_call() -> None:
 
 
 def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
-    """With its reason; health is answered, and calls are again when others have ended."""
+    """With its reason; health is answered, and so are calls when others have ended."""
     with serving("--max-concurrent-calls", "2") as address, grpc.insecure_channel(address) as channel:
         stub, about_policy = CallabilityServiceStub(channel), PolicyServiceStub(channel)
         limits = about_policy.GetPolicy(policy_service_pb2.GetPolicyRequest()).limits
         assert limits.concurrent_calls == 2
-        # They take long; and should they end before the others were made, more are made.
+        # They take long; if they end before the others have started, more are started.
         validations: list[grpc.Future[Any]] = []
 
         errors: list[grpc.RpcError] = []
@@ -140,7 +140,7 @@ def test_a_call_beyond_the_limit_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize("path", [CHECK_TOOL, "/grpc.health.v1.Health/Check"])
 def test_a_call_that_never_sends_its_request_takes_no_place(path: str) -> None:
-    """Nothing would give it back: its caller may keep the connection for good."""
+    """Nothing would return the memory: its caller may keep the connection open."""
     with (
         serving("--max-concurrent-calls", "2") as address,
         RawConnection(address) as held,
@@ -153,7 +153,7 @@ def test_a_call_that_never_sends_its_request_takes_no_place(path: str) -> None:
 
 
 def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
-    """2,000 unless the command says otherwise, and the bytes of each method's requests."""
+    """2,000 unless the command sets another number, and the bytes of each method's requests."""
     limits = PolicyServiceStub(channel).GetPolicy(policy_service_pb2.GetPolicyRequest()).limits
     assert (limits.concurrent_calls, limits.tools) == (2_000, 20_000)
     stated = {each.method.rpartition("/")[2]: each.request_bytes for each in limits.methods}
@@ -169,7 +169,7 @@ def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
 
 
 def test_none_of_very_many_calls_is_cancelled(address: str) -> None:
-    """More than gRPC keeps waiting by itself: each is answered or refused with a reason."""
+    """More than gRPC queues by itself: each is answered or refused with a reason."""
 
     async def ask() -> Counter[str]:
         codes: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What a caller learns of facts that could not be read, and what the service's operator learns of such callers."""
+"""What a caller reads about facts that could not be read, and what the service's operator reads about such callers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_an_undetermined_verdict_names_what_could_not_be_read(
     unread: list[str],
     retry: verdict_pb2.Retry.ValueType,
 ) -> None:
-    """The same by every call, and whether trying again can help follows from it."""
+    """The same in every call, and whether a retry can help follows from it."""
     tool, server_facts, tool_facts, agent = request_
     one = stub.CheckTool(
         pb.CheckToolRequest(agent=agent, server="s", server_facts=server_facts, tool=tool, tool_facts=tool_facts)
@@ -116,7 +116,7 @@ def test_an_undetermined_verdict_names_what_could_not_be_read(
 
 
 def test_a_verdict_that_is_determined_names_nothing(stub: CallabilityServiceStub) -> None:
-    """A fact that is unknown below the rule that decides changes nothing."""
+    """An unknown fact below the deciding rule changes nothing."""
     request = pb.CheckToolRequest(
         server="s", server_facts=_server(quarantined=None, labels=None), tool="t", tool_facts=_tool("annotations")
     )
@@ -126,14 +126,14 @@ def test_a_verdict_that_is_determined_names_nothing(stub: CallabilityServiceStub
 
 
 def _count(service: ServedPolicy, question: str, fact: str, cause: str) -> float | None:
-    """Return what Prometheus reads of a fact, or None where there is no such series."""
+    """Return the value of a fact in the metrics, or None if there is no such series."""
     series = f'callability_undetermined_decisions_total{{cause="{cause}",fact="{fact}",question="{question}"}} '
     values = [line.removeprefix(series) for line in service.metrics.splitlines() if line.startswith(series)]
     return float(values[0]) if values else None
 
 
 def test_the_service_counts_decisions_that_lack_a_fact_and_says_so_once(tmp_path: Path) -> None:
-    """Each decision counts, also one whose answer is kept; a fact that nobody left out is there with zero."""
+    """Each decision counts, also if its result was kept; a fact that no caller left out has the value zero."""
     policy = tmp_path / "policy"
     policy.mkdir()
     unlabelled = pb.ServerTools(
@@ -167,7 +167,7 @@ def test_the_service_counts_decisions_that_lack_a_fact_and_says_so_once(tmp_path
 
 
 def test_the_service_counts_what_the_classifying_calls_lack(tmp_path: Path) -> None:
-    """An older proxy leaves out what it does not know of."""
+    """An older proxy omits what it does not know."""
     policy = tmp_path / "policy"
     assert callability("policy", "export", str(policy)).returncode == 0
     with served(policy) as service:
@@ -181,7 +181,7 @@ def test_the_service_counts_what_the_classifying_calls_lack(tmp_path: Path) -> N
 
 
 def test_a_fact_that_an_edited_policy_does_not_read_is_counted_no_longer(tmp_path: Path) -> None:
-    """What Prometheus reads stays as large as the policy, however often that is edited."""
+    """The metrics stay as large as the policy, however often it is edited."""
     policy = tmp_path / "policy"
     policy.mkdir()
     with served(write_policy(policy, RULES)) as service:

@@ -1,4 +1,4 @@
-"""`ValidatePolicy`: the findings of `callability check`, over gRPC, about a policy that is neither kept nor served."""
+"""`ValidatePolicy`: the findings of `callability check` over gRPC, for a policy that is neither kept nor served."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def test_the_findings_are_those_of_check(
 def test_what_exceeds_a_limit_is_refused_with_its_number(
     files: Mapping[str, bytes], reason: str, number: str, channel: grpc.Channel
 ) -> None:
-    """Before anything of it is looked at."""
+    """Before anything in it is read."""
     code, found, message = refused(PolicyServiceStub(channel).ValidatePolicy, request_of(files))
     assert (code, found) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
     assert number in message
 
 
 def test_a_name_that_stands_twice_is_refused(channel: grpc.Channel) -> None:
-    """Neither of the two files is meant more than the other."""
+    """Neither of the two files takes precedence."""
     request = pb.ValidatePolicyRequest(files=[pb.PolicyFile(name="callability.yaml")] * 2)
     _, reason, _ = refused(PolicyServiceStub(channel).ValidatePolicy, request)
     assert reason == "DUPLICATE_FILE"
@@ -137,7 +137,7 @@ def test_the_limits_are_returned_and_documented_in_the_contract(channel: grpc.Ch
 
 
 def test_a_thousand_findings_are_sent_at_the_most_and_all_are_counted(channel: grpc.Channel) -> None:
-    """So that the answer is one that any client takes."""
+    """So any client accepts the answer."""
     rules = "".join(f"- {{id: r{number}, when: {{no.fact: true}}, status: callable}}\n" for number in range(990))
     text = f"rules:\n{rules}- {{id: bad id, when: {{}}, status: no}}\nwords: 3\n" + "x: 1\ny: 1\n"
     more = "tests:\n" + "- {name: x}\n" * 200
@@ -148,7 +148,7 @@ def test_a_thousand_findings_are_sent_at_the_most_and_all_are_counted(channel: g
 
 
 def test_nothing_is_written_and_what_is_served_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither where the service runs nor where temporary files lie; other calls are answered meanwhile."""
+    """Neither in the service's directory nor among temporary files; other calls are answered meanwhile."""
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
@@ -167,7 +167,7 @@ def test_nothing_is_written_and_what_is_served_stays(tmp_path: Path, monkeypatch
 
 
 def test_two_are_checked_at_a_time_and_one_more_is_refused(address: str) -> None:
-    """It is said how many; whoever gives up makes room."""
+    """The error gives the number; a cancelled call makes room."""
     with grpc.insecure_channel(address) as channel:
         validate = PolicyServiceStub(channel).ValidatePolicy
         futures = [validate.future(request_of(SHIPPED)) for _ in range(12)]
@@ -187,7 +187,7 @@ def test_two_are_checked_at_a_time_and_one_more_is_refused(address: str) -> None
 
 
 def _runs(process: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -197,7 +197,7 @@ def _runs(process: int) -> bool:
 def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller that goes away, a deadline, and the end of the service cancel alike."""
+    """A caller that goes away, a deadline, and the end of the service all cancel it."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     reported = tmp_path / "processes"
 
@@ -213,7 +213,7 @@ def test_whoever_stops_waiting_ends_the_process_and_those_that_it_started(
 
 
 def test_a_process_without_an_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes too long, it fails, or it is ended."""
+    """It takes too long, fails, or is ended."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):
         asyncio.run(output_of("support.endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))

@@ -1,4 +1,4 @@
-"""`callability studio` as the page sees it: what is told of a draft, what is written, and who may ask."""
+"""`callability studio` as the page sees it: the analysis of a draft, what is written, and who may send requests."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def shipped() -> Policy:
 
 @pytest.fixture(scope="module")
 def first_page(url: str) -> Page:
-    """A page, which remembers what it looked at last."""
+    """A page, which has checked a draft."""
     return Page(url)
 
 
 @pytest.fixture
 def page(first_page: Page) -> Page:
-    """The page, looking at the policy as it is saved."""
+    """A page that has checked the saved policy."""
     first_page.ask("check", texts={})
     return first_page
 
@@ -93,7 +93,7 @@ def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Poli
 
 
 def test_a_finding_has_its_place_and_what_to_do(page: Page) -> None:
-    """As `check` tells it, by the name of the file."""
+    """Like `check` reports it, by the name of the file."""
     reply = page.ask(
         "check", texts={"callability.yaml": RULES.replace("approval.disabled: true}, ", "aproval: true}, ")}
     )
@@ -112,7 +112,7 @@ def test_a_finding_about_facts_has_facts_to_look_at(page: Page) -> None:
 
 
 def test_a_rule_set_that_is_missing_and_a_file_too_many_are_found(tmp_path: Path) -> None:
-    """Each once, whatever else is looked at."""
+    """Each once, whatever else is requested."""
     policy = _copy(tmp_path)
     (policy / "load_outcome.yaml").rename(policy / "load_outcomes.yaml")
     with studio(policy) as bound:
@@ -170,7 +170,7 @@ def test_facts_that_cannot_occur_together_are_moved_and_not_the_one_that_was_set
 
 
 def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
-    """By what the rules can tell apart; what another draft had is of the class that it is in, or open."""
+    """By what the rules distinguish; a value of another draft becomes its class, or the default."""
     labels = "labels:\n  server: {team: [payments, web]}\nrules:\n"
     named = "  - {id: drops, when: {tool.name: drop_*, server.label.team: payments}, status: disabled_by_user}\n"
     rules = RULES.replace("rules:\n", f"{labels}{named}")
@@ -190,7 +190,7 @@ def test_a_name_and_a_label_are_set_as_any_other_fact(page: Page) -> None:
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_whatever_is_set_there_are_facts_that_can_occur(name: str) -> None:
-    """Each value of each fact, from the open facts; and what can occur is left alone."""
+    """Each value of each fact, from the defaults; possible combinations are not adjusted."""
     question = QUESTIONS[name]
     for fact in (question.facts[name] for axis in question.axes for name in axis.facts):
         for value in fact.readings:
@@ -209,7 +209,7 @@ def test_where_the_draft_cannot_be_decided_the_saved_file_answers(page: Page) ->
 
 
 def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
-    """Its answers and its lines, also where its tests fail."""
+    """Its answers and its lines, even if its tests fail."""
     same = page.ask("difference")
     assert (same["compared"], same["answers"], same["changes"], same["lines"]) == (True, 0, [], {})
     page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
@@ -229,7 +229,7 @@ def test_other_words_are_a_change_of_their_own_kind(page: Page) -> None:
 
 
 def test_a_file_is_saved_as_it_was_typed(tmp_path: Path) -> None:
-    """With the line ends that it has, and nothing else is written."""
+    """With its own line ends, and nothing else is written."""
     policy = _copy(tmp_path)
     (policy / "callability.yaml").write_bytes(RULES.replace("\n", "\r\n").encode())
     before = _state(policy)
@@ -247,7 +247,7 @@ def test_a_file_is_saved_as_it_was_typed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
-    """Nor one that came into being."""
+    """Nor a new file."""
     policy = _copy(tmp_path)
     (policy / "callability_test.yaml").unlink()
     with studio(policy) as bound:
@@ -287,7 +287,7 @@ def test_a_file_that_is_not_there_can_be_written(tmp_path: Path) -> None:
 
 
 def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path) -> None:
-    """It is checked as it is, and not edited."""
+    """It is checked as it is, but cannot be edited."""
     problems = {
         "callability.yaml": (b"rules: \xff\n", "is not UTF-8"),
         "load_outcome.yaml": (b"rules:\r\n  - x\n", "has more than one kind of line end"),
@@ -355,7 +355,7 @@ def test_a_part_of_a_long_difference_of_lines_is_shown() -> None:
 
 
 def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
-    """It is to be exported first."""
+    """It has to be exported first."""
     with studio_process() as (_, bound):
         page = Page(bound)
         assert not page.policy()["writable"]
@@ -378,7 +378,7 @@ def test_the_policy_of_the_program_is_looked_at_and_not_written() -> None:
     ],
 )
 def test_what_comes_from_elsewhere_is_refused(page: Page, headers: dict[str, str]) -> None:
-    """Another name of this server, another site, or a page of another start; for whatever is posted."""
+    """Another name of this server, another site, or a page of an earlier start; for every POST request."""
     body = {"name": "callability.yaml", "text": RULES, "digest": page.digest("callability.yaml")}
     for what in ("check", "save", "leave"):
         response = page.post(what, headers, **body)
@@ -388,7 +388,7 @@ def test_what_comes_from_elsewhere_is_refused(page: Page, headers: dict[str, str
 
 
 def test_another_name_opens_not_even_the_page(page: Page) -> None:
-    """So a name that leads to this host (DNS rebinding) learns no token."""
+    """So a name that leads to this host (DNS rebinding) gets no token."""
     response = page.get("/", {"host": "policy.example"})
     assert response.status_code == 403
     assert page.headers["callability-token"] not in response.text
@@ -419,14 +419,14 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_writte
 def test_an_impossible_request_is_rejected_with_its_limit(
     page: Page, body: dict[str, object], status: int, sentence: str
 ) -> None:
-    """And the page goes on."""
+    """And the page continues."""
     response = page.post("check", **body)
     assert response.status_code == status
     assert sentence in response.json()["sentence"]
 
 
 def test_a_newer_draft_takes_the_place_of_one_that_is_looked_at(url: str) -> None:
-    """One of the two is given up, and the page goes on with the other."""
+    """One of the two is abandoned, and the page continues with the other."""
     rule = "  - {id: r%s, when: {load.http_status: '403', load.in_session: true}, status: denied}\n"
     large = (
         "rules:\n" + "".join(rule % number for number in range(1_000)) + "  - {id: z, status: permanent}\nwords: {}\n"
@@ -441,7 +441,7 @@ def test_a_newer_draft_takes_the_place_of_one_that_is_looked_at(url: str) -> Non
 
 
 def test_two_pages_look_at_drafts_of_their_own(page: Page, url: str) -> None:
-    """What is typed in one is nothing to the other."""
+    """An edit in one does not affect the other."""
     other = Page(url)
     other.ask("check", texts={"callability.yaml": "rules: nothing"})
     answers = [each.ask("decide", question="callability", facts={})["of"] for each in (page, other)]
@@ -450,7 +450,7 @@ def test_two_pages_look_at_drafts_of_their_own(page: Page, url: str) -> None:
 
 
 def test_what_is_no_json_is_refused(page: Page) -> None:
-    """A form of another site can send nothing else without being asked first."""
+    """A form of another site can send nothing else without a preflight request."""
     headers = page.headers | {"content-type": "text/plain"}
     response = httpx2.post(f"{page.url}/check", content="{}", headers=headers, timeout=SECONDS, verify=PLAIN)
     assert response.json() == {"code": "bad-request", "sentence": "a request is JSON"}

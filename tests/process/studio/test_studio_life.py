@@ -1,4 +1,4 @@
-"""The life of `callability studio`: its processes, from the first page to the end."""
+"""The lifetime of `callability studio`: its processes, from the first page to the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _children(process: int) -> list[int]:
 
 
 def test_a_study_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    """Its process is ended, and what is asked of it next says that nothing was checked."""
+    """Its process is ended, and the next request fails because nothing was checked."""
 
     async def story() -> None:
         session = DraftSession(tmp_path, seconds=0.01)
@@ -39,7 +39,7 @@ def test_a_study_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_study_that_is_ended_answers_nobody_and_starts_nothing(tmp_path: Path) -> None:
-    """Also not what waits for its turn, which the page asks again."""
+    """Neither is a request that waits for its turn; the page sends it again."""
 
     async def story() -> list[BaseException | Plain]:
         session = DraftSession(tmp_path)
@@ -56,7 +56,7 @@ def test_a_study_that_is_ended_answers_nobody_and_starts_nothing(tmp_path: Path)
 
 
 def test_an_analysis_that_ends_by_itself_is_started_again(tmp_path: Path) -> None:
-    """What was typed is still in the page, which sends it again."""
+    """The edits are still in the page, which sends them again."""
     with studio_process("--policy", str(tmp_path)) as (process, bound):
         page = Page(bound)
         page.ask("check", texts={})
@@ -68,7 +68,7 @@ def test_an_analysis_that_ends_by_itself_is_started_again(tmp_path: Path) -> Non
 
 
 def test_at_its_end_nothing_is_left(tmp_path: Path) -> None:
-    """Exit code 0 by either signal, and no process of a study stays."""
+    """Exit code 0 for either signal, and no child process remains."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with studio_process("--policy", str(tmp_path)) as (process, bound):
             page = Page(bound)
@@ -81,7 +81,7 @@ def test_at_its_end_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_only_loopback_is_listened_on() -> None:
-    """A wrong call."""
+    """A usage error."""
     done = callability("studio", "--address", "0.0.0.0:0")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not loopback" in done.stderr
@@ -95,7 +95,7 @@ def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_page_that_was_idle_for_long_is_analysed_again(tmp_path: Path) -> None:
-    """There is room for four; what is asked of a fifth ends the oldest, and nothing but its process."""
+    """There is room for four; a fifth ends the process of the oldest, and nothing else."""
     with studio_process("--policy", str(tmp_path)) as (process, bound):
         pages = [Page(bound) for _ in range(MAX_SESSIONS + 1)]
         for each in pages:
@@ -122,6 +122,6 @@ def test_a_page_that_is_closed_leaves_its_process_to_the_next_one(tmp_path: Path
 
 
 def test_a_browser_leaves_out_the_port_that_it_takes_by_default() -> None:
-    """So 80 is named and not named."""
+    """So port 80 may be named or omitted."""
     assert names_of("127.0.0.1:80") == ("127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost")
     assert names_of("[::1]:8080") == ("[::1]:8080", "localhost:8080")

@@ -1,4 +1,4 @@
-"""The adapter as a library: what holds of discovery and counts for every inventory, query and limit."""
+"""The adapter as a library: laws of discovery and counts for every inventory, query and limit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _limits = st.integers(min_value=1, max_value=100) | st.integers(min_value=1, max
 
 
 def _hits(tools: Iterable[JudgedTool], query: str) -> list[str]:
-    """A search over the tools that it is given and no others, in an order that is not that of their names."""
+    """A search over the given tools only, in an order that differs from that of their names."""
     return sorted((tool.name for tool in tools if set(query.split()) & set(re.split("[_ :]", tool.name))), reverse=True)
 
 
@@ -74,7 +74,7 @@ def _searched(judgement: Judgement, query: str, limit: int, *, include_disabled:
 def test_without_the_flag_the_answer_is_as_if_locked_tools_did_not_exist(
     inventory: Servers, query: str, limit: int
 ) -> None:
-    """FR-002, SC-001: byte for byte, FR-009's note apart, which is there only where nothing callable is found."""
+    """FR-002, SC-001: byte for byte, except FR-009's notice, which appears only if nothing callable is found."""
     judgement = judgement_of(inventory)
     found = _searched(judgement, query, limit)
     notice = found.pop("notice", None)
@@ -87,7 +87,7 @@ def test_without_the_flag_the_answer_is_as_if_locked_tools_did_not_exist(
 @given(inventory=_inventories, query=_queries, limit=_limits)
 @settings(deadline=None)
 def test_the_flag_adds_the_locked_tools_and_changes_nothing_else(inventory: Servers, query: str, limit: int) -> None:
-    """FR-005, FR-006, FR-009, SC-004 and SC-006 at once; the notice has the number of what the flag would find."""
+    """FR-005, FR-006, FR-009, SC-004 and SC-006 at once; the notice has the number of tools that the flag finds."""
     judgement = judgement_of(inventory)
     without = _searched(judgement, query, limit)
     found = _searched(judgement, query, limit, include_disabled=True)
@@ -126,7 +126,7 @@ def test_a_server_out_of_scope_does_not_exist(
 @given(inventory=_inventories, query=_queries, limit=_limits, flag=st.booleans())
 @settings(deadline=None)
 def test_a_text_that_is_withheld_is_never_shown(inventory: Servers, query: str, limit: int, *, flag: bool) -> None:
-    """A.3, even where the proxy hands it in, and its search looked at it."""
+    """A.3, even if the proxy passes it in and its search reads it."""
     judgement = judgement_of(inventory)
     texts = {tool.name: ToolText("POISON") for tool in judgement.tools if tool.withhold_text}
     everything = [tool.name for tool in judgement.tools]

@@ -1,4 +1,4 @@
-"""The adapter as a library: what an agent reads of a load that failed (L-7), and of switching a server on (E-9)."""
+"""The adapter as a library: what an agent reads about a failed load (L-7), and about enabling a server (E-9)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _result(status: str, **options: Any) -> dict[str, Any]:
 
 
 def test_each_status_of_a_load_has_a_message_of_its_own() -> None:
-    """Starting up lists the servers, needs attention each with its reason, a denial says who can grant access."""
+    """Starting up lists the servers, needs attention lists each with its reason, a denial says who can grant access."""
     messages = _messages("up", "slow", "slower", "locked", "gone", "lost")
     assert list(messages) == [LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT]
     assert messages[LoadStatus.TRANSIENT].startswith('Starting up: "slow", "slower". ')
@@ -89,7 +89,7 @@ def test_each_status_of_a_load_has_a_message_of_its_own() -> None:
 
 
 def test_a_retry_is_promised_only_for_the_servers_with_one() -> None:
-    """L-7: those without are listed apart."""
+    """L-7: those without one are listed separately."""
     [text] = _messages("slow", "again").values()
     with_one, without = text.split('Starting up: "slow".')
     assert with_one.startswith('Will retry automatically. Starting up: "again". ')
@@ -97,14 +97,14 @@ def test_a_retry_is_promised_only_for_the_servers_with_one() -> None:
 
 
 def test_a_denial_is_never_called_a_start() -> None:
-    """Spec B: it is no start, and no new try comes."""
+    """Spec B: it is not a start, and there is no new try."""
     [messages] = _messages("locked").values()
     assert "starting" not in messages
     assert "Retrying does not help." in messages
 
 
 def test_every_server_is_named_whatever_the_author_wrote() -> None:
-    """Also where the service has no words that this version knows."""
+    """Also if the service has no words that this version knows."""
     response = _load(LOADS["gone"])
     response.words.message = "Ask the operator."
     assert load_messages({"gone": response}, {}, phrases={}) == {"permanent": '"gone": Ask the operator.'}
@@ -159,7 +159,7 @@ def test_a_retry_is_the_users_word() -> None:
 
 
 def test_a_status_of_a_later_version_is_no_connection() -> None:
-    """Whatever its words say."""
+    """Whatever its words are."""
     newer = _enable(ENABLES["enabled"])
     newer.verdict.status = 99  # type: ignore[assignment]  # a number of a later version
     result = enable_result(newer, "git", phrases={})
@@ -169,7 +169,7 @@ def test_a_status_of_a_later_version_is_no_connection() -> None:
 
 @given(server=st.text(max_size=300), reason=st.text(max_size=50), variable=st.text(max_size=50))
 def test_names_and_reasons_never_break_a_text(server: str, reason: str, variable: str) -> None:
-    """Quoted and cut, in one line, and nothing in them is filled."""
+    """Quoted and cut, in one line, and no placeholder in them is filled in."""
     failed = enable_result(_enable(ENABLES["connect_failed"]), server, phrases={}, reason=reason)
     assert text_of(failed).isprintable() or not reason.isprintable()
     assert "\n" not in text_of(failed)
@@ -180,13 +180,13 @@ def test_names_and_reasons_never_break_a_text(server: str, reason: str, variable
 
 
 def test_a_placeholder_in_a_reason_is_not_filled() -> None:
-    """What is filled in is never looked at again."""
+    """Filled-in text is never searched for placeholders."""
     messages = load_messages({"gone": _load(LOADS["gone"])}, {"gone": "{check_server} {servers}"}, phrases={})
     assert '"gone" ({check_server} {servers})' in messages[LoadStatus.PERMANENT]
 
 
 def test_words_of_another_status_are_not_used() -> None:
-    """A service that sends them is of another version."""
+    """A service that sends them has another version."""
     response = _enable(ENABLES["declined"])
     response.words.status = outcome_pb2.ENABLE_STATUS_ENABLED
     assert "The policy service gives no reason." in text_of(enable_result(response, "git", phrases={}))

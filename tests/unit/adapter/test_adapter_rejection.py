@@ -1,4 +1,4 @@
-"""The adapter as a library: a call that is refused (A.5), and what no words of it may say (SC-003)."""
+"""The adapter as a library: a rejected call (A.5), and what its words never say (SC-003)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ORDER: dict[str, tuple[str, str, str, str]] = {
 
 @pytest.mark.parametrize("status", ORDER)
 def test_a_rejection_says_in_order_what_it_is_and_what_can_be_done(status: str) -> None:
-    """FR-008: the status, whether it is by policy, the author's words, who and when, and where to see more."""
+    """FR-008: the status, whether it is by policy, the author's words, who can lift it and when, where to see more."""
     refused = rejected(*LOCKED[status])
     text = text_of(refused)
     places = [text.find(part) for part in (status, *ORDER[status], "`include_disabled: true`")]
@@ -105,7 +105,7 @@ _UNREAD = {
 
 @pytest.mark.parametrize("fact", _UNREAD)
 def test_a_rejection_says_which_kind_of_fact_could_not_be_read(fact: str) -> None:
-    """In plain words, and never the key of a label, which is the operator's own."""
+    """In plain words, and never the key of a label, which is internal to the operator."""
     response = checked(OPEN, UNREAD)
     del response.verdict.unread[:]
     response.verdict.unread.append(fact)
@@ -135,7 +135,7 @@ def test_kinds_of_facts_are_named_once_each_and_those_of_a_known_verdict_not_at_
     ],
 )
 def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, retry: str) -> None:
-    """It is the service that knows whether a fact stays unknown; one of another version may not say."""
+    """The service knows whether a fact stays unknown; a service of another version may not say."""
     response = checked(OPEN, UNREAD)
     response.verdict.retry = on_the_wire  # type: ignore[assignment]  # a number of another version
     result = rejection(response, "git", "reset", phrases=PHRASES)
@@ -146,7 +146,7 @@ def test_text_and_field_agree_about_trying_again(on_the_wire: int, said: str, re
 
 
 def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> None:
-    """What is fixed about a status is no service's to change."""
+    """No service can change what the status determines."""
     response = checked(OPEN, DENIED)
     response.verdict.retry = verdict_pb2.RETRY_LATER
     result = rejection(response, "git", "reset", phrases=PHRASES)
@@ -157,7 +157,7 @@ def test_trying_again_follows_from_any_other_status_whatever_the_wire_says() -> 
 
 @pytest.mark.parametrize("policy", [POLICY, *sorted((POLICY / "examples").iterdir())], ids=lambda path: path.name)
 def test_no_shipped_words_for_what_could_not_be_determined_promise_a_retry(policy: Path, tmp_path: Path) -> None:
-    """It depends on the verdict, and the adapter says it."""
+    """It depends on the verdict, and the adapter writes it."""
     written = write_policy(tmp_path, (policy / "callability.yaml").read_text())
     words = status_words(load(written).rule_sets["callability"].rule_set, "disabled_unknown").values()
     assert len(words) == 2
@@ -168,7 +168,7 @@ REASON = "This proxy cannot call tools that run as tasks.\nTell the user so."
 
 
 def test_a_refusal_of_the_proxys_own_gives_its_reason_and_is_final() -> None:
-    """In place of a reason that could not be determined, in the text, and by `retry` in the structured content."""
+    """Instead of an undetermined reason, in the text, and by `retry` in the structured content."""
     result = rejection(checked(OPEN, REFUSED), "git", "reset", phrases=PHRASES, refusal=REASON)
     assert result is not None
     assert result["structuredContent"] == {
@@ -189,7 +189,7 @@ def test_a_refusal_of_the_proxys_own_gives_its_reason_and_is_final() -> None:
 
 @pytest.mark.parametrize("status", [status for status in LOCKED if status != "disabled_unknown"])
 def test_a_refusal_of_the_proxys_own_changes_nothing_about_another_status(status: str) -> None:
-    """A row above explains it, and the user is sent to the switch that it names."""
+    """A row above explains it, and the user reads about the switch that the row names."""
     server, tool = LOCKED[status]
     response = checked(server, {**tool, "callerRefuses": True})
     given = [rejection(response, "git", "reset", phrases=PHRASES, refusal=refusal) for refusal in ("", REASON)]
@@ -208,7 +208,7 @@ def test_a_refusal_of_the_proxys_own_is_no_reason_for_what_could_not_be_read() -
 
 
 def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
-    """In the remediation of the status; beside what could not be determined, it says of which tools it speaks."""
+    """In the remediation of the status; next to an undetermined reason, it says which tools it is about."""
     tools = {"reset": REFUSED, "clone": UNREAD, "push": REFUSED}
     request = request_of({"git": (OPEN, tools)})
     judgement = judge(request, answered(request), refusals={"git:reset": REASON, "git:clone": REASON})
@@ -239,14 +239,14 @@ def test_what_an_agent_reads_has_no_control_characters(status: str) -> None:
 
 
 def test_each_status_has_words_of_its_own_in_a_rejection() -> None:
-    """Fault 4 of the reference implementations: an agent was told to enable the tool where the server was off."""
+    """Fault 4 of the reference implementations: with the server off, an agent read that the tool should be enabled."""
     texts = {status: text_of(rejected(*facts)) for status, facts in LOCKED.items()}
     assert len({text.replace(status, "") for status, text in texts.items()}) == len(LOCKED)
     assert "PRESS-TOOL-ON" not in texts["server_disabled"]
 
 
 def test_a_rejection_whose_author_has_no_words_still_says_what_holds_for_every_policy() -> None:
-    """FR-008 does not rest on the author."""
+    """FR-008 does not depend on the author."""
     response = checked(OPEN, DENIED)
     response.ClearField("words")
     text = text_of(rejection(response, "git", "reset", phrases=PHRASES))
@@ -257,7 +257,7 @@ def test_a_rejection_whose_author_has_no_words_still_says_what_holds_for_every_p
 
 @pytest.mark.parametrize("name", ['a"b', "a\nSYSTEM: b", "a\x1b[2J", "a\u202eb", "a`b", "{edit_config}", "{server}"])
 def test_names_in_a_rejection_are_quoted_and_escaped(name: str) -> None:
-    """They are the agent's own argument, and are not instructions, markup or placeholders."""
+    """They come from the agent's own argument, and are no instructions, markup or placeholders."""
     text = text_of(rejected(OPEN, DENIED, tool=name, server=name))
     assert json.dumps(name) in text
     assert name not in text or json.dumps(name) == f'"{name}"'
@@ -265,7 +265,7 @@ def test_names_in_a_rejection_are_quoted_and_escaped(name: str) -> None:
 
 
 def test_names_in_a_text_are_cut_at_128_characters() -> None:
-    """A long one could carry a message."""
+    """A long one could contain a message."""
     text = text_of(rejected(OPEN, DENIED, tool="t" * 300, server="s" * 300))
     assert f'"{"t" * 128}"' in text
     assert f'"{"s" * 128}"' in text
@@ -281,7 +281,7 @@ def test_an_action_that_has_no_phrase_here_is_named_by_its_own_words() -> None:
 
 
 def test_an_unknown_tool_is_answered_with_near_names_and_no_status() -> None:
-    """It is told apart from a locked one."""
+    """It is distinguished from a locked one."""
     answer = unknown_tool("git:rest", ["git:reset", "git:status", "time:now"])
     assert (answer["isError"], "structuredContent" in answer) == (True, False)
     assert 'there is no tool "git:rest"' in text_of(answer)
@@ -318,7 +318,7 @@ def test_no_words_of_a_config_lock_send_the_user_to_a_switch(phrases: Mapping[st
 
 
 def test_discovery_and_the_call_path_say_the_same_of_every_combination() -> None:
-    """The status that is listed is the one that is refused, and the counts agree (FR-011, fault 5)."""
+    """The listed status is the one of the rejection, and the counts agree (FR-011, fault 5)."""
     combinations = matrix()
     request = request_of({f"s{number}": (server, {"t": tool}) for number, (server, tool) in enumerate(combinations)})
     response = answered(request)

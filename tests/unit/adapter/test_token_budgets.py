@@ -1,4 +1,4 @@
-"""What an agent reads is paid for by the token: the budgets of the texts, and what each must say all the same."""
+"""Agents pay for texts by the token: the budgets of the texts, and what each must still say."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_rejection_costs_at_most_70_tokens(whose: str, status: str) -> None:
 @whose
 @pytest.mark.parametrize("fact", KINDS)
 def test_a_rejection_for_an_unread_fact_costs_no_more(whose: str, fact: str) -> None:
-    """Whatever kind of fact it is."""
+    """For any kind of fact."""
     response = checked(*LOCKED["disabled_unknown"], server=SERVER, tool=TOOL)
     response.verdict.unread[:] = [fact]
     assert tokens(text_of(rejection(response, SERVER, TOOL, phrases=WORDINGS[whose].one))) <= REJECTION
@@ -95,7 +95,7 @@ def test_an_entry_of_a_locked_tool_costs_at_most_14_tokens_beyond_its_values(sta
 @pytest.mark.parametrize("servers", [1, 2, 5, 6, 200])
 @pytest.mark.parametrize("message", LOADS)
 def test_a_load_notice_costs_at_most_40_tokens_and_8_a_server(message: str, servers: int, whose: str) -> None:
-    """And what the reasons cost; the number of the servers does not matter from six on."""
+    """Plus the reasons; from six servers on, their number does not matter."""
     text = load_text(message, servers, WORDINGS[whose].any)
     named = min(servers, NAMED)
     reasons = tokens(REASON) * text.count(REASON)
@@ -114,7 +114,7 @@ def test_servers_with_and_without_a_retry_share_the_budget_of_their_status(whose
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_reason_costs_at_most_20_tokens(reason: str) -> None:
-    """It is cut; the whole of it is in `upstream_servers`."""
+    """It is cut; `upstream_servers` has all of it."""
     text = load_text("permanent", 1, NEUTRAL, reason)
     shown = re.search(r'"server0" \((.*)\)\.', text)
     assert shown is not None
@@ -124,7 +124,7 @@ def test_a_reason_costs_at_most_20_tokens(reason: str) -> None:
 
 
 def test_a_short_reason_is_not_cut() -> None:
-    """A sign and a word are a part each."""
+    """A sign and a word are one part each."""
     assert shortened("a " * MAX_PARTS) == "a " * MAX_PARTS
     assert shortened("a " * (MAX_PARTS + 1)) == "a " * (MAX_PARTS - 2) + "a…"
     assert shortened("") == ""
@@ -138,7 +138,7 @@ def test_an_enable_result_costs_at_most_56_tokens(whose: str, outcome: str) -> N
 
 
 def test_another_place_of_the_config_costs_its_option_alone() -> None:
-    """The text is the same but for `--config` in each command."""
+    """The text is the same except for `--config` in each command."""
     elsewhere = phrases(CONFIG.with_name("other.yaml"), None)
     option = f" --config {CONFIG.with_name('other.yaml')}"
     for status in ("server_disabled", "server_quarantined", "disabled_by_user", "pending_approval"):
@@ -182,7 +182,7 @@ ACTIONS = {
 @whose
 @locked
 def test_a_remediation_says_what_is_wrong_and_who_can_do_what(whose: str, status: str) -> None:
-    """The action, and whose it is; the status is its key."""
+    """The action, and its owner; the status is its key."""
     text, known = remediation_text(status, WORDINGS[whose].any), ToolStatus(status)
     assert WORDINGS[whose].any[ACTIONS[status]] in text
     assert {LiftedBy.USER: "user to", LiftedBy.OPERATOR: "operator must", LiftedBy.UNDETERMINED: "Tell the user"}[
@@ -210,7 +210,7 @@ def test_the_three_load_notices_say_all_that_they_must(whose: str) -> None:
 
 
 def test_no_server_is_named_twice_and_all_are_counted() -> None:
-    """Also where the first five by name leave none for the other words of a status."""
+    """Even if the first five by name leave none for the other words of a status."""
     responses = {name: load_response("transient") for name in "edcba"}
     responses |= {name: load_response("transient, retry scheduled") for name in ("x", "y")}
     [text] = load_messages(responses, {}, phrases=NEUTRAL).values()
@@ -248,5 +248,5 @@ def test_an_enable_result_says_all_that_it_must(whose: str, outcome: str) -> Non
 
 
 def test_the_recorded_numbers_are_those_of_the_texts() -> None:
-    """`python tests/support/token_counts.py` records them anew, beside those of the first texts."""
+    """`python tests/support/token_counts.py` records them again, beside those of the first texts."""
     assert recorded()["now"] == counts()

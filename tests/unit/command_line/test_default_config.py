@@ -1,4 +1,4 @@
-"""Where commands find the config if no option names it: in the user's configuration directory, never in the current."""
+"""Where commands find the config without an option: in the user's configuration directory, never in the current one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_without_a_config_a_command_says_where_it_looked(command: tuple[str, ...
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_two_files_in_the_default_place_are_a_finding(command: tuple[str, ...], home: Path) -> None:
-    """Neither is taken: an edit of the other would be without effect."""
+    """Neither is used: an edit of the other would have no effect."""
     for name in ("gateway.yaml", "gateway.json"):
         _write(home / PLACE / name, "files")
     done = _run(*command)
@@ -103,7 +103,7 @@ def test_a_check_reports_two_files_in_its_format(home: Path) -> None:
 def test_the_variable_wins_over_the_default_place_and_the_option_over_both(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty variable is as good as none."""
+    """An empty variable counts as unset."""
     _write(home / PLACE / "gateway.yaml", "default")
     monkeypatch.setenv("CALLABILITY_CONFIG", "")
     assert _servers() == ["default"]
@@ -137,7 +137,7 @@ def test_the_place_follows_the_xdg_base_directory_specification(home: Path, monk
 
 
 def test_a_home_directory_that_is_relative_is_no_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be the current one."""
+    """It would be the current directory."""
     monkeypatch.setenv("HOME", ".")
     done = _run("servers", "list")
     assert (done.exit_code, "the home directory is not known" in done.stderr) == (2, True)
@@ -150,7 +150,7 @@ def _prints_the_option(config: Path) -> bool:
 def test_a_printed_command_leaves_the_option_out_for_exactly_the_default_file(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The person's shell has the home directory, and need not have what else is in the gateway's environment."""
+    """The person's shell has the home directory, and need not have the rest of the gateway's environment."""
     config = _write(home / PLACE / "gateway.yaml")
     assert not _prints_the_option(config)
     assert _prints_the_option(config.with_name("other.yaml"))

@@ -1,4 +1,4 @@
-"""Changing one value of a file that a person wrote: that value, and not a byte beside it."""
+"""Changing one value of a file that a person wrote, and no other byte."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _tree(keys: tuple[str, ...], value: Value | Tree) -> Tree:
     ],
 )
 def test_a_change_keeps_to_the_style_of_its_place(before: str, keys: str, value: str | bool, after: str) -> None:
-    """Quotes, comments, indentation, line ends, the mark at the beginning and the lack of a line end at the end."""
+    """Quotes, comments, indentation, line endings, a byte order mark, and a missing line break at the end."""
     assert edit(before, keys, value) == after
 
 
@@ -96,12 +96,12 @@ def test_a_change_keeps_to_the_style_of_its_place(before: str, keys: str, value:
     ],
 )
 def test_json_stays_json(before: str, after: str) -> None:
-    """With its tabs, its compactness, its comments and the characters that YAML does not take."""
+    """With its tabs, its compact form, its comments and characters that YAML does not allow."""
     assert edit(before, "a.c", True, "a.json") == after
 
 
 def test_a_switch_of_a_server_is_one_line_of_a_diff() -> None:
-    """A comment stays with what it stands above."""
+    """A comment stays above its line."""
     after = edit(CONFIG, "mcpServers.files.enabled", False)
     assert after == CONFIG.replace('"x"]\n', '"x"]\n        enabled: false\n')
     assert edit(CONFIG, "mcpServers.clock.enabled", True) == CONFIG.replace("no-not-this", "true")
@@ -116,7 +116,7 @@ def test_what_the_file_says_already_is_not_written_again() -> None:
     "word", [DIGEST, "0" * 64, "yes", "NO", "null", "~", "on", "", " x", "a: b", "x\u202e", "\U000e0041"]
 )
 def test_a_word_that_could_be_read_otherwise_stands_in_quotes(word: str) -> None:
-    """As a value and as a key, for readers of YAML 1.1 too; what cannot be seen is escaped."""
+    """As a value and as a key, for readers of YAML 1.1 too; invisible characters are escaped."""
     written = edited(b"a: {b: c}\n", "a.yaml", {"a": {word: word}}).decode()
     assert re.fullmatch(r'a: \{b: c, "(.*)": "\1"\}\n', written)
     assert written[:-1].isprintable()
@@ -225,20 +225,20 @@ def _at(data: Any, keys: tuple[str, ...]) -> Any:
 
 
 def _set(data: Any, tree: Any) -> Any:
-    """Return data in which the values of a tree are set."""
+    """Return data after the values of a tree are set."""
     if not isinstance(tree, dict):
         return tree
     return {**(data or {}), **{key: _set((data or {}).get(key), below) for key, below in tree.items()}}
 
 
 def _is_in(old: str, new: str) -> bool:
-    """Say whether a text can be had from another by leaving characters out."""
+    """Return whether a text can be made from another by leaving out characters."""
     rest = iter(new)
     return all(character in rest for character in old)
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the characters with which two texts begin alike."""
+    """Return how many characters two texts have in common at the start."""
     differing = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
     return next(differing, min(len(one), len(other)))
 
@@ -246,7 +246,7 @@ def _shared(one: str, other: str) -> int:
 @settings(deadline=None)
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict) and tree != {}))
 def test_a_change_of_any_yaml_changes_nothing_else(data: st.DataObject, tree: dict[str, Any]) -> None:
-    """Every other value and every comment stays, and without what was written the old text is there again."""
+    """Every other value and every comment stays, and without the new text, the file is the old one."""
     _check(data, Writer(data).document(tree), "a.yaml")
 
 
@@ -269,7 +269,7 @@ def test_a_value_changes_whose_colon_is_in_another_line_than_its_key(gap: str) -
 def test_a_change_of_any_json_with_comments_changes_nothing_else(
     data: st.DataObject, tree: object, indent: Any
 ) -> None:
-    """Comments and trailing commas stay as they are, wherever they stand."""
+    """Comments and trailing commas stay as they are, wherever they are."""
     parts: list[str] = []
     for token in re.findall(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\s+|[^{}\[\],:\s"]+', json.dumps(tree, indent=indent)):
         before = next((part for part in reversed(parts) if part.strip() and part[0] != "/"), "")
@@ -288,7 +288,7 @@ def _check(data: st.DataObject, text: str, file: str) -> None:
     tree: dict[str, Any] = {}
     paths = [_drawn_keys(data, before) for _ in range(data.draw(st.integers(1, 3)))]
     for keys in paths:
-        # Of two values where one would stand within the other, the tree has the first.
+        # If one value would be inside the other, the tree has the first.
         if not any(other[: len(keys)] == keys or keys[: len(other)] == other for other in _paths_to_values(tree)):
             tree = _set(tree, _tree(keys, data.draw(VALUES)))
     try:
@@ -332,7 +332,7 @@ def _disabled(name: str) -> Tree:
 
 
 def test_twenty_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
-    """None is lost, and who reads meanwhile always reads a whole file."""
+    """None is lost, and a concurrent reader always reads a whole file."""
     path = tmp_path / "approvals.yaml"
     path.write_text("# mine\nfiles:\n  first: {} # stays\n")
     names = [f"tool{number}" for number in range(20)]
@@ -348,7 +348,7 @@ def test_twenty_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
-    """A link still leads to the file, which is another one of the same mode."""
+    """The link still leads to the file, which is a new one with the same mode."""
     (tmp_path / "elsewhere").mkdir()
     path, link = tmp_path / "elsewhere/approvals.yaml", tmp_path / "approvals.yaml"
     path.write_text("files: {}\n")
@@ -365,7 +365,7 @@ def test_a_changed_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
 
 
 def test_of_several_changes_all_or_none_are_made(tmp_path: Path) -> None:
-    """One that cannot be made refuses the others, and nothing is left behind."""
+    """One value that cannot be set refuses the others, and nothing is left behind."""
     path = tmp_path / "approvals.yaml"
     path.write_text("files: {read: {disabled: [1]}}\n")
     with pytest.raises(EditRefused):
@@ -375,7 +375,7 @@ def test_of_several_changes_all_or_none_are_made(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_where_there_is_nothing_to_do(tmp_path: Path) -> None:
-    """The file is the very same."""
+    """The file is not replaced."""
     path = tmp_path / "approvals.yaml"
     path.write_text("files: {read: {disabled: true}}\n")
     before = path.stat()
@@ -386,7 +386,7 @@ def test_nothing_is_written_where_there_is_nothing_to_do(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("text", ["", "a: [\n", "a: 1\na: 2\n", "a: &x 1\nb: *x\n"])
 def test_a_file_that_is_not_sound_is_not_touched(text: str, tmp_path: Path) -> None:
-    """What is wrong with it is told."""
+    """The error says what is wrong with it."""
     path = tmp_path / "approvals.yaml"
     path.write_text(text)
     with pytest.raises(document.Refused):
@@ -406,7 +406,7 @@ def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
 
 
 def test_many_values_are_set_at_once(tmp_path: Path) -> None:
-    """In mappings that are there and in new ones, each at its own place and in its own style."""
+    """In existing mappings and in new ones, each at its own place and in its own style."""
     path = tmp_path / "approvals.yaml"
     path.write_text("a:\n  x: {} # x\n  y:\nb: {z: {disabled: false}}\n")
     record: Tree = {"status": "approved", "disabled": True}

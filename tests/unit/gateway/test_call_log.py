@@ -1,4 +1,4 @@
-"""A line about each call of an upstream's tool, for whoever looks for a fault."""
+"""A log line about each call of an upstream's tool, for debugging."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _line(
 def test_a_line_says_who_called_what_and_what_came_of_it(
     answer: CallToolResult | dict[str, Any], outcome: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A status is the gateway's own word: what an upstream calls one in its answer is none."""
+    """A status is the gateway's own word: a status in an upstream's answer does not count."""
     caplog.set_level(logging.DEBUG, "callability.gateway.observability.call_log")
     assert _line(answer, caplog) == f"agent `clerk` called `t` of `s`: {outcome} in 1000.0 ms"
 
@@ -68,7 +68,7 @@ def test_a_call_that_is_not_answered_is_logged_too(caplog: pytest.LogCaptureFixt
 
 
 def test_at_any_higher_level_there_is_no_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Calls are many."""
+    """Calls are frequent."""
     caplog.set_level(logging.INFO, "callability.gateway.observability.call_log")
     with pytest.raises(ValueError, match="not enough values"):
         _line(CallToolResult(content=[]), caplog)

@@ -1,4 +1,4 @@
-"""The catalog against a model of it: whatever comes in whatever order, it is as if each had come after the other."""
+"""The catalog compared with a model of it: concurrent steps have the result of some sequential order."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TOGETHER = 3
 PROMPTED = (("enable", 0, "waiting", "guarded"), ("challenge", "guarded"))
 RETURNED = (("enable", 0, "returning", "guarded"), ("challenge", "guarded"))
 
-# Each example opens servers or plays a long story: a smaller one of a failure is not worth the minutes.
+# Each example opens servers or runs a long story: shrinking a failure is not worth the minutes.
 
 
 @st.composite
 def _steps(draw: st.DrawFn, world: World, names: tuple[str, ...], came: int) -> tuple[Step, ...]:
-    """Draw up to three steps that come together, or time that passes."""
+    """Draw up to three concurrent steps, or time that passes."""
     count = draw(st.sampled_from([1, 1, 2, 2, TOGETHER, 0]))
     if count == 0:
         return (("wait", draw(SECONDS)),)
@@ -37,7 +37,7 @@ def _steps(draw: st.DrawFn, world: World, names: tuple[str, ...], came: int) -> 
 
 
 def _explained(models: list[Model], steps: tuple[Step, ...], seen: object, dials: Mapping[str, int]) -> list[Model]:
-    """Return what may be, where the steps came one after the other in some order; without any it is not explained."""
+    """Return the states that are possible if the steps came one after the other; none: the result is not explained."""
     possible = [after for order in permutations(steps) for model in models for after in model.after(order)]
     fitting = {after.key: after for after in possible if after.seen == seen and after.dials == dials}
     results = dict.fromkeys(f"{after.seen} {after.dials}" for after in possible)
@@ -61,7 +61,7 @@ async def _story(world: World, data: st.DataObject) -> None:
 
 
 def _played(directory: Path, play: Callable[[World], Awaitable[Any]]) -> Any:
-    """Tell a story of a world, to its end."""
+    """Run a story of a world to its end."""
 
     async def story(patch: pytest.MonkeyPatch) -> Any:
         world = World(directory, patch)
@@ -108,7 +108,7 @@ def test_a_dialog_that_nobody_answers_keeps_no_attempt_from_its_end(tmp_path: Pa
 def test_who_comes_to_the_end_of_an_attempt_for_a_reason_of_others_has_another(
     tmp_path: Path, first: Step, then: Step, outcome: str
 ) -> None:
-    """Of callers who left before it knew, and of sessions without dialogs; at whatever moment it comes (E-2, E-3)."""
+    """Also callers that left earlier, and sessions without dialogs; at any moment (E-2, E-3)."""
 
     async def play(world: World, turns: int) -> dict[str, Any]:
         await _seen_after(world, first)
@@ -125,7 +125,7 @@ def test_who_comes_to_the_end_of_an_attempt_for_a_reason_of_others_has_another(
 
 
 def test_a_connection_that_was_lost_before_its_caller_returned_is_not_reported(tmp_path: Path) -> None:
-    """Of what happened between the question and its answer, the answer tells the end (E-9)."""
+    """If something happened between the question and its answer, the answer reports the end (E-9)."""
     lost = (*RETURNED, ("page", "guarded", "code"), ("accept", "guarded"), ("crash", "guarded"))
     seen = _played(tmp_path, lambda world: _seen_after(world, *lost, ("again", 1, 0, "accepted")))
     assert (seen["states"]["guarded"], seen["callers"]) == ("failed", {0: "returned", 1: "connect_failed"})

@@ -1,4 +1,4 @@
-"""`docs/config.md` and the schema of the config: generated from what checks the config, and as strict as it."""
+"""`docs/config.md` and the schema of the config: generated from the model that checks the config, and as strict."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from support.commands import callability
 from support.config_files import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
 
 BEYOND_A_SCHEMA = {"unknown-server", "shared-token", "bad-url", "bad-length"}
-"""Codes of what a schema cannot tell, or not wholly: agreement of two parts, hosts and ports, lengths in bytes."""
+"""Codes that a schema cannot find, or not always: relations of two parts, hosts and ports, lengths in bytes."""
 NO_DOCUMENT = {"an empty file", "a server that is repeated"}
-"""Faulty configs of which an editor says without a schema that they are none."""
+"""Faulty configs that an editor refuses without a schema."""
 
 
 def _pattern(_: object, pattern: str, value: object, __: object) -> Any:
-    """In a JSON Schema `$` is the very end, as in ECMA-262; Python's also stands before a last line break."""
+    """In a JSON Schema, `$` is the very end, as in ECMA-262; in Python, it also matches before a last line break."""
     assert pattern.startswith("^")
     assert pattern.endswith("$")
     if isinstance(value, str) and not re.fullmatch(pattern[1:-1], value):
@@ -44,7 +44,7 @@ VALIDATOR = extend(Draft202012Validator, {"pattern": _pattern})(config_schema())
 
 
 def _refusal(directory: str | Path, text: str, name: str = "servers.yaml") -> tuple[object, set[str] | None]:
-    """Return the data of a config, and the codes of the errors for which the gateway refuses it, if it does."""
+    """Return the data of a config, and the codes of the errors for which the gateway refuses it."""
     path = Path(directory, name)
     path.write_text(text, encoding="utf-8")
     data = document.plain(document.read(path))
@@ -56,7 +56,7 @@ def _refusal(directory: str | Path, text: str, name: str = "servers.yaml") -> tu
 
 
 def _agree(data: object, refusal: set[str] | None) -> bool:
-    """Say whether schema and gateway agree, as far as a schema can tell."""
+    """Return whether schema and gateway agree, as far as a schema can decide."""
     valid = bool(VALIDATOR.is_valid(data))
     return valid if refusal is None else not valid or refusal <= BEYOND_A_SCHEMA
 
@@ -103,7 +103,7 @@ def test_the_page_says_what_a_record_is_that_leaves_a_key_out(tmp_path: Path) ->
 
 
 def test_the_schema_is_one() -> None:
-    """Of the dialect that it names, with patterns that bind the whole of a text."""
+    """Of the dialect that it names, with patterns that cover the whole text."""
     schema = config_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     Draft202012Validator.check_schema(schema)
@@ -123,7 +123,7 @@ def test_the_schema_is_one() -> None:
     ],
 )
 def test_what_the_gateway_takes_the_schema_takes(text: str, tmp_path: Path) -> None:
-    """An editor never marks a sound config."""
+    """An editor marks nothing in a valid config."""
     data, refusal = _refusal(tmp_path, text)
     assert refusal is None
     assert VALIDATOR.is_valid(data), list(VALIDATOR.iter_errors(data))
@@ -131,7 +131,7 @@ def test_what_the_gateway_takes_the_schema_takes(text: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTY if fault not in NO_DOCUMENT])
 def test_what_the_gateway_refuses_the_schema_refuses(fault: str, tmp_path: Path) -> None:
-    """As far as a schema can tell; here it always can, but for hosts and ports."""
+    """As far as a schema can decide; here it always can, except for hosts and ports."""
     data, refusal = _refusal(tmp_path, FAULTY[fault][0])
     assert refusal
     assert not VALIDATOR.is_valid(data) or refusal <= {"bad-url"}
@@ -184,7 +184,7 @@ NEARLY_SOUND = st.fixed_dictionaries(
 @settings(deadline=None, max_examples=300)
 @given(VALUES | FILES | NEARLY_SOUND)
 def test_schema_and_gateway_agree_about_any_data(data: object) -> None:
-    """What one takes the other takes, as far as a schema can tell."""
+    """Both accept the same, as far as a schema can decide."""
     with TemporaryDirectory() as directory:
         read, refusal = _refusal(directory, json.dumps(data), "servers.json")
     assert _agree(read, refusal), (refusal, list(VALIDATOR.iter_errors(read)))
@@ -203,7 +203,7 @@ def test_schema_and_gateway_agree_about_any_data(data: object) -> None:
     ],
 )
 def test_what_a_schema_cannot_express_is_what_the_page_says(text: str, codes: set[str], tmp_path: Path) -> None:
-    """Each of the exceptions is one: the schema takes it and the gateway does not."""
+    """Each exception is real: the schema accepts it and the gateway does not."""
     data, refusal = _refusal(tmp_path, text)
     assert refusal == codes
     assert VALIDATOR.is_valid(data)

@@ -29,7 +29,7 @@ def loaded(text: str, name: str = "approvals.yaml") -> Approvals:
 
 
 def test_records_are_read_by_server_and_tool() -> None:
-    """A record says both things, and the tools keep the order of the file."""
+    """A record sets both, and the tools keep the order of the file."""
     approvals = loaded("files:\n  write: {disabled: true, status: changed}\n  read: {status: pending}\nclock: {}\n")
     assert approvals.readable
     assert approvals.warnings == ()
@@ -43,14 +43,14 @@ def test_records_are_read_by_server_and_tool() -> None:
 
 
 def test_json_is_read_like_yaml() -> None:
-    """The name of the file says which it is."""
+    """The name of the file decides."""
     approvals = loaded('{"files": {"write": {"disabled": true}}}', "approvals.json")
     assert approvals.record("files", "write") == ApprovalRecord(disabled=True, status="approved")
 
 
 @pytest.mark.parametrize("record", ["{}", ""], ids=["braces", "nothing"])
 def test_what_a_record_leaves_out_has_its_default(record: str) -> None:
-    """It was read, so it is not unknown (A.2); a record may leave out both."""
+    """It was read, so it is not unknown (A.2); a record may omit both."""
     approvals = loaded(f"files:\n  write: {record}\n")
     assert approvals.record("files", "write") == ApprovalRecord(disabled=False, status="approved")
 
@@ -62,7 +62,7 @@ def test_a_tool_that_is_not_in_the_file_has_no_record() -> None:
 
 
 def test_a_file_without_servers_has_no_records() -> None:
-    """Braces say that there is nothing, and that somebody meant it."""
+    """Braces say that the file is empty on purpose."""
     approvals = loaded("{}")
     assert approvals.readable
     assert approvals.record("files", "write") is None
@@ -155,7 +155,7 @@ def test_a_value_outside_its_domain_is_unknown_and_nothing_else_is(
     ids=["empty", "comments", "list", "server without tools", "record", "indentation", "duplicate"],
 )
 def test_a_malformed_file_leaves_every_approval_unknown(text: str, lines: list[str]) -> None:
-    """One record that cannot be one makes all of them doubtful; the reasons are all told (A.7)."""
+    """One malformed record makes all of them unreliable; all reasons are reported (A.7)."""
     approvals = loaded(text)
     assert not approvals.readable
     assert approvals.record("files", "read") == approvals.record("files", "write") == UNKNOWN
@@ -188,7 +188,7 @@ def written(directory: str, data: bytes) -> Approvals:
 @settings(deadline=None)
 @given(FILES)
 def test_no_data_gives_a_value_outside_the_domains(data: object) -> None:
-    """Whatever a file holds, each fact read from it is in its domain or unknown, and each fault is told."""
+    """Whatever a file contains, each fact is in its domain or unknown, and each fault is reported."""
     with TemporaryDirectory() as directory:
         approvals = written(directory, json.dumps(data).encode())
     for record in (approvals.record(server, tool) for server in ("files", "clock") for tool in ("write", "read", "")):
@@ -202,7 +202,7 @@ def test_no_data_gives_a_value_outside_the_domains(data: object) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_no_bytes_are_too_strange_to_be_read(data: bytes) -> None:
-    """A broken file is an answer and never an exception."""
+    """A broken file is a result and never an exception."""
     with TemporaryDirectory() as directory:
         approvals = written(directory, data)
     assert approvals.readable or approvals.record("files", "write") == UNKNOWN

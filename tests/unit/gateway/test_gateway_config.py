@@ -1,4 +1,4 @@
-"""The gateway's config: what is read from it, and every finding in words and place."""
+"""The gateway's config: what is read from it, and every finding with its words and place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refused(text: str, name: str = "servers.yaml") -> list[str]:
 
 
 def test_every_key_of_a_server_is_read() -> None:
-    """A config that uses every key comes back as it was written, placeholders untouched."""
+    """A config with every key is read as it was written; placeholders stay."""
     config = loaded(WHOLE)
     zulu, alpha = config.servers.values()
     assert (zulu.command, zulu.args, dict(zulu.env), zulu.cwd) == (
@@ -55,7 +55,7 @@ def test_every_key_of_a_server_is_read() -> None:
 
 
 def test_servers_keep_the_order_of_the_file() -> None:
-    """The order is the author's and not the alphabet's."""
+    """The order is that of the file, and not alphabetical."""
     assert tuple(loaded(WHOLE).servers) == ("zulu", "alpha")
 
 
@@ -85,13 +85,13 @@ def test_a_deny_list_denies_its_own_names_exactly() -> None:
 
 
 def test_an_allow_list_denies_every_other_name() -> None:
-    """What the operator did not name is denied."""
+    """Tools that the operator did not name are denied."""
     server = loaded(WHOLE).servers["alpha"]
     assert [server.config_denies(tool) for tool in ("search", "Search", "other")] == [False, True, True]
 
 
 def test_a_config_knows_where_its_values_stand() -> None:
-    """A sentence can name the line to edit, or of a key that is not there the line of its server."""
+    """A finding can name the line to edit, or for a missing key the line of its server."""
     config = loaded(WHOLE)
     assert str(config.place("mcpServers", "zulu", "disabled_tools", 1)) == "servers.yaml:12:35"
     assert str(config.place("mcpServers", "zulu", "enabled_tools")) == "servers.yaml:5:5"
@@ -99,13 +99,13 @@ def test_a_config_knows_where_its_values_stand() -> None:
 
 
 def test_secrets_do_not_show_in_a_server_that_is_printed() -> None:
-    """What may hold a secret is no part of a server's printed form, nor of the config's."""
+    """Values that may be secret are not in the printed form of a server or a config."""
     config = loaded(WHOLE.replace("${TOKEN}", "hunter2").replace("8080", "hunter2").replace("8443/mcp", "8443/hunter2"))
     assert "hunter2" not in repr(config)
 
 
 def test_a_config_cannot_be_changed() -> None:
-    """The mappings of a config are sealed like its fields."""
+    """The mappings of a config are immutable like its fields."""
     server = loaded(WHOLE).servers["zulu"]
     assert {type(server.env), type(server.headers), type(server.labels)} == {MappingProxyType}
 
@@ -115,7 +115,7 @@ def test_a_config_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize(("text", "lines"), FAULTY.values(), ids=FAULTY)
 def test_a_faulty_config_is_refused_with_all_its_findings(text: str, lines: list[str]) -> None:
-    """Each finding is one line, in the order of the file, and none of them tells a secret."""
+    """Each finding is one line, in the order of the file, and none contains a secret."""
     found = refused(text)
     assert found == [f"servers.yaml:{line}" for line in lines]
     assert "hunter2" not in "".join(found)
@@ -144,7 +144,7 @@ def test_a_double_entry_is_a_warning() -> None:
 
 
 def test_an_entry_that_matches_no_tool_is_a_warning_that_names_it() -> None:
-    """A spelling error in a deny list leaves a tool open, and so is told as soon as the tools are known (A.2)."""
+    """A typo in a deny list leaves a tool open, so it is reported as soon as the tools are known (A.2)."""
     config = loaded(ONE + 'command: x\n    disabled_tools: [delete_file, delet_file, "move*", zzz]')
     found = config.unmatched("files", ["delete_file", "read_file", "move_file", "zz\nz"])
     assert list(map(str, found)) == [
@@ -283,7 +283,7 @@ HINTS = {
 @pytest.mark.parametrize("text", HINTS)
 @pytest.mark.parametrize("section", ["mcpServers", "catalog"])
 def test_what_looks_like_a_variable_and_is_none_is_a_warning(section: str, text: str, tmp_path: Path) -> None:
-    """It would be sent as it is."""
+    """It would be sent literally."""
     path = tmp_path / "servers.yaml"
     servers = {"url": "http://h/mcp", "headers": {"X": text, "Y": "${OK}", "Z": "$${A B}"}}
     path.write_text(json.dumps({"mcpServers": {}, section: {"x": servers}}))
@@ -295,7 +295,7 @@ def test_what_looks_like_a_variable_and_is_none_is_a_warning(section: str, text:
 
 
 def test_a_variable_where_none_is_filled_in_is_a_warning() -> None:
-    """`command` and `cwd` are taken as they are written."""
+    """`command` and `cwd` are used literally."""
     [command, cwd] = loaded(ONE + "command: ${HOME}/bin/x\n    cwd: ${HOME}").warnings
     assert str(command) == (
         "servers.yaml:3:14: `command` of server `files` has `${`, and is taken as it is: no variables are filled in"
@@ -306,7 +306,7 @@ def test_a_variable_where_none_is_filled_in_is_a_warning() -> None:
 
 @pytest.mark.parametrize("type_", ["http", "streamable-http", "streamableHttp"])
 def test_every_spelling_of_http_is_http(type_: str) -> None:
-    """Clients write it in three ways."""
+    """Clients spell it in three ways."""
     assert loaded(ONE + f"url: http://h\n    type: {type_}").servers["files"].type == "http"
 
 
@@ -322,7 +322,7 @@ def test_every_spelling_of_http_is_http(type_: str) -> None:
     ],
 )
 def test_a_secret_among_the_arguments_is_a_warning(arguments: list[str]) -> None:
-    """At its place and without it: a process list shows arguments to everybody on the machine."""
+    """At its place and without its value: everybody on the machine can read arguments in a process list."""
     config = loaded(json.dumps({"mcpServers": {"files": {"command": "x", "args": arguments}}}), "servers.json")
     [warning] = config.warnings
     assert warning.code == "secret-in-args"
@@ -344,5 +344,5 @@ def test_a_secret_among_the_arguments_is_a_warning(arguments: list[str]) -> None
     ],
 )
 def test_any_other_argument_is_no_secret(arguments: list[str]) -> None:
-    """A warning that is often wrong is not read."""
+    """A warning that is often wrong is ignored."""
     assert loaded(json.dumps({"mcpServers": {"files": {"command": "x", "args": arguments}}}), "a.json").warnings == ()

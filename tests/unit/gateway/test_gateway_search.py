@@ -48,12 +48,12 @@ def test_a_tool_is_found_by_all_that_is_known_of_it(query: str, first: str) -> N
 
 
 def test_the_beginning_of_a_word_finds_every_name_with_it() -> None:
-    """Half a word is enough, and equal scores stand in the order of the names."""
+    """Half a word is enough, and equal scores are in the order of the names."""
     assert found("del") == ["files:delete_file", "git:delete_branch"]
 
 
 def test_a_whole_word_of_a_name_comes_before_the_beginning_of_one() -> None:
-    """That holds even where the whole word is common and the beginning rare."""
+    """Even if the whole word is common and its beginning rare."""
     whole = tuple(SearchDocument(f"del_{number}_of_many_words_in_a_long_name", "s") for number in range(50))
     answer = found("del", (*whole, SearchDocument("delete", "a")))
     assert len(answer) == 51
@@ -67,30 +67,30 @@ def test_an_exact_name_comes_before_any_text() -> None:
 
 
 def test_a_name_comes_before_a_description() -> None:
-    """What a tool is called tells more than what is said of it."""
+    """The name of a tool counts more than its description."""
     named, described = SearchDocument("upload_report", "z"), SearchDocument("send", "a", "", "Will upload a report.")
     assert found("upload report", (described, named)) == ["z:upload_report", "a:send"]
 
 
 def test_nothing_is_found_where_nothing_matches() -> None:
-    """A tool without any of the words is no hit, and stop words are no words."""
+    """A tool without any of the words is not found, and stop words do not count."""
     assert found("weather in the city") == []
 
 
 @pytest.mark.parametrize("query", ["", " \n", "?!*", "\ud800", "()", '""'])
 def test_a_query_without_words_finds_nothing(query: str) -> None:
-    """White space, punctuation and halves of characters are no words."""
+    """White space, punctuation and halves of characters are not words."""
     assert found(query) == []
 
 
 def test_a_query_of_stop_words_finds_by_name() -> None:
-    """A tool may be called by such a word; a description that holds one is not found."""
+    """A tool may have such a name; a description that contains the word is not found."""
     assert found("do it", (*ALL, SearchDocument("do", "s"))) == ["s:do"]
 
 
 @pytest.mark.parametrize("query", ['delete AND "branch', "+delete -branch", "name:delete^9 (branch", "delete~ branch*"])
 def test_operators_are_plain_words(query: str) -> None:
-    """What a search engine would take for syntax changes nothing about what is found first."""
+    """The syntax of a search engine does not change the first result."""
     assert found(query)[0] == "git:delete_branch"
 
 
@@ -112,7 +112,7 @@ def test_a_limit_below_one_is_an_error() -> None:
 
 
 def test_ties_are_cut_in_the_order_of_the_names() -> None:
-    """The limit takes the first of the whole order, of a thousand equals too."""
+    """The limit cuts the whole order, also of a thousand equal tools."""
     documents = tuple(replace(DELETE, server=f"s{number}") for number in range(1000))
     names = sorted(document.qualified_name for document in documents)
     assert found("delete file", documents[::-1]) == names
@@ -126,7 +126,7 @@ def test_hits_are_ordered_by_score_and_then_by_name() -> None:
 
 
 def test_words_beyond_the_bound_are_ignored() -> None:
-    """Thirty-two different words are searched for, however often each of them stands in the query."""
+    """Thirty-two different words are searched for, however often each is in the query."""
     filler = " ".join(f"word{number}" for number in range(31))
     assert found(f"{filler} {filler} branch") == ["git:delete_branch"]
     assert found(f"{filler} another branch") == []
@@ -175,7 +175,7 @@ def test_the_order_in_which_documents_come_never_matters(
 def test_documents_of_another_index_change_nothing(
     seen: list[SearchDocument], hidden: list[SearchDocument], query: str
 ) -> None:
-    """What a caller may not see has no part in its scores (FR-002, FR-007)."""
+    """Tools that a caller may not see do not influence its scores (FR-002, FR-007)."""
     index = ToolIndex(seen)
     before = index.search(query)
     ToolIndex([*seen, *hidden]).search(query)
@@ -185,14 +185,14 @@ def test_documents_of_another_index_change_nothing(
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=60) | st.text('"+-:^~*()[]{}\\/ANDORNOT ', max_size=60))
 def test_no_text_is_too_strange_to_be_a_query(query: str) -> None:
-    """A query is what a model wrote: any text has an answer."""
+    """A model writes the query: any text gets an answer."""
     hits = ToolIndex(ALL).search(query)
     assert len(hits) <= len(ALL)
     assert all(hit.score > 0 for hit in hits)
 
 
 def test_a_thousand_tools_are_built_and_searched(note: Callable[[str], None]) -> None:
-    """Ten thousand characters are one query more; the times are printed, and nothing is asserted of them."""
+    """Ten thousand characters are just another query; the times are printed, and not asserted."""
     documents = [
         SearchDocument(f"{verb}_{noun}_{number}", f"server{number % 20}", f"{verb} a {noun}", f"{verb} {noun} " * 20)
         for number in range(100)

@@ -1,4 +1,4 @@
-"""What an upstream says of a tool reaches nobody before somebody has looked at it (A.3), whatever is asked."""
+"""An upstream's text about a tool reaches no agent before a person has reviewed it (A.3), by any request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _questions = st.one_of(
 @settings(deadline=None, max_examples=25)
 @given(questions=st.lists(_questions, min_size=1, max_size=6))
 def test_what_is_held_back_changes_no_answer(hold: Hold, questions: list[tuple[str, dict[str, Any]]]) -> None:
-    """FR-003, fault 6: to the byte every answer is that of a gateway whose upstream says nothing."""
+    """FR-003, fault 6: every answer is, to the byte, that of a gateway whose upstream has no text."""
     with TemporaryDirectory() as directory:
         poisoned = _scene(directory, POISON, hold.keys, hold.records)
         answers = asyncio.run(poisoned.answers(questions))
@@ -81,7 +81,7 @@ def test_a_name_that_is_a_text_is_counted_and_not_named(hold: Hold, query: str, 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
 def test_a_hold_shows_in_the_status_and_ends_after_a_review(hold: Hold, tmp_path: Path) -> None:
-    """Before, the tool is named and no more (fault 8); afterwards it is found, is shown whole and can be called."""
+    """Before, only the name is listed (fault 8); afterwards, the tool is found, shown in full and can be called."""
     found = ("retrieve_tools", {"query": "burn file secret", "include_disabled": True})
     call = ("call_tool", {"name": "held:burn_file"})
     before = asyncio.run(_scene(tmp_path, POISON, hold.keys, hold.records).answers([found, call]))

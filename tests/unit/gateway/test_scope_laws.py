@@ -1,4 +1,4 @@
-"""For an agent a server outside its scope does not exist (FR-007), whatever the config says and whatever is asked."""
+"""For an agent, a server outside its scope does not exist (FR-007), for any config and any request."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
 @settings(deadline=None)
 @given(world=_worlds, name=_names, limit=st.integers(1, 100), flag=st.booleans())
 def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name: str, limit: int, flag: bool) -> None:
-    """Not even a notice, and a call of whatever there is is a call of what does not exist (FR-007)."""
+    """Not even a notice, and a call of an existing tool is answered like a call of an unknown one (FR-007)."""
     questions: list[tuple[str, dict[str, Any]]] = [
         ("retrieve_tools", {"query": name, "limit": limit, "include_disabled": flag}),
         ("upstream_servers", {}),
@@ -129,7 +129,7 @@ def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name
 
 
 def test_what_an_agent_sees_is_what_is_in_its_scope(tmp_path: Path) -> None:
-    """The laws above are not about empty answers: what is in scope is found, called and counted (FR-007)."""
+    """The laws above are not about empty answers: tools in scope are found, called and counted (FR-007)."""
     tools: Tools = ({"name": "read_file", "description": "Reads a file."},)
     entries: dict[str, dict[str, Any]] = {"files": {}, "git": {}, "mail": {"quarantined": True}}
     all_of_it = scene(tmp_path, entries, dict.fromkeys(entries, Shelf(tools)), visible=("git", "mail"))

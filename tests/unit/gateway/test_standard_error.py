@@ -1,4 +1,4 @@
-"""What a server writes on its standard error is in the log, and cannot fill it."""
+"""The standard error of a server is in the log, and cannot fill it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _write(log: StandardError, count: int) -> None:
 
 
 def test_after_too_many_lines_the_rest_is_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing for a while, then one line with their number, and the next ones."""
+    """Nothing for a while, then one line with their number, and the next lines."""
     caplog.set_level(logging.INFO)
     clock = Clock()
     log = StandardError("x", Secrets(()), clock)
@@ -43,7 +43,7 @@ def test_after_too_many_lines_the_rest_is_left_out_and_counted(caplog: pytest.Lo
 
 
 def test_no_window_has_more_lines_than_are_allowed(caplog: pytest.LogCaptureFixture) -> None:
-    """Wherever it begins, with lines that come evenly and too fast."""
+    """Wherever it starts, with lines that come evenly and too fast."""
     caplog.set_level(logging.INFO)
     clock = Clock()
     log = StandardError("x", Secrets(()), clock)
@@ -84,7 +84,7 @@ def test_at_the_end_of_the_stream_the_number_is_logged(caplog: pytest.LogCapture
 
 
 def test_a_line_that_is_too_long_is_cut_and_no_part_of_a_secret_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    """Wherever the cut comes to lie."""
+    """Wherever the cut falls."""
     caplog.set_level(logging.INFO)
     secret = "s3cr3t-v4lu3"
 

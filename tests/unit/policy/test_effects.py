@@ -1,4 +1,4 @@
-"""What `check` says of each rule: where it decides, what its place in the order does, and which parts do nothing."""
+"""The report of `check` on each rule: where it decides, what its place in the order does, which parts do nothing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_part_is_idle_where_no_combination_is_decided_otherwise_without_it(dra
 
 
 def _replaced(condition: Condition, part: int, by: Condition) -> tuple[Condition, int]:
-    """Return a condition with its part of a number replaced, and the number counted on behind it."""
+    """Return a condition with the part of a number replaced, and the next number."""
     match condition:
         case Is():
             return (by if part == 0 else condition), part - 1
@@ -108,7 +108,7 @@ def _changes(drawn: RuleSet, number: int, when: Condition, space: Space) -> bool
 
 
 def test_the_shipped_policy_is_sound_under_strict_and_has_three_notes() -> None:
-    """Each repeats what the rules above leave, so that the rule can be read by itself."""
+    """Each repeats what the rules above leave, so that the rule can be read alone."""
     done = callability("check", "--strict", "--verbose")
     assert done.returncode == 0, done.stdout
     report = [each for each in done.stdout.splitlines() if "note: " in each]

@@ -1,4 +1,4 @@
-"""What is found in faulty policies, and where."""
+"""The findings of faulty policies, and their places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE = {
     *("too-many-rules", "too-many-laws", "too-many-parts", "too-many-tests", "too-many-files", "text-too-long"),
     *("no-directory", "missing-rule-set", "unknown-question", "bad-ending", "duplicate-test"),
 }
-"""Of files as a whole, or so large that they stand in no list."""
+"""Of files as a whole, or too large to be listed."""
 
 
 def write_case(case: dict[str, Any], directory: Path) -> Path:
@@ -41,7 +41,7 @@ def _found(directory: Path) -> list[str]:
 
 
 def test_the_file_that_the_cases_change_is_sound(tmp_path: Path) -> None:
-    """So that each finding comes from the case."""
+    """So each finding comes from the case."""
     write_policy(tmp_path, policy_text({}))
     assert _found(tmp_path) == []
 
@@ -68,7 +68,7 @@ def test_a_policy_with_an_error_does_not_load_and_one_with_a_warning_does(tmp_pa
 
 
 def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
-    """With the name that was perhaps meant."""
+    """With the name that was probably meant."""
     shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callabilty.yaml")
     shutil.copyfile(POLICY / "callability_test.yaml", tmp_path / "callability_test.yml")
     assert [finding.replace(str(tmp_path), "DIR") for finding in _found(tmp_path)] == [
@@ -113,7 +113,7 @@ tests:
 
 
 def test_a_rule_that_decides_in_no_test_is_reported_with_facts_for_one(tmp_path: Path) -> None:
-    """Where there are tests: a policy without any has said so by that."""
+    """If there are tests: a policy without any needs none."""
     write_policy(tmp_path, policy_text({}))
     (tmp_path / "callability_test.yaml").write_text(
         "tests:\n- {name: x, facts: {server.enabled: false}, expect: {status: server_disabled}}\n"
@@ -129,7 +129,7 @@ def test_a_rule_that_decides_in_no_test_is_reported_with_facts_for_one(tmp_path:
 
 
 def test_there_are_twenty_faults_with_a_file_each_and_a_file_with_all_of_them() -> None:
-    """Each fault of form is shown by itself, with no other finding beside it, and again among the others."""
+    """Each fault of form is shown alone, without other findings, and again among the others."""
     [together] = [case for case in CASES if case["name"] == "every fault of form in one file"]
     alone = {_code(case["findings"][0]) for case in CASES if len(case["findings"]) == 1}
     assert len(together["findings"]) >= 20
@@ -138,7 +138,7 @@ def test_there_are_twenty_faults_with_a_file_each_and_a_file_with_all_of_them() 
 
 
 def test_the_faults_of_proof_are_shown_together_too() -> None:
-    """Those of form hide them: what has not the form of a rule cannot be decided."""
+    """Findings of form hide them: a malformed rule cannot be decided."""
     [together] = [case for case in CASES if case["name"] == "every fault of proof in one file"]
     assert {_code(finding) for finding in together["findings"]} == OF_PROOF.keys() - {
         "nothing-callable",
@@ -148,7 +148,7 @@ def test_the_faults_of_proof_are_shown_together_too() -> None:
 
 
 def test_every_code_is_reached_by_a_test() -> None:
-    """It stands in one, in quotes or in the brackets that end a finding."""
+    """In quotes, or in the brackets at the end of a finding."""
     here = [*TESTS.rglob("test_*.py"), VECTORS / "faulty_policies.yaml"]
     text = "\n".join(path.read_text() for path in here)
     assert [code for code in MEANINGS if f"[{code}]" not in text and f'"{code}"' not in text] == []
@@ -159,7 +159,7 @@ def _code(finding: str) -> str:
 
 
 def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
-    """Sorted by file and place; tests of a rule file that is refused are not run, and their form is not lost."""
+    """Sorted by file and place; tests of a refused rule file are not run, but their form is checked."""
     write_policy(tmp_path, "rules: 1\nwords: 2\n")
     (tmp_path / "callability_test.yaml").write_text("tests: [{name: x}]\n")
     (tmp_path / "other.yaml").write_text("")
@@ -173,7 +173,7 @@ def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
 
 
 def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
-    """False is an expectation, and not the lack of one."""
+    """False is an expectation, and not a missing one."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").write_text(
         "tests:\n- name: x\n  facts: {server.enabled: unknown, server.quarantined: true}\n"
@@ -184,7 +184,7 @@ def test_a_test_that_expects_false_can_fail(tmp_path: Path) -> None:
 
 
 def test_what_is_named_like_a_policy_file_and_is_none_is_reported(tmp_path: Path) -> None:
-    """Tests that vanish must not leave a policy sound."""
+    """A policy with missing tests is not accepted."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / "callability_test.yaml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "more.YAML").mkdir()
@@ -195,7 +195,7 @@ def test_what_is_named_like_a_policy_file_and_is_none_is_reported(tmp_path: Path
 
 
 def test_a_condition_whose_groups_multiply_is_refused_soon(tmp_path: Path) -> None:
-    """The disjunctive form has a limit of its own, however few terms are left of many."""
+    """The disjunctive form has its own limit, even if few of many terms remain."""
     values = ("none", "approved", "pending", "changed")
     group = ", ".join(
         f"{{approval.status: [{one}, {other}], {fact}: {truth}}}"

@@ -1,4 +1,4 @@
-"""A rule file can do no harm: whatever is in it, it is refused with findings, or it is proved."""
+"""A rule file can do no harm: any file is either refused with findings, or proved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.hostile import bounded, drawn, judged, mutated, odd, valid, written
 def test_a_file_with_anything_changed_is_refused_with_findings_or_proved(
     files: dict[str, bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """At places in the file, by codes that are explained, in lines that can be read; and nothing else is told."""
+    """At places in the file, by codes that are explained, in readable lines; and no other output."""
     judged(files)
     assert capfd.readouterr() == ("", "")
 
@@ -24,7 +24,7 @@ def test_a_file_with_anything_changed_is_refused_with_findings_or_proved(
 @bounded(25)
 @given(file=drawn())
 def test_whatever_is_accepted_is_proved(file: dict[str, Any]) -> None:
-    """By every combination, whatever the rules are: what is refused of a file is taken out until the rest is sound."""
+    """By every combination, for any rules: refused parts are removed until the rest is valid."""
     for _ in range(20):
         check = judged({"callability.yaml": written_as(file)})
         if check.policy:

@@ -1,4 +1,4 @@
-"""Laws: what they mean, that they are proved by every combination, and those of the shipped policy."""
+"""Laws: their meaning, their proof over every combination, and those of the shipped policy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _with_laws(laws: str) -> str:
 @settings(max_examples=60, deadline=None)
 @given(condition=conditions)
 def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition) -> None:
-    """The set algebra of conditions means what their three-valued logic means, in every combination."""
+    """The set algebra of conditions agrees with their three-valued logic, in every combination."""
     space = space_of(rule_set_of([(condition, "callable")]))
     sets = CombinationSets(space)
     truths = sets.truths(condition)
@@ -52,7 +52,7 @@ def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition)
 @settings(max_examples=60, deadline=None)
 @given(drawn=rule_sets(), law=laws)
 def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: Law) -> None:
-    """As looking at each combination by itself says; and the witness breaks it."""
+    """Compared with a look at each combination; and the witness breaks the law."""
     rule_set = replace(drawn, laws=(law,))
     table = diagram_of(rule_set)
     breaking = []
@@ -67,7 +67,7 @@ def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: La
 
 
 def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> None:
-    """Otherwise a law about it would hold because nothing was looked at."""
+    """Otherwise a law about it would hold because nothing was checked."""
     law = Law("x", Is("tool.config_denied", frozenset({"true"})), ("callable",), NOWHERE, always=False)
     drawn = rule_set_of([(Is("server.enabled", frozenset({"false"})), "server_disabled")])
     rule_set = replace(drawn, laws=(law,))
@@ -78,7 +78,7 @@ def test_a_fact_that_only_a_law_reads_is_looked_at_in_each_of_its_values() -> No
 
 
 def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_must_always_be(tmp_path: Path) -> None:
-    """`never` is about what may be, `always` about what is certain."""
+    """`never` is about what may hold, `always` about what is certain."""
     never, always = (
         f"- {{name: one, when: {{server.enabled: true, tool.config_denied: true}}, {kind}}}\n"
         for kind in ("never: disabled_unknown", "always: [disabled_by_config]")
@@ -91,7 +91,7 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
 
 
 def test_a_law_that_does_not_hold_refuses_the_policy_with_a_counter_example(tmp_path: Path) -> None:
-    """The rule that decided, its status, how often, and one set of facts: the user's switch has been put first."""
+    """The deciding rule, its status, how often, and one set of facts, after the user's switch was moved to the top."""
     lines = SOUND.splitlines(keepends=True)
     user = next(number for number, each in enumerate(lines) if "id: user-off" in each)
     denied = next(number for number, each in enumerate(lines) if "id: operator-denied" in each)
@@ -146,7 +146,7 @@ EDITS = [
 def test_the_laws_of_the_shipped_policy_catch_a_wrong_edit(
     question: str, rule: str, sound: str, wrong: str, tmp_path: Path
 ) -> None:
-    """Each edit of a condition breaks one of them at least."""
+    """Each edit of a condition breaks at least one of them."""
     for path in POLICY.glob("*.yaml"):
         if not path.stem.endswith("_test"):
             (tmp_path / path.name).write_text(path.read_text())

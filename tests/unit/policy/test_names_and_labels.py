@@ -1,4 +1,4 @@
-"""Rules that read names, annotations, the agent and labels: what they mean, and what is wrong where they are."""
+"""Rules that read names, annotations, the agent and labels: their meaning, and their findings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _raw = st.fixed_dictionaries(
 
 
 def _rule_set(drawn: Sequence[tuple[Condition, str]]) -> RuleSet | None:
-    """Return a rule set; None where the patterns distinguish `unknown`, or are too tangled."""
+    """Return a rule set; None if the patterns distinguish `unknown`, or are too tangled."""
     rules = tuple(Rule(f"r{number}", when, status, NOWHERE) for number, (when, status) in enumerate(drawn))
     form = Form()
     question = with_names(LABELLED, rules, form)
@@ -81,7 +81,7 @@ def _proved(rule_set: RuleSet) -> ProvedRuleSet:
 
 @given(pattern=PATTERNS, name=NAMES)
 def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str, name: str) -> None:
-    """As the standard library has `*` and `?`, which sees more in a bracket."""
+    """`*` and `?` mean the same as in the standard library, where a bracket means more."""
     plain = pattern.replace("[", "_")
     assert holds(frozenset((pattern,)), name) is fnmatch.fnmatchcase(name.replace("[", "_"), plain)
 
@@ -89,7 +89,7 @@ def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str
 @settings(deadline=None)
 @given(lists=LISTS, name=NAMES)
 def test_the_representative_of_a_class_is_distinguished_by_no_list(lists: list[frozenset[str]], name: str) -> None:
-    """From any name of the class; and it is no word for what could not be read."""
+    """From any name of the class; and it is not the word for an unknown fact."""
     classes = name_classes(lists, "other")
     member = classes.representative(name)
     assert [holds(each, member) for each in lists] == [holds(each, name) for each in lists]
@@ -100,7 +100,7 @@ def test_the_representative_of_a_class_is_distinguished_by_no_list(lists: list[f
 @settings(deadline=None)
 @given(lists=LISTS)
 def test_no_class_is_there_that_no_name_has(lists: list[frozenset[str]]) -> None:
-    """Each has the name that stands for it, and no two have the same."""
+    """Each has a name that stands for it, and no two have the same."""
     classes = name_classes(lists, "other")
     for units, name in classes.members.items():
         assert units == {number for number, unit in enumerate(classes.units) if holds(unit, name)}
@@ -120,7 +120,7 @@ def test_a_needless_pattern_is_one_without_which_the_same_names_match(patterns: 
 def test_the_table_decides_names_as_the_reference_does(
     drawn: list[tuple[Condition, str]], raw: list[dict[str, str]]
 ) -> None:
-    """The table knows classes, and the reference the names themselves."""
+    """The table reads classes, and the reference the names themselves."""
     rule_set = _rule_set(drawn)
     if rule_set is None:
         return
@@ -136,7 +136,7 @@ def test_the_table_decides_names_as_the_reference_does(
 def test_a_change_is_reported_for_each_name_that_is_decided_differently(
     one: list[tuple[Condition, str]], other: list[tuple[Condition, str]], raw: list[dict[str, str]]
 ) -> None:
-    """Also where the two files tell other names apart."""
+    """Even if the two files distinguish other names."""
     sets = [_rule_set(one), _rule_set(other)]
     if sets[0] is None or sets[1] is None:
         return
@@ -152,7 +152,7 @@ def test_a_change_is_reported_for_each_name_that_is_decided_differently(
 @settings(max_examples=30, deadline=None)
 @given(drawn=_drawn)
 def test_the_rows_of_a_table_describe_names_by_patterns(drawn: list[tuple[Condition, str]]) -> None:
-    """A row says of names which patterns they match, of all it holds; none is told by the name that stands for it."""
+    """A row names the patterns that its names match, and never the name that stands for a class."""
     rule_set = _rule_set(drawn)
     if rule_set is None:
         return
@@ -187,7 +187,7 @@ def test_patterns_that_are_too_tangled_are_refused() -> None:
 
 
 def test_the_name_for_what_could_not_be_read_cannot_be_distinguished() -> None:
-    """Two patterns that have it in common alone are refused; one that has others too is not."""
+    """Two patterns that share only this name are refused; two that share others too are not."""
     assert name_classes([frozenset(("unknow?",))], "other").representative("unknown") == "unknowa"
     with pytest.raises(SinglesOutUnknown):
         name_classes([frozenset(("unknow?",)), frozenset(("*n",))], "other")
@@ -231,7 +231,7 @@ def _policy(directory: Path, *conditions: str) -> Policy:
 
 
 def test_a_policy_that_names_what_another_does_not_can_be_compared(tmp_path: Path) -> None:
-    """By labels, by patterns, and by both; what changes is told by the patterns."""
+    """By labels, by patterns, and by both; changes are printed by the patterns."""
     by_name = _policy(tmp_path / "a", "tool.name: '*delete*'")
     by_label = _policy(tmp_path / "b", "server.label.environment: production")
     where = [condition for change in differences(by_name, by_label) for condition in change.where]
@@ -252,7 +252,7 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path, monkeypatch: 
 
 
 def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: Path) -> None:
-    """Those of each policy do not, and the command says so in a line."""
+    """Those of each policy are few, and the command says so in a line."""
     one, other = _policy(tmp_path / "one", "tool.name: unknow?"), _policy(tmp_path / "other", "tool.name: '*n'")
     with pytest.raises(TooMuch, match="distinguish the name `unknown`"):
         differences(one, other)
@@ -262,7 +262,7 @@ def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: P
 
 
 def test_a_label_that_no_rule_reads_is_reported(tmp_path: Path) -> None:
-    """As a warning: the config may have it all the same."""
+    """As a warning: the config may have the label anyway."""
     check = _checked(tmp_path, LOCKS)
     assert [line(each).rpartition(": ")[2] for each in check.findings] == [
         "no rule and no law reads `server.label.environment` (remove it) [unused-label]"
@@ -270,7 +270,7 @@ def test_a_label_that_no_rule_reads_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_opens_by_the_upstreams_own_word_is_a_warning(tmp_path: Path) -> None:
-    """One that locks by it is not (spec A.2)."""
+    """A rule that locks by it gets no warning (spec A.2)."""
     rule = "  - {id: reads, when: {annotations.read_only: true}, status: callable}\n"
     check = _checked(tmp_path, LOCKS + rule, head="rules:\n")
     assert [each.code for each in check.findings] == ["callable-on-hint"]
@@ -278,7 +278,7 @@ def test_a_rule_that_opens_by_the_upstreams_own_word_is_a_warning(tmp_path: Path
 
 
 def test_a_test_names_names(tmp_path: Path) -> None:
-    """Not patterns; and neither a tool nor a server is ever without a name."""
+    """Not patterns; and every tool and server has a name."""
     rule = "  - {id: one, when: {tool.name: 'a*'}, status: disabled_by_config, action: Ask the operator.}\n"
     cases = """\
 tests:

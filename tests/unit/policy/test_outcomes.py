@@ -1,4 +1,4 @@
-"""The two questions beside that of tools: what came of a load (spec B), and of switching a server on (spec C)."""
+"""The other two questions: the outcome of a load (spec B), and of enabling a server (spec C)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_shipped_rules_mean_in_the_engine_what_they_mean_to_the_reference(qu
 @settings(max_examples=300, deadline=None)
 @given(signals=_signals, text=st.sampled_from(["", "HTTP 403", "timed out", "nothing known"]) | st.text(max_size=40))
 def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, text: str) -> None:
-    """Whatever contradicts itself is decided, and decided as the reference does."""
+    """Contradictory signals are decided too, and like the reference decides them."""
     facts = load_facts(signals, text)
     proved = _shipped().rule_sets["load_outcome"]
     decision = decide(proved.rule_set.rules, facts)
@@ -99,7 +99,7 @@ def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, 
 @settings(max_examples=300, deadline=None)
 @given(signals=_signals)
 def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
-    """L-1: no 401 or 403 without a timeout's signature is transient or available, whatever else was seen."""
+    """L-1: no 401 or 403 without a timeout's signature is transient or available, whatever the other signals."""
     if signals.http_status in {401, 403} and not signals.timeout_signature:
         verdict = _classified(signals, _shipped()).verdict
         assert verdict.status in {outcome_pb2.LOAD_STATUS_DENIED, outcome_pb2.LOAD_STATUS_PERMANENT}
@@ -109,7 +109,7 @@ def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
 @settings(max_examples=300, deadline=None)
 @given(facts=_enables)
 def test_nothing_is_called_connected_that_is_not_known_to_be(facts: outcome_pb2.EnableFacts) -> None:
-    """E-9: only a connection that was, or is, known to stand."""
+    """E-9: only a connection that exists."""
     proved = _shipped().rule_sets["enable_outcome"]
     status = EnableStatus(proved.diagram.verdict(enable_facts(facts)).status)
     stands = facts.was_connected or facts.ended == outcome_pb2.ENABLE_END_CONNECTED
@@ -132,7 +132,7 @@ def test_a_refused_connection_is_made_transient_by_an_edit_of_one_line(tmp_path:
 
 
 def test_only_a_retry_that_is_scheduled_is_mentioned() -> None:
-    """L-7: in the words of the rule that has the fact, and in no others."""
+    """L-7: in the words of the rule that reads the fact, and in no others."""
     rule_set = _shipped().rule_sets["load_outcome"].rule_set
     own_words = {rule.id for rule in rule_set.rules if rule.because and "Will retry" in rule.because.template}
     assert own_words == {rule.id for rule in rule_set.rules if rule.when and "load.retry_scheduled" in rule.reads}
@@ -141,7 +141,7 @@ def test_only_a_retry_that_is_scheduled_is_mentioned() -> None:
 
 
 def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
-    """And the words of a decline, a cancellation or a missing dialog offer no retry but by the user."""
+    """And the words of a decline, a cancellation or a missing dialog leave a retry to the user."""
     words = _shipped().rule_sets["enable_outcome"].rule_set.words
     for status in EnableStatus:
         text = words[status]["message"].template
@@ -155,7 +155,7 @@ def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
 @settings(max_examples=300, deadline=None)
 @given(facts=_enables)
 def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> None:
-    """Whatever contradicts itself is decided, and decided as the reference does."""
+    """Contradictory facts are decided too, and like the reference decides them."""
     proved = _shipped().rule_sets["enable_outcome"]
     read = enable_facts(facts)
     assert ENABLE_OUTCOME.contradicted(read) is None
@@ -168,7 +168,7 @@ def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> Non
 def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_words_that_are_true(
     facts: outcome_pb2.EnableFacts,
 ) -> None:
-    """Those of the status, which are about every failure, and no rule's own, which would be a guess."""
+    """The words of the status, which fit every failure, and no rule's own, which would be a guess."""
     older = outcome_pb2.EnableFacts()
     older.CopyFrom(facts)
     older.ClearField("load_status")
@@ -184,7 +184,7 @@ def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_wo
 
 
 def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:
-    """Each has its own next step, and only a failure of which nothing is known sends to the logs."""
+    """Each has its own next step, and only an unknown failure leads to the logs."""
     rule_set = _shipped().rule_sets["enable_outcome"].rule_set
     own = {rule.id: rule.action.template for rule in rule_set.rules if rule.status == "connect_failed" and rule.action}
     assert list(own) == ["dialog-expired", "may-work-later", "access-refused", "needs-attention"]
@@ -196,7 +196,7 @@ def test_the_words_of_a_failed_connection_differ_by_why_it_failed() -> None:
 
 
 def test_only_the_own_words_of_a_rule_may_say_that_the_operator_lifts_a_failed_connection(tmp_path: Path) -> None:
-    """The words of the status are also for a failure of which nothing is known."""
+    """The words of the status are also for an unknown failure."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     text = (POLICY / "enable_outcome.yaml").read_text()
     assert text.count("{check_logs}") == 1
@@ -267,7 +267,7 @@ FAULTY = [
 def test_what_is_wrong_with_a_rule_of_an_outcome_is_found(
     question: str, rule: str, code: str, sentence: str, tmp_path: Path
 ) -> None:
-    """The same findings as of the first question, in its own facts, statuses and placeholders."""
+    """The same findings as for the first question, with its own facts, statuses and placeholders."""
     write_policy(tmp_path, (POLICY / "callability.yaml").read_text())
     (tmp_path / f"{question}.yaml").write_text(SMALL[question].replace("rules:\n", f"rules:\n{rule}\n"))
     found = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE).findings
@@ -301,7 +301,7 @@ def test_a_policy_without_one_of_its_rule_sets_is_refused(tmp_path: Path) -> Non
 
 
 def test_explain_answers_each_question() -> None:
-    """With its own texts, and without a path or a word on upstream text where there is none."""
+    """With its own texts, and without a path and upstream text."""
     texts = callability("explain", "--question", "load_outcome", "load.phase=tls", "load.failure=tls").stdout
     assert texts.startswith("permanent, by rule `needs-attention`\n  lifted by      operator\n  retry          never\n")
     assert "  message        Needs attention: {servers}." in texts

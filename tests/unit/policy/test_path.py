@@ -1,4 +1,4 @@
-"""The path to callable, and the reasons that an explanation gives: both name what matters, and nothing else."""
+"""The path to callable, and the reasons of an explanation: both name what matters, and nothing else."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _leads(rule_set: RuleSet, steps: Sequence[Step], facts: Mapping[str, str], w
 def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
 ) -> None:
-    """Each step is about the rule that decides then; no value that does is left out, and no change is one too many."""
+    """Each step is about the rule that decides at that point; it lists every value that helps, and no superfluous
+    change.
+    """
     rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
@@ -100,7 +102,7 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
 def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
 ) -> None:
-    """Whichever of its facts are opened that have not been opened before; labels are looked at below."""
+    """Whichever of its facts are changed to their defaults first; labels are tested below."""
     rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
@@ -122,7 +124,7 @@ def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
 def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
     condition: Condition, drawn_facts: Mapping[str, str]
 ) -> None:
-    """They alone, with every other fact unknown, give the truth; what is unknown is no reason."""
+    """These facts alone, with every other fact unknown, give the truth; an unknown fact is no reason."""
     rule_set, facts = _rule_set([(condition, "disabled_by_config")]), QUESTION.open_facts | dict(drawn_facts)
     truth = condition.truth(facts)
     if truth is None:
@@ -163,7 +165,7 @@ def test_labels_that_lock_whatever_they_are_leave_a_change_of_the_policy() -> No
 
 
 def test_many_labels_in_one_rule_are_no_problem() -> None:
-    """All of them have to change; no set of them is tried one after the other."""
+    """All of them have to change; their subsets are not tried one after the other."""
     labels = [LabelFact(f"server.label.l{number:02}", ("none", "on"), "none") for number in range(60)]
     question = CALLABILITY.having(labels)
     when = Any(tuple(Is(label.name, frozenset({"on"})) for label in labels))
@@ -176,7 +178,7 @@ def test_many_labels_in_one_rule_are_no_problem() -> None:
 
 
 def test_a_rule_that_does_not_hold_names_what_makes_it_false_alone(tmp_path: Path) -> None:
-    """Of three facts that the rule reads, the first that is enough."""
+    """Of three facts that the rule reads, the first one that is enough."""
     done = callability("explain", "--policy", str(write_policy(tmp_path, RULES)), "annotations.destructive=false")
     assert "  frozen does not hold, since `server.label.environment` is none\n" in done.stdout
     arguments = ("server.label.environment=production", "annotations.destructive=false", "tool.label.reviewed=yes")
@@ -185,7 +187,7 @@ def test_a_rule_that_does_not_hold_names_what_makes_it_false_alone(tmp_path: Pat
 
 
 def test_labels_belong_to_the_operator() -> None:
-    """And whatever opens them is the operator's action."""
+    """And the action that changes them is the operator's."""
     action = next(action for action in CALLABILITY.actions if action.name == STAGE.action)
     assert (STAGE.opened_by, action.owner, action.labels) == (LiftedBy.OPERATOR, LiftedBy.OPERATOR, True)
     assert FactChange(STAGE, "trial", ("none", "live")).wanted == "none"

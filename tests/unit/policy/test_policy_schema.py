@@ -72,7 +72,7 @@ def test_a_shipped_file_is_what_its_schema_says(file: str) -> None:
     ],
 )
 def test_a_fault_of_form_is_refused_by_the_schema_too(old: str, new: str, tmp_path: Path) -> None:
-    """An editor then says so as it is written."""
+    """An editor then says so while the author types."""
     validator = Draft202012Validator(schema_of_rules(QUESTIONS["callability"]))
     assert validator.is_valid(_content(RULES))
     assert old in RULES
@@ -87,7 +87,7 @@ def test_conditions_nest_and_take_numbers_and_lists() -> None:
 
 
 def test_a_test_may_write_unknown_and_a_rule_may_not() -> None:
-    """And what is asserted is never unknown."""
+    """And an asserted fact is never unknown."""
     validator = Draft202012Validator(schema_of_tests(QUESTIONS["callability"]))
     test = "tests: [{name: x, facts: {%s: unknown}, expect: {status: callable}}]"
     assert validator.is_valid(_content(test % "server.enabled"))

@@ -1,4 +1,4 @@
-"""`callability test`: what is told of the tests of a policy, and how much of it they reach."""
+"""`callability test`: the report of a policy's tests, and of their coverage."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_shipped_tests_pass_and_reach_every_rule_and_every_part_of_its_condi
 
 
 def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: Path) -> None:
-    """Where less than the threshold is reached, with exit code 1."""
+    """If the coverage is below the threshold, with exit code 1."""
     done = _test("--coverage", "80", cwd=_policy(tmp_path, TESTS))
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
@@ -115,7 +115,7 @@ def _certain(drawn: RuleSet, facts: dict[str, str]) -> bool:
 
 
 def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Path) -> None:
-    """Expected and found below each other, the words among them, and the rules that were tried."""
+    """Expected and found below each other, with the words and the rules that were tried."""
     wrong = TESTS.replace("status: callable, rule: open", "status: callable, rule: gate, undetermined: true")
     done = _test(cwd=_policy(tmp_path, wrong.replace("rejection: [x]", "rejection: [x, '{tool}']")))
     assert done.returncode == 1
@@ -145,7 +145,7 @@ def test_a_failure_says_what_differs_and_how_the_verdict_came_about(tmp_path: Pa
     [("server", ["a server that is off says so"]), ("A TOOL*", ["a tool that nothing stands against is callable"])],
 )
 def test_tests_are_filtered_by_a_part_of_their_name_or_a_glob(wanted: str, names: list[str], tmp_path: Path) -> None:
-    """Without regard to capitals."""
+    """Without regard to upper and lower case."""
     report = json.loads(_test("--filter", wanted, "--json", cwd=_policy(tmp_path, TESTS)).stdout)
     assert [test["name"] for rule_set in report["rule_sets"] for test in rule_set["tests"]] == names
 
@@ -164,14 +164,14 @@ def test_a_wrong_call_is_reported(arguments: list[str], message: str, tmp_path: 
 
 
 def test_results_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
-    """With exit code 1: the call is well, and the file is not."""
+    """With exit code 1: the call is right, but the file cannot be written."""
     done = _test("--junit", "nowhere/x.xml", cwd=_policy(tmp_path, TESTS))
     message = "callability: `nowhere/x.xml` cannot be written: no such file or directory\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
 
 
 def test_results_are_written_as_junit(tmp_path: Path) -> None:
-    """A suite a rule set, with each failure in full; what refuses the policy beside is an error."""
+    """One suite for each rule set, with each failure in full; other findings that refuse the policy are errors."""
     _policy(tmp_path, TESTS.replace("server_disabled\n", "callable\n") + "- {nam: x}\n")
     (tmp_path / "load_outcome_test.yaml").write_text("tests: [{name: x}]\n")
     assert _test("--junit", "results.xml", cwd=tmp_path).returncode == 1
@@ -191,7 +191,7 @@ def test_results_are_written_as_junit(tmp_path: Path) -> None:
 
 
 def test_a_policy_whose_rules_are_refused_has_not_passed(tmp_path: Path) -> None:
-    """Its errors are told, and the tests of the other rule sets are run."""
+    """Its errors are reported, and the tests of the other rule sets are run."""
     shutil.copytree(POLICY, tmp_path, dirs_exist_ok=True)
     (tmp_path / "callability.yaml").write_text("rules: 1\nwords: {}\n")
     done = callability("test", str(tmp_path))
@@ -201,7 +201,7 @@ def test_a_policy_whose_rules_are_refused_has_not_passed(tmp_path: Path) -> None
 
 
 def test_expected_words_are_as_strict_as_the_rest(tmp_path: Path) -> None:
-    """An unknown text, an empty list, and words where nothing is said."""
+    """An unknown text, an empty list, and words of a status that has none."""
     _policy(
         tmp_path,
         """\
@@ -222,7 +222,7 @@ tests:
 
 
 def test_a_part_that_nothing_can_reach_is_no_goal() -> None:
-    """Where the rule above took every server that is off, none is left for the rule below."""
+    """If the rule above takes every disabled server, none is left for the rule below."""
     off, on = (Is("server.enabled", frozenset({value})) for value in ("false", "true"))
     rule_set = rule_set_of([(off, "server_disabled"), (on, "callable")])
     reached = coverage(rule_set, Decided(rule_set, diagram_of(rule_set)), [])

@@ -79,7 +79,7 @@ def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
 
 
 def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
-    """For each rule its own condition, and then where that cannot be read."""
+    """For each rule its own condition, and then where that is undetermined."""
     proved = _shipped().rule_sets["callability"]
     shown_rows = [(dict(row.facts), row.status) for row in rows_of(proved.rule_set, proved.diagram)]
     assert shown_rows == [

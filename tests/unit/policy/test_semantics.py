@@ -1,4 +1,4 @@
-"""What a rule set means, and that the rules engine, the table and the reference mean the same."""
+"""The meaning of a rule set: the rules engine, the table and the reference agree."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_an_unknown_part_matters_only_where_the_others_leave_it_open(condition: 
 
 
 def test_no_rule_that_holds_is_an_error_and_not_an_answer() -> None:
-    """A rule set that could fall through does not load; the reference says so all the same."""
+    """A rule set that could fall through does not load; the reference reports it anyway."""
     with pytest.raises(LookupError):
         decide((Rule("one", A_TRUE, "callable", NOWHERE),), {"a": "false"})
 
 
 def test_a_condition_that_multiplies_out_is_refused() -> None:
-    """Groups of alternatives joined by *and* come to more conjunctions than the engine is given."""
+    """Groups of alternatives joined by *and* amount to more conjunctions than the engine accepts."""
     values = tuple("abcdefghij")
     domains = {f"fact{number}": (*values, UNKNOWN) for number in range(5)}
     parts = tuple(Is(fact, frozenset(values[:8])) for fact in domains)
@@ -66,7 +66,7 @@ def test_a_condition_that_multiplies_out_is_refused() -> None:
 
 
 def test_a_path_says_what_to_find_out_where_a_known_fact_alone_does_not_open() -> None:
-    """A rule that is true through one fact rests on another, which is unknown."""
+    """A rule that is true through one fact does not depend on another, unknown one."""
     when = Any((Is("server.enabled", frozenset({"false"})), Is("tool.config_denied", frozenset({"true"}))))
     rule_set = rule_set_of([(when, "server_disabled")])
     facts = CALLABILITY.open_facts | {"server.enabled": "false", "tool.config_denied": UNKNOWN}

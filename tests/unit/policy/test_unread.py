@@ -1,4 +1,4 @@
-"""Which unknown facts keep a rule from being decided, against every way to complete the facts."""
+"""The unknown facts that keep a rule from being decided, compared with every way to complete the facts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ JOINED = replace(
         Axis(_JOINT, tuple(Point(each, tuple(each.replace("?", UNKNOWN).split())) for each in _POINTS)),
     ),
 )
-"""A question with an axis on which facts depend on one another: `k` and `l` of what `j` is."""
+"""A question with an axis of dependent facts: `k` and `l` depend on `j`."""
 
 
 def _conditions(facts: tuple[Fact, ...]) -> st.SearchStrategy[Condition]:
@@ -119,7 +119,7 @@ HINT_QUESTION = replace(
 
 @given(condition=_conditions(_HINTS), facts=_points(HINT_QUESTION))
 def test_unread_annotations_are_those_that_brute_force_finds(condition: Condition, facts: dict[str, str]) -> None:
-    """Some of which depend on one another."""
+    """Some of which depend on each other."""
     assert unread(HINT_QUESTION, condition, facts) == _by_brute_force(HINT_QUESTION, condition, facts)
 
 
@@ -127,7 +127,7 @@ def test_unread_annotations_are_those_that_brute_force_finds(condition: Conditio
 def test_unread_facts_that_depend_on_one_another_are_those_that_brute_force_finds(
     condition: Condition, facts: dict[str, str]
 ) -> None:
-    """Also where no value of a fact alone can change the truth, but only together with that of another."""
+    """Even if no value of a fact alone can change the truth, but only together with one of another fact."""
     assert unread(JOINED, condition, facts) == _by_brute_force(JOINED, condition, facts)
 
 
@@ -184,7 +184,7 @@ UNKNOWN_ALL = {fact.name: UNKNOWN for fact in _FACTS}
 def test_the_unread_facts_of_a_condition(
     condition: Condition, known: Mapping[str, str], expected: tuple[str, ...]
 ) -> None:
-    """By example; those that are given are known, and all others are not."""
+    """By example; the given facts are known, and all others are not."""
     assert unread(JOINED, condition, {**UNKNOWN_ALL, **known}) == expected
 
 
@@ -209,7 +209,7 @@ def test_a_fact_on_which_the_truth_does_not_depend_is_not_unread() -> None:
 
 
 def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another() -> None:
-    """Only a failure that is an HTTP status has one, so that the number says all about a rule that reads both."""
+    """Only a failure that is an HTTP status has a number, so the number is enough for a rule that reads both."""
     condition = All((Is("load.failure", frozenset({"http_status"})), Is("load.http_status", frozenset({"404"}))))
     facts = dict.fromkeys(LOAD_OUTCOME.facts, UNKNOWN)
     assert unread(LOAD_OUTCOME, condition, facts) == ("load.http_status",)
@@ -229,6 +229,6 @@ def test_a_failure_and_its_http_status_are_unread_as_they_depend_on_one_another(
     ],
 )
 def test_trying_again_cannot_help_if_a_fact_stays_unknown(facts: tuple[str, ...], expected: Retry) -> None:
-    """What a caller sends always or never, and a value of a label that is not declared."""
+    """Facts that a caller always or never sends, and a label value that is not declared."""
     question = CALLABILITY.having((LabelFact("server.label.environment", ("none", "production"), "none"),))
     assert retry_of(question, "disabled_unknown", facts) is expected

@@ -1,4 +1,4 @@
-"""Who may import whom."""
+"""Which module may import which."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def _rooms(importers: set[str]) -> set[str]:
 
 
 def test_one_module_imports_durable_rules() -> None:
-    """The engine, and it runs in a process of its own."""
+    """The engine, which runs in a process of its own."""
     assert _importers("durable") == {"policy/deciding/engine.py"}
 
 
 def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
-    """What a policy means does not depend on how it is asked."""
+    """The meaning of a policy does not depend on how it is asked for a verdict."""
     for library in ("grpc", "google", "mcp", "callability.v1", "callability.service"):
         assert "policy" not in _rooms(_importers(library))
 
@@ -149,7 +149,7 @@ def test_a_room_of_the_service_imports_only_from_those_above_it_in_the_list() ->
 
 
 def test_the_fast_path_of_the_service_has_one_door() -> None:
-    """What it keeps, and by what keys, matters to nobody else."""
+    """What it keeps, and by what keys, matters to no other module."""
     for path in PACKAGE.rglob("*.py"):
         if (PACKAGE / "service/fast_path") not in path.parents:
             inner = {name for name in _imports(path) if name.startswith("callability.service.fast_path.")}

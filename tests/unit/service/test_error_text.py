@@ -1,4 +1,4 @@
-"""What the text of an error says of a load, where a caller has nothing else (L-2): real texts, and traps."""
+"""The classification of a load by the text of an error alone (L-2): real texts, and traps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("status", "text"), [(status, text) for status, texts in TEXTS.items() for text in texts])
 def test_a_text_has_its_status(status: str, text: str) -> None:
-    """Conservative: what is not sure to mend is not tried again, and what is not sure to be a denial is not one."""
+    """Conservative: only a text that surely means recovery is retried, and only a sure denial is a denial."""
     assert TABLE.verdict(load_facts(outcome_pb2.LoadSignals(), text)).status == status
 
 
@@ -107,7 +107,7 @@ def test_what_a_url_says_never_makes_a_denial_transient(text: str, part: str) ->
 
 
 def test_a_signal_is_never_overruled_by_text() -> None:
-    """Text is looked at only where phase, failure and status are all absent; an assertion beside it stays."""
+    """Text is read only if phase, failure and status are all absent; an assertion beside it stays."""
     refused = outcome_pb2.LoadSignals(failure=outcome_pb2.LOAD_FAILURE_REFUSED)
     assert load_facts(refused, "timed out")["load.failure"] == "refused"
     unknown = outcome_pb2.LoadSignals(phase=outcome_pb2.LOAD_PHASE_UNSPECIFIED)
@@ -123,5 +123,5 @@ def test_a_signal_is_never_overruled_by_text() -> None:
 
 @pytest.mark.parametrize("piece", ["'", '"', "'\"", '"://', ".", "a.a", ":1", "http ", "upstream ", "403 ", "\\", "x"])
 def test_a_long_text_is_read_in_time_that_grows_with_its_length(piece: str) -> None:
-    """No pattern goes back over what it has read: this test would not come to its end."""
+    """No pattern backtracks: otherwise this test would not end."""
     assert signals_in_text(piece * (ERROR_TEXT_BYTES // len(piece))) is not None

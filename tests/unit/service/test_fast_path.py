@@ -1,4 +1,4 @@
-"""Results that are kept: what they are is what would be decided, and there are never more of them than is said."""
+"""Results that are kept: they equal a new decision, and their number is limited."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def policy() -> Policy:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the labels of servers and tools were checked, which happens whenever facts are parsed."""
+    """How often the labels of servers and tools were checked: every time facts are parsed."""
     found: Counter[str] = Counter()
 
     def counted(labels: Any, what: str) -> None:
@@ -57,7 +57,7 @@ def _checked(policy: Policy, request: bytes) -> pb.CheckToolsResponse:
 
 
 def test_a_bounded_cache_never_holds_more_than_it_may() -> None:
-    """A full one forgets everything; a value that is too large is not kept."""
+    """A full store forgets everything; a value that is too large is not kept."""
     cache: BoundedCache[int, str] = BoundedCache(3, max_bytes=10)
     for number in range(3):
         cache.keep(number, "x", size=10)
@@ -79,7 +79,7 @@ def test_the_facts_of_a_server_are_parsed_once_for_all_its_tools(policy: Policy,
 def test_facts_of_a_server_that_are_refused_are_parsed_once_for_all_its_tools(
     policy: Policy, checks: Counter[str]
 ) -> None:
-    """And each of these has the error."""
+    """And each of these gets the error."""
     server = facts_pb2.ServerFacts(labels=_labels(LABELS + 1))
     tools = [facts_pb2.ToolFacts(labels=_labels(1, f"{number}-")) for number in range(300)]
     reply = _checked(policy, _batch(server, *tools))
@@ -89,7 +89,7 @@ def test_facts_of_a_server_that_are_refused_are_parsed_once_for_all_its_tools(
 
 
 def test_a_refusal_of_the_facts_of_tools_is_kept_however_long_they_are(policy: Policy, checks: Counter[str]) -> None:
-    """So are verdicts on long facts."""
+    """And so are verdicts on long facts."""
     refused, long = facts_pb2.ToolFacts(labels=_labels(LABELS + 1)), facts_pb2.ToolFacts(labels=_labels(LABELS))
     assert len(long.SerializeToString()) > MAX_KEY
     reply = _checked(policy, _batch(facts_pb2.ServerFacts(), *[refused, long] * 150))
@@ -99,7 +99,7 @@ def test_a_refusal_of_the_facts_of_tools_is_kept_however_long_they_are(policy: P
 
 
 def test_a_hash_of_facts_cannot_stand_for_other_facts(policy: Policy) -> None:
-    """A caller may send as facts what another's facts are kept by."""
+    """A caller may send facts that are equal to the key of another's facts."""
     results = PolicyResults(policy).of_server(b"", b"s", None)
     assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
     [kept] = results
@@ -110,7 +110,7 @@ def test_a_hash_of_facts_cannot_stand_for_other_facts(policy: Policy) -> None:
 
 
 def test_facts_that_are_refused_in_a_call_about_one_tool_are_refused_each_time(policy: Policy) -> None:
-    """By the reason that a batch gives."""
+    """With the reason that a batch gives."""
     calls = CallabilityCalls(policy)
     facts = facts_pb2.ToolFacts(labels=_labels(LABELS + 1))
     request = pb.CheckToolRequest(server="s", tool="t", tool_facts=facts).SerializeToString()
@@ -125,7 +125,7 @@ def test_facts_that_are_refused_in_a_call_about_one_tool_are_refused_each_time(p
 
 
 def test_what_is_kept_of_servers_and_tools_is_bounded(policy: Policy) -> None:
-    """However many different facts and servers are asked about."""
+    """However many different facts and servers are requested."""
     results = PolicyResults(policy)
     for number in range(MAX_SERVERS + 2):
         facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
@@ -141,7 +141,7 @@ def test_what_is_kept_of_servers_and_tools_is_bounded(policy: Policy) -> None:
 
 
 def test_requests_about_one_tool_that_are_kept_are_bounded_and_errors_are_not_among_them(policy: Policy) -> None:
-    """A name that is none is refused each time, and a kept reply is the one that was given first."""
+    """An invalid name is refused each time, and a kept reply is the first one."""
     calls = ToolCalls(policy, Gaps(policy.revision, None))
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Messages with groups, which the contract does not have and protobuf skips."""
+"""Messages with groups, which the contract does not use and protobuf skips."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _PARTS = st.sampled_from(
 
 @given(parts=st.lists(_PARTS, max_size=12))
 def test_what_is_refused_as_no_message_is_none(parts: list[bytes]) -> None:
-    """And what is accepted is at least made of whole fields: what these mean, protobuf says."""
+    """Accepted messages consist of whole fields; protobuf decides what they mean."""
     data = b"".join(parts)
     try:
         wire.fields(data, MANY)
@@ -113,7 +113,7 @@ def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
 
 
 def test_the_fields_in_a_group_count_and_the_largest_may_be_among_them() -> None:
-    """Else a group would be a way around a limit; a field that is counted apart is one of the message itself."""
+    """Otherwise a group could evade a limit; a field that is counted separately is one of the message itself."""
     group = _group(50, _bytes_field(2, b"x" * 300) + b"\x08\x07")
     assert wire.fields(group, MANY, apart=2) == wire.Fields(4, 300)
     assert wire.fields(_bytes_field(2, b"x" * 300), MANY, apart=2) == wire.Fields(1, 0)
