@@ -12,7 +12,7 @@ PIP := -m pip --quiet --disable-pip-version-check
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
 
-.PHONY: help demo unit test lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -53,10 +53,21 @@ demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and 
 	$(BIN)/python -m demo $(DEMO)
 
 unit: $(VENV)/installed ## Set up, and run the tests that need no process.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=quick tests/unit
 
-test: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up, and run the tests.
+setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up for every test.
+
+test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+# A round is bounded by its number of examples, and takes about four minutes on two cores.
+rounds: $(VENV)/installed ## Draw four times as many examples for each law, and swap policies under load for longer.
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit
+	$(BIN)/python -m pytest -q -n 0 --hypothesis-profile=long -k swaps tests/process/service/test_policy_edits.py
+
+# `make cpu CPU=unit` measures one of the two.
+cpu: setup ## Measure the CPU of `make unit` and `make test`, and record it in tests/cpu_baseline.json.
+	PYTHONPATH=tests $(BIN)/python -m support.cpu_baseline $(CPU)
 
 lint: $(VENV)/installed ## Check the style of code and contract.
 	$(BIN)/ruff check
@@ -76,8 +87,10 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
 fuzz: $(VENV)/fuzz ## Fuzz the reader of rule files for a minute.
 	mkdir -p build/fuzz/inputs
-	$(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
-	  -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/
+	if $(BIN)/python -c 'import atheris'; then \
+	  $(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
+	    -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
+	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
 	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.

@@ -38,6 +38,7 @@ def _package() -> griffe.Module:
     return loaded
 
 
+@cache
 def page() -> str:
     """Return the page."""
     return "\n".join((_HEAD, *(line for module in MODULES for line in _module(module)))) + "\n"

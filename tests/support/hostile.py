@@ -23,6 +23,7 @@ from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
+from support.drawing import share
 from support.drawn_policies import CORE, drawn_facts
 from support.policies import SMALLEST
 
@@ -258,7 +259,7 @@ MORE = int(os.environ.get("CALLABILITY_FUZZ", "1"))
 def bounded(examples: int) -> settings:
     """Return settings under which the same is drawn each time, unless more is asked for."""
     return settings(
-        max_examples=examples * MORE,
+        max_examples=share(examples) * MORE,
         derandomize=MORE == 1,
         deadline=None,
         database=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -51,6 +52,14 @@ def stub_of(policy: Path = POLICY) -> InProcessStub:
     return InProcessStub(load(policy))
 
 
+@cache
+def _loop() -> asyncio.Runner:
+    """Return the event loop of all questions: to open one for each takes longer than the answer."""
+    runner = asyncio.Runner()
+    atexit.register(runner.close)
+    return runner
+
+
 def request_of(servers: Servers) -> pb.CheckToolsRequest:
     """Return the request about an inventory."""
     named = [
@@ -66,7 +75,7 @@ def answered(request: pb.CheckToolsRequest, stub: InProcessStub | None = None) -
     async def ask() -> pb.CheckToolsResponse:
         return await (stub or stub_of()).CheckTools(request)
 
-    return asyncio.run(ask())
+    return _loop().run(ask())
 
 
 def judgement_of(servers: Servers, stub: InProcessStub | None = None) -> Judgement:
@@ -90,7 +99,7 @@ def checked(
     async def ask() -> pb.CheckToolResponse:
         return await (stub or stub_of()).CheckTool(request)
 
-    return asyncio.run(ask())
+    return _loop().run(ask())
 
 
 def texts_of(judgement: Judgement) -> dict[str, ToolText]:

@@ -10,14 +10,12 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from contextlib import chdir
 from enum import EnumType
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
 
 from callability.command_line.application import application
 from callability.command_line.commands import COMMANDS, Group
@@ -25,6 +23,7 @@ from callability.gateway.config.schema import config_schema
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
 from support.checkout import ROOT, TESTS
+from support.commands import callability
 
 RECORDED = TESTS / "public_surface.json"
 EXPORTING = ("callability.adapter", "callability.gateway.loading")
@@ -107,8 +106,7 @@ def _json_keys() -> Iterator[str]:
 
 
 def _printed(*arguments: str) -> str:
-    with chdir(ROOT):
-        return CliRunner().invoke(application(arguments), [*arguments], catch_exceptions=False).stdout
+    return callability(*arguments, cwd=ROOT).stdout
 
 
 def _paths(value: Any, path: str) -> Iterator[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.document import MAX_BYTES, Mapping, Refused, parse, plain
+from support.drawing import drawing
 
 _values = st.recursive(
     st.none()
@@ -21,7 +22,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(value=_values, indent=st.sampled_from([None, 2, "\t"]), ascii_only=st.booleans())
 def test_json_reads_as_json_does(value: object, indent: int | str | None, ascii_only: bool) -> None:
     """With any white space and escapes."""
@@ -201,3 +202,6 @@ def test_a_file_that_is_all_signs_of_comments_is_read_as_fast_as_any(text: str) 
     """Each character is read once: with quadratic time, a file of the maximum size would take forever."""
     with pytest.raises(Refused):
         parse(text.encode(), "a.json")
+
+
+# IMPORT

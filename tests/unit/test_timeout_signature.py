@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.timeout_signature import timed_out_on_the_way
+from support.drawing import drawing
 
 TIMED_OUT = (
     "upstream call timeout",
@@ -71,7 +72,7 @@ def test_a_body_that_is_not_sure_does_not_say_it(body: str) -> None:
     assert not timed_out_on_the_way(body)
 
 
-@settings(max_examples=200, deadline=None)
+@drawing(200)
 @given(
     address=st.sampled_from(["http://h/", "https://h.example/a b ", "/", "//h/", "ftp://h/x?y="]),
     before=st.text("ab-_./?=&% ", max_size=12),
@@ -82,3 +83,6 @@ def test_a_url_in_json_never_says_it(address: str, before: str, after: str) -> N
     body = {"url": f"{address}{before}upstream-timeout{after}", "status": 403}
     assert not timed_out_on_the_way(json.dumps(body))
     assert not timed_out_on_the_way(json.dumps(body, separators=(",", ":")))
+
+
+# IMPORT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.finding import line
@@ -31,6 +31,7 @@ from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from callability.vocabulary import UNKNOWN
 from support.commands import callability
+from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config
@@ -153,7 +154,7 @@ def _states_in(space: Space) -> set[tuple[str, ...]]:
     return {tuple(each[place] for place in places) for each in space.combinations()}
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(drawn=_drawn)
 def test_a_rule_set_is_decided_for_the_states_that_it_can_read_and_for_each_once(
     drawn: Sequence[tuple[Condition, str]],
@@ -171,7 +172,7 @@ def test_a_rule_set_is_decided_for_the_states_that_it_can_read_and_for_each_once
     assert space.size == prod(of_three) * prod(others)
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(drawn=_drawn)
 def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
     drawn: Sequence[tuple[Condition, str]],
@@ -198,7 +199,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
             assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(one=_drawn, other=_drawn)
 def test_two_policies_that_read_different_annotations_are_compared_over_what_can_occur(
     one: Sequence[tuple[Condition, str]], other: Sequence[tuple[Condition, str]]
@@ -228,7 +229,7 @@ def test_two_policies_that_read_different_annotations_are_compared_over_what_can
         assert tuple(change.example[fact] for fact in THREE) in STATES
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(drawn=_drawn)
 def test_a_witness_that_is_put_into_a_test_is_the_same_facts(drawn: Sequence[tuple[Condition, str]]) -> None:
     """Facts at their default are left out of it, and are restored when it is read."""
@@ -239,7 +240,7 @@ def test_a_witness_that_is_put_into_a_test_is_the_same_facts(drawn: Sequence[tup
         assert CALLABILITY.contradicted(completed) is None
 
 
-@settings(max_examples=30, deadline=None)
+@drawing(30)
 @given(drawn=_drawn)
 def test_the_rows_of_a_table_hold_every_state_and_the_first_is_the_answer(
     drawn: Sequence[tuple[Condition, str]],

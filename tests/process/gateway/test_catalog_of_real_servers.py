@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.catalog_draws import LAW, drawn, model_of
 from support.catalog_real import real_world
+from support.drawing import drawing
 
 BY_THEMSELVES = (("accept", "plain"), ("challenge", "guarded"), ("accept", "guarded"))
 """What real servers do if no test holds them back."""
 
 
-@settings(LAW, max_examples=20)
+@drawing(20, LAW)
 @given(data=st.data())
 def test_real_servers_and_a_real_provider_are_as_the_model_too(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

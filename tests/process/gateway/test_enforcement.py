@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
+from support.drawing import drawing
 from support.gateway_in_process import http_gateway
 from support.gateways import call, retrieve, shelf, write_config
 from support.stand_ins import Scene, Shelf, scene
@@ -43,7 +44,7 @@ def all_locked(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return scene(tmp_path_factory.mktemp("locked"), ENTRIES, dict.fromkeys(ENTRIES, Shelf(TOOLS)), RECORDS)
 
 
-@settings(deadline=None, max_examples=40)
+@drawing(40)
 @given(name=st.sampled_from(sorted(LOCKED)), times=st.integers(1, 3), flag=st.booleans())
 def test_a_tool_that_was_seen_stays_as_locked_as_it_was(all_locked: Scene, name: str, times: int, flag: bool) -> None:
     """FR-011: the call is refused as before, to the byte, after any number of searches."""

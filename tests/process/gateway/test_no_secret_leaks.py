@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, quote_plus
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import strategies as st
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
@@ -27,6 +27,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person
 from support.checkout import UPSTREAMS
+from support.drawing import drawing
 from support.judging import stub_of
 from support.upstreams.bad_http import BadHttp, Step, refusal, reply, result
 from support.upstreams.oauth_provider import OAuthProvider, browse
@@ -185,8 +186,8 @@ def _unused_port() -> int:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-@settings(
-    max_examples=2,
+@drawing(
+    2,
     # Each example runs a dozen servers: shrinking a failure is not worth the minutes.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

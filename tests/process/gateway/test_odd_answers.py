@@ -10,11 +10,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.auth import AuthorizationCodeResult
 
 from callability.gateway.upstream import Authorization, HttpTarget, Upstream, UpstreamError
+from support.drawing import drawing
 from support.upstreams.bad_http import Answer, BadHttp, content, reply, result
 
 pytestmark = pytest.mark.anyio
@@ -189,7 +190,7 @@ NAMES = ["X-Note", "Set-Cookie", "Retry-After", "WWW-Authenticate", "Mcp-Session
 LINES = st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=40)), min_size=1, max_size=4)
 
 
-@settings(max_examples=20, deadline=None)
+@drawing(20)
 @given(st.lists(LINES, min_size=5, max_size=10), st.sampled_from(list(ERAS)))
 def test_no_bytes_in_a_header_end_a_connection(drawn: list[list[tuple[str, bytes]]], era_name: str) -> None:
     """Whatever they contain: the answer is the same with them, or the response is not HTTP."""

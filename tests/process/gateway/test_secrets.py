@@ -9,12 +9,13 @@ import sys
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import HealthCheck, Phase, example, given
 from hypothesis import strategies as st
 
 from callability.gateway.upstream import HttpTarget, StdioTarget, Target, Upstream, UpstreamRefusal
 from callability.gateway.upstream.secrets import SECRET_CHARACTERS, Secrets
 from support.checkout import UPSTREAMS
+from support.drawing import drawing
 from support.upstreams.bad_http import BadHttp, refusal
 
 BAD = str(UPSTREAMS / "bad_stdio.py")
@@ -104,8 +105,8 @@ async def _refused(it: Upstream, tool: str) -> str:
     return f"{caught.value} {caught.value.message} {caught.value!r}"
 
 
-@settings(
-    max_examples=20,
+@drawing(
+    20,
     # Each example runs servers: shrinking a failure is not worth the minutes.
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.deciding.building import build
@@ -18,6 +18,7 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.semantics import Decision, decide
+from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, evaluated, rule_set_of
 from support.policies import needs_engine
 
@@ -25,7 +26,7 @@ _rules = st.lists(st.tuples(conditions, st.sampled_from(CALLABILITY.statuses)), 
 
 
 @needs_engine
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@drawing(60)
 @given(drawn=_rules)
 def test_engine_diagram_and_reference_agree_on_every_combination(drawn: list[tuple[Condition, str]]) -> None:
     """Over random rule sets, all combinations, unknown facts among them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.deciding.evaluation import Engine
@@ -13,6 +13,7 @@ from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
+from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of, evaluated
 from support.policies import needs_engine
 
@@ -31,7 +32,7 @@ def _conditions(question: Question) -> st.SearchStrategy[Condition]:
 
 @needs_engine
 @pytest.mark.parametrize("question", [LOAD_OUTCOME, ENABLE_OUTCOME], ids=lambda question: question.name)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@drawing(8)
 @given(data=st.data())
 def test_engine_and_reference_agree_about_any_rules(question: Question, data: st.DataObject) -> None:
     """Over random rule sets of both questions, one fact or none in their space among them."""

@@ -21,6 +21,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.checkout import POLICY, SUPPORT
 from support.commands import callability
+from support.drawing import share
 from support.edits import replace
 from support.gateway_in_process import client_of
 from support.gateways import READ, call, shelf, text_of, write_config
@@ -183,7 +184,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
         async with grpc.aio.insecure_channel(address) as channel, asyncio.TaskGroup() as group:
             for _ in range(16):
                 group.create_task(_ask_until(CallabilityServiceStub(channel), seen, stopping))
-            for swaps in (100, 200):
+            for swaps in (100, share(200)):
                 process.stdin.write(f"{swaps}\n".encode())
                 memory.append(int(await process.stdout.readline()))
             stopping.set()
@@ -207,7 +208,7 @@ def test_two_hundred_swaps_under_load_fail_no_call_mix_no_answer_and_leave_nothi
 
     warm, after = asyncio.run(run())
     assert set(seen) == {(revisions[0], "user-off"), (revisions[1], "switched-off")}
-    note(f"{sum(seen.values()):,} answers during 300 swaps; memory grew by {after - warm} KiB over the last 200")
+    note(f"{sum(seen.values()):,} answers; memory grew by {after - warm} KiB over the last {share(200)} swaps")
     assert after - warm < 2_048
 
 

@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.v1 import callability_service_pb2 as pb
@@ -24,6 +24,7 @@ from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, VECTORS
 from support.commands import callability
+from support.drawing import drawing
 from support.policies import write_policy
 from support.running import serving
 from support.services import reason_of, refused, varint
@@ -212,7 +213,7 @@ def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
         assert reason_of(caught.value) == "REQUEST_MALFORMED"
 
 
-@settings(max_examples=150, deadline=None)
+@drawing(150)
 @given(
     parts=st.lists(
         st.sampled_from(

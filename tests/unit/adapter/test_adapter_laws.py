@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.adapter import (
@@ -70,7 +70,6 @@ def _searched(judgement: Judgement, query: str, limit: int, *, include_disabled:
 
 
 @given(inventory=_inventories, query=_queries, limit=_limits)
-@settings(deadline=None)
 def test_without_the_flag_the_answer_is_as_if_locked_tools_did_not_exist(
     inventory: Servers, query: str, limit: int
 ) -> None:
@@ -85,7 +84,6 @@ def test_without_the_flag_the_answer_is_as_if_locked_tools_did_not_exist(
 
 
 @given(inventory=_inventories, query=_queries, limit=_limits)
-@settings(deadline=None)
 def test_the_flag_adds_the_locked_tools_and_changes_nothing_else(inventory: Servers, query: str, limit: int) -> None:
     """FR-005, FR-006, FR-009, SC-004 and SC-006 at once; the notice has the number of tools that the flag finds."""
     judgement = judgement_of(inventory)
@@ -111,7 +109,6 @@ def test_the_flag_adds_the_locked_tools_and_changes_nothing_else(inventory: Serv
     flag=st.booleans(),
     scope=st.sets(st.sampled_from(("git", "files"))),
 )
-@settings(deadline=None)
 def test_a_server_out_of_scope_does_not_exist(
     inventory: Servers, query: str, limit: int, scope: set[str], *, flag: bool
 ) -> None:
@@ -124,7 +121,6 @@ def test_a_server_out_of_scope_does_not_exist(
 
 
 @given(inventory=_inventories, query=_queries, limit=_limits, flag=st.booleans())
-@settings(deadline=None)
 def test_a_text_that_is_withheld_is_never_shown(inventory: Servers, query: str, limit: int, *, flag: bool) -> None:
     """A.3, even if the proxy passes it in and its search reads it."""
     judgement = judgement_of(inventory)
@@ -144,7 +140,6 @@ def test_a_text_that_is_withheld_is_never_shown(inventory: Servers, query: str, 
 
 
 @given(inventory=_inventories, query=_queries, limit=_limits, order=st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_inventory_does_not_matter(
     inventory: dict[str, tuple[dict[str, Any], dict[str, Any]]], query: str, limit: int, order: Random
 ) -> None:
@@ -158,7 +153,6 @@ def test_the_order_of_the_inventory_does_not_matter(
 
 
 @given(inventory=_inventories)
-@settings(deadline=None)
 def test_each_tool_is_counted_once(inventory: Servers) -> None:
     """FR-010: the counts of a server add up to its tools, and agree with what discovery may list."""
     request = request_of(inventory)

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from callability.command_line.application import application
 from callability.gateway.config import is_found_without_option
 from callability.gateway.tools.remedies import phrases
+from support.commands import callability
 
 PLACE = ".config/callability"
 COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -48,13 +47,9 @@ def _write(path: Path, *servers: str) -> Path:
     return path
 
 
-def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(application(arguments), [*arguments])
-
-
 def _servers() -> list[str]:
-    done = _run("servers", "list", "--json")
-    assert done.exit_code == 0, done.stderr
+    done = callability("servers", "list", "--json")
+    assert done.returncode == 0, done.stderr
     return [server["name"] for server in json.loads(done.stdout)["servers"]]
 
 
@@ -63,16 +58,16 @@ def _servers() -> list[str]:
 def test_every_command_finds_the_config_of_the_user(command: tuple[str, ...], name: str, home: Path) -> None:
     """In YAML or in JSON."""
     _write(home / PLACE / name, "files")
-    done = _run(*command)
-    assert done.exit_code == 0, done.output
-    assert "hostile" not in done.output
+    done = callability(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hostile" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_without_a_config_a_command_says_where_it_looked(command: tuple[str, ...], home: Path) -> None:
     """The current directory is not searched: a cloned repository must not start processes."""
-    done = _run(*command)
-    assert done.exit_code == 2
+    done = callability(*command)
+    assert done.returncode == 2
     assert done.stderr == (
         f"callability: no config: give `--config`, set `$CALLABILITY_CONFIG`, or write `{home / PLACE}/gateway.yaml` or"
         f" `{home / PLACE}/gateway.json`\n"
@@ -84,19 +79,19 @@ def test_two_files_in_the_default_place_are_a_finding(command: tuple[str, ...], 
     """Neither is used: an edit of the other would have no effect."""
     for name in ("gateway.yaml", "gateway.json"):
         _write(home / PLACE / name, "files")
-    done = _run(*command)
-    assert done.exit_code == 1
+    done = callability(*command)
+    assert done.returncode == 1
     assert (
         f"{home / PLACE}/gateway.yaml: `gateway.json` is in the same directory, and only one of the two can be the"
         " config (remove one, or name one with `--config`) [two-configs]"
-    ) in done.output
+    ) in done.stdout + done.stderr
 
 
 def test_a_check_reports_two_files_in_its_format(home: Path) -> None:
     """As any other finding."""
     for name in ("gateway.yaml", "gateway.json"):
         _write(home / PLACE / name)
-    done = _run("config", "check", "--format", "json")
+    done = callability("config", "check", "--format", "json")
     assert [finding["code"] for finding in json.loads(done.stdout)["findings"]] == ["two-configs"]
 
 
@@ -110,15 +105,15 @@ def test_the_variable_wins_over_the_default_place_and_the_option_over_both(
     monkeypatch.setenv("CALLABILITY_CONFIG", str(_write(home / "other.json", "variable")))
     assert _servers() == ["variable"]
     option = _write(home / "third.json", "option")
-    assert "option" in _run("servers", "list", "--config", str(option)).stdout
+    assert "option" in callability("servers", "list", "--config", str(option)).stdout
 
 
 def test_a_relative_path_in_the_variable_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would search the current directory."""
     _write(home / PLACE / "gateway.yaml", "default")
     monkeypatch.setenv("CALLABILITY_CONFIG", "gateway.yaml")
-    done = _run("servers", "list")
-    assert (done.exit_code, done.stderr) == (
+    done = callability("servers", "list")
+    assert (done.returncode, done.stderr) == (
         2,
         "callability: `$CALLABILITY_CONFIG` must be an absolute path, and is `gateway.yaml`\n",
     )
@@ -139,8 +134,8 @@ def test_the_place_follows_the_xdg_base_directory_specification(home: Path, monk
 def test_a_home_directory_that_is_relative_is_no_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be the current directory."""
     monkeypatch.setenv("HOME", ".")
-    done = _run("servers", "list")
-    assert (done.exit_code, "the home directory is not known" in done.stderr) == (2, True)
+    done = callability("servers", "list")
+    assert (done.returncode, "the home directory is not known" in done.stderr) == (2, True)
 
 
 def _prints_the_option(config: Path) -> bool:

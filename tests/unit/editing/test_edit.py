@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from callability import document
@@ -243,14 +243,12 @@ def _shared(one: str, other: str) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-@settings(deadline=None)
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict) and tree != {}))
 def test_a_change_of_any_yaml_changes_nothing_else(data: st.DataObject, tree: dict[str, Any]) -> None:
     """Every other value and every comment stays, and without the new text, the file is the old one."""
     _check(data, Writer(data).document(tree), "a.yaml")
 
 
-@settings(deadline=None)
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict)), st.sampled_from([None, 0, 2, "\t"]))
 def test_a_change_of_any_json_changes_nothing_else(data: st.DataObject, tree: object, indent: Any) -> None:
     """In every layout."""
@@ -264,7 +262,6 @@ def test_a_value_changes_whose_colon_is_in_another_line_than_its_key(gap: str) -
     assert edited(text.encode(), "a.json", {"a": {"b": "2"}}).decode() == text.replace('"1"', '"2"')
 
 
-@settings(deadline=None)
 @given(st.data(), TREES.filter(lambda tree: isinstance(tree, dict)), st.sampled_from([None, 0, 2, "\t"]))
 def test_a_change_of_any_json_with_comments_changes_nothing_else(
     data: st.DataObject, tree: object, indent: Any

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.catalog_draws import LAW, drawn, model_of
 from support.catalog_model import Model, Step
 from support.catalog_world import CATALOG, Loop, World
+from support.drawing import drawing
 
 SECONDS = st.sampled_from([30, 90, 630])
 TOGETHER = 3
@@ -80,7 +81,7 @@ async def _seen_after(world: World, *steps: Step) -> dict[str, Any]:
     return await world.seen()
 
 
-@settings(LAW, max_examples=150)
+@drawing(150, LAW)
 @given(data=st.data())
 def test_whatever_comes_together_is_as_if_it_had_come_one_after_the_other(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

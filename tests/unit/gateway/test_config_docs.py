@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
@@ -25,6 +25,7 @@ from callability.gateway.config.schema import config_schema
 from support.checkout import DOCS
 from support.commands import callability
 from support.config_files import AGENTS, DIGEST, FAULTY, FILES, VALUES, WHOLE
+from support.drawing import drawing
 
 BEYOND_A_SCHEMA = {"unknown-server", "shared-token", "bad-url", "bad-length"}
 """Codes that a schema cannot find, or not always: relations of two parts, hosts and ports, lengths in bytes."""
@@ -181,7 +182,7 @@ NEARLY_SOUND = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@drawing(300)
 @given(VALUES | FILES | NEARLY_SOUND)
 def test_schema_and_gateway_agree_about_any_data(data: object) -> None:
     """Both accept the same, as far as a schema can decide."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.finding import Severity
@@ -185,7 +185,6 @@ def written(directory: str, data: bytes) -> Approvals:
     return load_approvals(path)
 
 
-@settings(deadline=None)
 @given(FILES)
 def test_no_data_gives_a_value_outside_the_domains(data: object) -> None:
     """Whatever a file contains, each fact is in its domain or unknown, and each fault is reported."""
@@ -199,7 +198,6 @@ def test_no_data_gives_a_value_outside_the_domains(data: object) -> None:
     assert all(str(finding).isprintable() for finding in approvals.warnings)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_no_bytes_are_too_strange_to_be_read(data: bytes) -> None:
     """A broken file is a result and never an exception."""

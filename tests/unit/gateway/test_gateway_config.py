@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from callability.finding import Severity
 from callability.gateway.config import Config, ConfigRefused, load_config
@@ -163,7 +163,6 @@ def test_lists_that_match_have_no_warning() -> None:
     assert config.unmatched("a", ["t", "u"]) == config.unmatched("b", ["t"]) == ()
 
 
-@settings(deadline=None)
 @given(VALUES | FILES)
 def test_whatever_stands_in_the_file_is_read_or_found(data: object) -> None:
     """Every finding has a place, a code, and a sentence of ours on one line."""

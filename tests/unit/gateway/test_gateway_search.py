@@ -7,11 +7,12 @@ from dataclasses import replace
 from time import perf_counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.adapter.search_words import words
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
+from support.drawing import drawing
 
 DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))
 READ = SearchDocument("readFile", "files", "Read a file", "Returns the content of one file.", ("path", "encoding"))
@@ -157,7 +158,7 @@ DOCUMENTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@drawing(40)
 @given(DOCUMENTS, TEXTS, st.randoms(), st.integers(1, 7))
 def test_the_order_in_which_documents_come_never_matters(
     documents: list[SearchDocument], query: str, random: object, limit: int
@@ -170,7 +171,7 @@ def test_the_order_in_which_documents_come_never_matters(
     assert ToolIndex(shuffled).search(query, limit) == whole[:limit]
 
 
-@settings(deadline=None, max_examples=40)
+@drawing(40)
 @given(DOCUMENTS, DOCUMENTS, TEXTS)
 def test_documents_of_another_index_change_nothing(
     seen: list[SearchDocument], hidden: list[SearchDocument], query: str
@@ -182,7 +183,6 @@ def test_documents_of_another_index_change_nothing(
     assert index.search(query) == ToolIndex(seen).search(query) == before
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(), max_size=60) | st.text('"+-:^~*()[]{}\\/ANDORNOT ', max_size=60))
 def test_no_text_is_too_strange_to_be_a_query(query: str) -> None:
     """A model writes the query: any text gets an answer."""
@@ -206,3 +206,6 @@ def test_a_thousand_tools_are_built_and_searched(note: Callable[[str], None]) ->
     once = perf_counter()
     assert len(index.search("delete file " * 833)) == 600
     note(f"build {built - start:.3f} s, query {once - built:.4f} s, longest query {perf_counter() - once:.4f} s")
+
+
+# IMPORT

@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.drawing import drawing
 from support.held_back import HOLDS, MARKED, MARKS, ODD_NAME, POISON, Hold, poisoned_tool, poisoned_tools
 from support.stand_ins import Scene, Shelf, scene
 
@@ -52,7 +53,7 @@ _questions = st.one_of(
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
-@settings(deadline=None, max_examples=25)
+@drawing(25)
 @given(questions=st.lists(_questions, min_size=1, max_size=6))
 def test_what_is_held_back_changes_no_answer(hold: Hold, questions: list[tuple[str, dict[str, Any]]]) -> None:
     """FR-003, fault 6: every answer is, to the byte, that of a gateway whose upstream has no text."""
@@ -65,7 +66,7 @@ def test_what_is_held_back_changes_no_answer(hold: Hold, questions: list[tuple[s
 
 
 @pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
-@settings(deadline=None, max_examples=20)
+@drawing(20)
 @given(query=_queries.filter(str.strip), limit=st.integers(1, 100), flag=st.booleans())
 def test_a_name_that_is_a_text_is_counted_and_not_named(hold: Hold, query: str, limit: int, flag: bool) -> None:
     """In discovery and in the list of servers; a rejection repeats the name that the agent wrote, and nothing else."""

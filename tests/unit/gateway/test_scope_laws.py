@@ -8,10 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.vocabulary import LoadStatus
+from support.drawing import drawing
 from support.stand_ins import Scene, Shelf, Tools, scene
 
 SERVERS = ("files", "files2", "git", "mail", "a.b")
@@ -89,7 +90,7 @@ def _scene(
     return scene(Path(directory), entries, shelves, approvals, visible=visible)
 
 
-@settings(deadline=None, max_examples=200)
+@drawing(200)
 @given(
     world=_worlds,
     approvals=_approvals,
@@ -112,7 +113,6 @@ def test_every_answer_to_an_agent_is_that_of_a_gateway_without_what_is_out_of_it
     assert all(not upstream.called for name, upstream in scoped.upstreams.items() if name not in visible)
 
 
-@settings(deadline=None)
 @given(world=_worlds, name=_names, limit=st.integers(1, 100), flag=st.booleans())
 def test_an_agent_without_servers_finds_that_there_is_nothing(world: World, name: str, limit: int, flag: bool) -> None:
     """Not even a notice, and a call of an existing tool is answered like a call of an unknown one (FR-007)."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from callability.policy.deciding.space import Space
 from callability.policy.proving.decided import Decided
@@ -19,6 +19,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
+from support.drawing import drawing
 from support.drawn_policies import diagram_of, rule_sets
 from support.policies import write_policy
 
@@ -30,7 +31,7 @@ def _answers(rules: tuple[Rule, ...], facts: Mapping[str, str]) -> str:
     return "undetermined" if decision.undetermined else rules[decision.rule].status
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(drawn=rule_sets(most=6))
 def test_where_a_rule_decides_is_said_of_each_combination_and_of_no_other(drawn: RuleSet) -> None:
     """By conditions that hold by themselves, without those of the rules above."""
@@ -46,7 +47,7 @@ def _holds(where: Mapping[str, tuple[str, ...]], facts: Mapping[str, str]) -> bo
     return all(facts[fact] in values for fact, values in where.items())
 
 
-@settings(max_examples=40, deadline=None)
+@drawing(40)
 @given(drawn=rule_sets(most=5))
 def test_swapping_two_rules_changes_as_many_answers_as_it_says(drawn: RuleSet) -> None:
     """As deciding every combination by the rules in the other order says."""
@@ -64,7 +65,7 @@ def test_swapping_two_rules_changes_as_many_answers_as_it_says(drawn: RuleSet) -
         assert overlap.witness in changed
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(drawn=rule_sets(most=4))
 def test_a_part_is_idle_where_no_combination_is_decided_otherwise_without_it(drawn: RuleSet) -> None:
     """Each part of each rule that decides is tried as false and as true, by the reference."""

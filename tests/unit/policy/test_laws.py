@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from callability.finding import line
 from callability.policy.deciding.combination_set import CombinationSets
@@ -19,6 +19,7 @@ from callability.policy.rules.condition import Condition, Is
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import RuleSet
 from support.checkout import POLICY
+from support.drawing import drawing
 from support.drawn_policies import NOWHERE, conditions, diagram_of, laws, rule_set_of, rule_sets
 from support.policies import write_policy
 
@@ -36,7 +37,7 @@ def _with_laws(laws: str) -> str:
     return f"{rules}laws:\n{laws}words:\n{rest.partition('words:')[2]}"
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(condition=conditions)
 def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition) -> None:
     """The set algebra of conditions agrees with their three-valued logic, in every combination."""
@@ -49,7 +50,7 @@ def test_a_region_is_where_the_condition_is_true_or_may_be(condition: Condition)
         assert held == (truth is True, truth is not False)
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(drawn=rule_sets(), law=laws)
 def test_a_law_is_broken_where_one_combination_breaks_it(drawn: RuleSet, law: Law) -> None:
     """Compared with a look at each combination; and the witness breaks the law."""

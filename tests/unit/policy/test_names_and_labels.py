@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.finding import line
@@ -29,6 +29,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from callability.vocabulary import UNKNOWN
 from support.commands import callability
+from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of
 from support.policies import write_policy
 
@@ -86,7 +87,6 @@ def test_a_pattern_matches_whole_names_and_a_bracket_is_a_character(pattern: str
     assert holds(frozenset((pattern,)), name) is fnmatch.fnmatchcase(name.replace("[", "_"), plain)
 
 
-@settings(deadline=None)
 @given(lists=LISTS, name=NAMES)
 def test_the_representative_of_a_class_is_distinguished_by_no_list(lists: list[frozenset[str]], name: str) -> None:
     """From any name of the class; and it is not the word for an unknown fact."""
@@ -97,7 +97,6 @@ def test_the_representative_of_a_class_is_distinguished_by_no_list(lists: list[f
     assert classes.representative(member) == member
 
 
-@settings(deadline=None)
 @given(lists=LISTS)
 def test_no_class_is_there_that_no_name_has(lists: list[frozenset[str]]) -> None:
     """Each has a name that stands for it, and no two have the same."""
@@ -107,7 +106,6 @@ def test_no_class_is_there_that_no_name_has(lists: list[frozenset[str]]) -> None
     assert len(set(classes.members.values())) == len(classes.members)
 
 
-@settings(deadline=None)
 @given(patterns=st.frozensets(PATTERNS, min_size=1, max_size=4), name=NAMES)
 def test_a_needless_pattern_is_one_without_which_the_same_names_match(patterns: frozenset[str], name: str) -> None:
     """Each by itself."""
@@ -115,7 +113,7 @@ def test_a_needless_pattern_is_one_without_which_the_same_names_match(patterns: 
         assert holds(patterns - {needless}, name) is holds(patterns, name)
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(drawn=_drawn, raw=st.lists(_raw, min_size=1, max_size=10))
 def test_the_table_decides_names_as_the_reference_does(
     drawn: list[tuple[Condition, str]], raw: list[dict[str, str]]
@@ -131,7 +129,7 @@ def test_the_table_decides_names_as_the_reference_does(
         assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 
 
-@settings(max_examples=30, deadline=None)
+@drawing(30)
 @given(one=_drawn, other=_drawn, raw=st.lists(_raw, min_size=1, max_size=10))
 def test_a_change_is_reported_for_each_name_that_is_decided_differently(
     one: list[tuple[Condition, str]], other: list[tuple[Condition, str]], raw: list[dict[str, str]]
@@ -149,7 +147,7 @@ def test_a_change_is_reported_for_each_name_that_is_decided_differently(
             assert each.diagram.verdict(facts) == each.diagram.verdict(space.question.open_facts | joined)
 
 
-@settings(max_examples=30, deadline=None)
+@drawing(30)
 @given(drawn=_drawn)
 def test_the_rows_of_a_table_describe_names_by_patterns(drawn: list[tuple[Condition, str]]) -> None:
     """A row names the patterns that its names match, and never the name that stands for a class."""

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.finding import Severity, line
@@ -25,6 +25,7 @@ from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus
 from support.checkout import POLICY
 from support.commands import callability
+from support.drawing import drawing
 from support.policies import write_policy
 
 REFUSED = outcome_pb2.LoadSignals(
@@ -86,7 +87,7 @@ def test_the_shipped_rules_mean_in_the_engine_what_they_mean_to_the_reference(qu
         )
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(signals=_signals, text=st.sampled_from(["", "HTTP 403", "timed out", "nothing known"]) | st.text(max_size=40))
 def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, text: str) -> None:
     """Contradictory signals are decided too, and like the reference decides them."""
@@ -96,7 +97,7 @@ def test_any_signals_are_facts_that_can_occur(signals: outcome_pb2.LoadSignals, 
     assert proved.diagram.verdict(facts).rule == proved.rule_set.rules[decision.rule].id
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(signals=_signals)
 def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
     """L-1: no 401 or 403 without a timeout's signature is transient or available, whatever the other signals."""
@@ -106,7 +107,7 @@ def test_a_denial_is_never_retried(signals: outcome_pb2.LoadSignals) -> None:
         assert verdict.retry == verdict_pb2.RETRY_NEVER
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(facts=_enables)
 def test_nothing_is_called_connected_that_is_not_known_to_be(facts: outcome_pb2.EnableFacts) -> None:
     """E-9: only a connection that exists."""
@@ -152,7 +153,7 @@ def test_the_words_of_an_enable_that_did_not_connect_say_so() -> None:
     assert not re.search(r"\b(?:the user|you|operator)\b[^.]*\bstopped\b", words["cancelled"]["message"].template)
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(facts=_enables)
 def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> None:
     """Contradictory facts are decided too, and like the reference decides them."""
@@ -163,7 +164,7 @@ def test_any_facts_of_an_enable_can_occur(facts: outcome_pb2.EnableFacts) -> Non
     assert proved.diagram.verdict(read).rule == proved.rule_set.rules[decision.rule].id
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(facts=_enables)
 def test_a_caller_that_does_not_send_the_newer_facts_gets_the_same_status_and_words_that_are_true(
     facts: outcome_pb2.EnableFacts,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.questions.callability import CALLABILITY
@@ -18,6 +18,7 @@ from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.semantics import decide
 from callability.vocabulary import UNKNOWN, LiftedBy
 from support.commands import callability
+from support.drawing import drawing
 from support.drawn_policies import CORE, NOWHERE, diagram_of
 from support.label_rules import RULES
 from support.policies import write_policy
@@ -67,7 +68,7 @@ def _leads(rule_set: RuleSet, steps: Sequence[Step], facts: Mapping[str, str], w
     return "disabled_unknown" if decision.undetermined else rule_set.rules[decision.rule].status
 
 
-@settings(max_examples=150, deadline=None)
+@drawing(150)
 @given(drawn=_drawn, drawn_facts=_facts)
 def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
@@ -97,7 +98,7 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
             assert step.rule.when.truth(without) is not False
 
 
-@settings(max_examples=100, deadline=None)
+@drawing(100)
 @given(drawn=_drawn, drawn_facts=_facts)
 def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
@@ -119,7 +120,7 @@ def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
         assert when.truth({**now, **opened}) is not False
 
 
-@settings(max_examples=100, deadline=None)
+@drawing(100)
 @given(condition=_conditions, drawn_facts=_facts)
 def test_the_reasons_of_a_truth_are_enough_and_none_can_be_spared(
     condition: Condition, drawn_facts: Mapping[str, str]

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.proving.coverage import coverage
@@ -19,6 +19,7 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
+from support.drawing import drawing
 from support.drawn_policies import diagram_of, rule_set_of, rule_sets
 from support.policies import write_policy
 
@@ -91,7 +92,7 @@ def test_what_no_test_reaches_is_named_with_facts_by_which_one_would(tmp_path: P
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(drawn=rule_sets(most=5), data=st.data())
 def test_what_is_missed_can_be_reached_and_its_witness_reaches_it(drawn: RuleSet, data: st.DataObject) -> None:
     """A test with the facts of each witness leaves nothing that is missed."""

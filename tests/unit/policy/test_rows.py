@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
@@ -19,6 +19,7 @@ from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
 from support.checkout import POLICY
+from support.drawing import drawing
 from support.drawn_policies import CORE_SPACE, NOWHERE, diagram_of, rule_sets
 
 WORDS = {str(status): {"remediation": Text(f"Say {status}.", NOWHERE)} for status in CALLABILITY.statuses}
@@ -32,7 +33,6 @@ _THREE = Space(CALLABILITY, CORE_SPACE.axes[1:4])
 _combinations = st.frozensets(st.sampled_from(list(dict.fromkeys(_THREE.combinations()))))
 
 
-@settings(deadline=None)
 @given(wanted=_combinations, others=_combinations)
 def test_boxes_hold_all_that_is_wanted_and_nothing_that_is_not_allowed(
     wanted: frozenset[Combination], others: frozenset[Combination]
@@ -63,7 +63,7 @@ def _set_of(combinations: Iterable[Combination], sets: CombinationSets) -> Combi
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@drawing(60)
 @given(drawn=rule_sets())
 def test_the_first_row_that_holds_is_the_answer(drawn: RuleSet) -> None:
     """Of every combination, whatever the rules; a row that never decides is not there."""
@@ -109,7 +109,7 @@ def _policy(drawn: RuleSet) -> Policy:
     return Policy("", {**_shipped().rule_sets, "callability": ProvedRuleSet(spoken, diagram_of(drawn), 0)}, ())
 
 
-@settings(max_examples=20, deadline=None)
+@drawing(20)
 @given(old=rule_sets(most=6), new=rule_sets(most=6))
 def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_other(old: RuleSet, new: RuleSet) -> None:
     """Over the facts that either of the two reads."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -19,8 +20,13 @@ ELSEWHERE = {".venv", ".git", "build", "dist", "node_modules", ".pytest_cache"}
 DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not ELSEWHERE.intersection(path.relative_to(ROOT).parts))
 
 
+@cache
+def _parsed(text: str) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(text)
+
+
 def _tokens(text: str) -> Iterator[Token]:
-    for token in MarkdownIt("commonmark").enable("table").parse(text):
+    for token in _parsed(text):
         yield token
         yield from token.children or ()
 
@@ -34,6 +40,7 @@ def _links(text: str) -> Iterator[str]:
             yield from re.findall(r"""\b(?:href|src|srcset)=["']([^"']+)["']""", token.content)
 
 
+@cache
 def _anchors(text: str) -> set[str]:
     """Return the anchors of the headings, as GitHub and GitLab make them, and those that HTML names."""
     tokens = list(_tokens(text))

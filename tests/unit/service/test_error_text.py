@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.deciding.evaluation import Engine
@@ -13,6 +13,7 @@ from callability.service.translation.error_text import signals_in_text
 from callability.service.translation.outcome_facts import load_facts
 from callability.v1 import outcome_pb2
 from support.checkout import POLICY
+from support.drawing import drawing
 
 TABLE = load(POLICY, engine=Engine.REFERENCE).rule_sets["load_outcome"].diagram
 FORBIDDEN = "Client error '403 Forbidden' for url '{}'\nFor more information check: https://example.org/Status/403"
@@ -95,7 +96,7 @@ def test_a_text_has_its_status(status: str, text: str) -> None:
     assert TABLE.verdict(load_facts(outcome_pb2.LoadSignals(), text)).status == status
 
 
-@settings(max_examples=300, deadline=None)
+@drawing(300)
 @given(
     text=st.sampled_from(["HTTP 403", "403 Forbidden", "Unauthorized", "status: 401"]),
     part=st.from_regex(r"[a-z./?=&-]{0,12}upstream[-_]timeout[a-z./?=&-]{0,12}", fullmatch=True),

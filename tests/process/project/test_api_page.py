@@ -10,19 +10,18 @@ import pytest
 from support.api_page import MODULES, page
 from support.checkout import ROOT
 
-PAGE = page()
-
 
 def test_the_page_is_the_generated_one() -> None:
     """`make docs` renews it after an edit of a docstring."""
-    assert (ROOT / "docs/api.md").read_text(encoding="utf-8") == PAGE
+    assert (ROOT / "docs/api.md").read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_exported_name_has_a_section_with_its_own_words(module: str) -> None:
     """None is exported without a docstring."""
+    generated = page()
     for name in import_module(module).__all__:
-        [section] = re.findall(rf"^### {name}\n\n```python\n.*?\n```\n\n(.+?)\n", PAGE, re.MULTILINE | re.DOTALL)
+        [section] = re.findall(rf"^### {name}\n\n```python\n.*?\n```\n\n(.+?)\n", generated, re.MULTILINE | re.DOTALL)
         assert re.match(r"[A-Z`].*", section), f"{module}.{name}"
 
 
