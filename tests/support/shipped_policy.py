@@ -1,17 +1,26 @@
-"""The check of the shipped policy, run once in a process instead of once for each command and gateway of the tests."""
+"""What is decided once in a process of the tests: the shipped policy, and by the rules engine each task.
+
+Most policies of tests differ from the shipped one in one of three rule sets, so the engine would start for the other
+two again and again. It is in `test_engine.py`, `test_limits.py` and every server that it starts as often as it should.
+"""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
+from callability.finding import Place
 from callability.policy import loading
-from callability.policy.deciding.engine_process import OnProgress
+from callability.policy.deciding import evaluation
+from callability.policy.deciding.engine_process import EngineOutput, OnProgress, run
 from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, no_progress
 from callability.policy.loading import Check, check_source, source_in
 from callability.policy.reading.policy_source import PolicySource
 from support.checkout import POLICY
 
 _SHIPPED = source_in(POLICY)
+_LARGE = 1_000_000
+"""Characters of a task whose answer is not kept."""
 
 
 @cache
@@ -26,12 +35,29 @@ def _check_once(
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
 ) -> Check:
-    """Check a policy, unless it is the shipped one and was checked already."""
+    """Check a policy, unless it is the shipped one and was checked before."""
     if progress is no_progress and source.digest == _SHIPPED.digest:
         return _checked(source, engine)
     return check_source(source, engine=engine, seconds=seconds, progress=progress)
 
 
+_outputs: dict[tuple[str, str], EngineOutput] = {}
+
+
+def _run_once(task: str, place: Place, seconds: float, progress: OnProgress) -> EngineOutput:
+    """Let the engine decide a task, unless it did before. A time limit of its own, or a large task, is always run."""
+    if seconds != TIME_LIMIT or len(task) > _LARGE:
+        return run(task, place, seconds, progress)
+    # Tests take the engine away by this variable.
+    key = (task, os.environ.get("PYTHONPATH", ""))
+    if key in _outputs:
+        progress(len(_outputs[key].decisions), 0)
+    else:
+        _outputs[key] = run(task, place, seconds, progress)
+    return _outputs[key]
+
+
 def check_it_once() -> None:
-    """Let every later import of `check_source` in this process reuse the check of the shipped policy."""
+    """Have every later import of `check_source` in this process remember the check, and the engine its answers."""
     loading.check_source = _check_once
+    evaluation.run = _run_once  # type: ignore[attr-defined,assignment]  # it is imported there
