@@ -1,7 +1,7 @@
 """What is decided once in a process of the tests: the shipped policy, and by the rules engine each task.
 
 Most policies of tests differ from the shipped one in one of three rule sets, so the engine would start for the other
-two again and again. It is in `test_engine.py`, `test_limits.py` and every server that it starts as often as it should.
+two again and again. A server that a test starts is a process of its own and remembers nothing of this.
 """
 
 from __future__ import annotations
