@@ -335,19 +335,31 @@ class RuleSet(_message.Message):
     TESTS_PASSED_FIELD_NUMBER: _builtins.int
     READS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    EXACT_COMBINATIONS_FIELD_NUMBER: _builtins.int
+    INNER_NODES_FIELD_NUMBER: _builtins.int
+    REGIONS_FIELD_NUMBER: _builtins.int
+    WITNESSES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The question, which is the name of its file without its ending, such as `callability`."""
     combinations: _builtins.int
-    """How many combinations of facts were decided when the policy was loaded."""
+    """How many combinations its facts have; 4294967295 if there are as many or more: see `exact_combinations`."""
     tests_passed: _builtins.int
     """How many of its own tests it passed."""
+    exact_combinations: _builtins.str
+    """How many combinations its facts have, as a decimal number of any size."""
+    inner_nodes: _builtins.int
+    """How many inner nodes its decision diagram has."""
+    regions: _builtins.str
+    """How many regions its decision diagram has, as a decimal number of any size: paths from its root to a verdict."""
+    witnesses: _builtins.int
+    """How many combinations the engine decided when the policy was loaded, to confirm the decision diagram."""
     @_builtins.property
     def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules in order, by id."""
 
     @_builtins.property
     def facts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The facts whose combinations were decided, in order."""
+        """The facts of its decision diagram, in order."""
 
     @_builtins.property
     def reads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -369,10 +381,14 @@ class RuleSet(_message.Message):
         tests_passed: _builtins.int = ...,
         reads: _abc.Iterable[_builtins.str] | None = ...,
         labels: _abc.Iterable[Global___DeclaredLabel] | None = ...,
+        exact_combinations: _builtins.str = ...,
+        inner_nodes: _builtins.int = ...,
+        regions: _builtins.str = ...,
+        witnesses: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "facts", b"facts", "labels", b"labels", "name", b"name", "reads", b"reads", "rules", b"rules", "tests_passed", b"tests_passed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "exact_combinations", b"exact_combinations", "facts", b"facts", "inner_nodes", b"inner_nodes", "labels", b"labels", "name", b"name", "reads", b"reads", "regions", b"regions", "rules", b"rules", "tests_passed", b"tests_passed", "witnesses", b"witnesses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

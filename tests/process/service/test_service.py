@@ -106,6 +106,8 @@ def test_the_policy_describes_itself(channel: grpc.Channel) -> None:
         "load_outcome": 3_312,
         "enable_outcome": 4_860,
     }
+    assert [each.exact_combinations for each in reply.rule_sets] == [str(each.combinations) for each in reply.rule_sets]
+    assert all(0 < each.inner_nodes < int(each.regions) <= each.witnesses for each in reply.rule_sets)
     assert reply.engine == checked["rule_sets"][0]["engine"]
     assert [status.name for status in reply.statuses][-2:] == ["disabled_unknown", "callable"]
     assert [status.name for status in reply.load_statuses] == ["available", "transient", "denied", "permanent"]

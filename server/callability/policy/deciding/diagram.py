@@ -30,7 +30,7 @@ class InnerNode:
 
 @dataclass(frozen=True, slots=True)
 class UnreadNodes:
-    """Where facts keep rules undetermined: for each rule and fact, the number of an inner node or of one of two results.
+    """Where facts keep rules undetermined: for each rule and fact, the number of an inner node or of a result.
 
     The results are 0, the fact does not matter, and 1, it is unread. `inner` are in an order as in a diagram.
     """
@@ -112,7 +112,7 @@ class DecisionDiagram:
         return count[self.root]
 
     def verdict_at(self, points: Sequence[int]) -> Verdict:
-        """Return the verdict of a combination, given by the points of its axes in the order in which they are tested."""
+        """Return the verdict of a combination, given by the points of its axes in the order of the diagram."""
         number = self.root
         while node := self.node(number):
             number = node.children[points[node.place]]

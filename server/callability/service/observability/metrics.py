@@ -29,6 +29,24 @@ class PolicyMetrics:
             ("question", "fact", "cause"),
             registry=registry,
         )
+        self._inner_nodes = Gauge(
+            "callability_policy_inner_nodes",
+            "Inner nodes of the decision diagram that decides, by question.",
+            ("question",),
+            registry=registry,
+        )
+        self._regions = Gauge(
+            "callability_policy_regions",
+            "Regions of the decision diagram that decides, by question: paths from its root to a verdict.",
+            ("question",),
+            registry=registry,
+        )
+        self._witnesses = Gauge(
+            "callability_policy_witnesses",
+            "Combinations that the engine decided to confirm the decision diagram, by question.",
+            ("question",),
+            registry=registry,
+        )
         self._series: set[tuple[str, str, str]] = set()
         self._info = Gauge(
             "callability_policy_info", "1 for the policy that decides.", ("revision", "engine"), registry=registry
@@ -38,6 +56,10 @@ class PolicyMetrics:
         """Record which policy decides; series of facts that its rules do not read end."""
         self._info.clear()
         self._info.labels(policy.revision, policy.engine).set(1)
+        for name, proved in policy.rule_sets.items():
+            self._inner_nodes.labels(name).set(len(proved.diagram.inner))
+            self._regions.labels(name).set(proved.diagram.regions)
+            self._witnesses.labels(name).set(proved.confirmation.witnesses if proved.confirmation else 0)
         read = {
             (name, fact)
             for name, proved in policy.rule_sets.items()

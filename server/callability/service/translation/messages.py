@@ -174,6 +174,10 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
         tests_passed=proved.tests,
         reads=proved.rule_set.read_by_rules,
         labels=map(_declared_label, proved.rule_set.declared_labels),
+        exact_combinations=str(proved.diagram.space.size),
+        inner_nodes=len(proved.diagram.inner),
+        regions=str(proved.diagram.regions),
+        witnesses=proved.confirmation.witnesses if proved.confirmation else 0,
     )
 
 
