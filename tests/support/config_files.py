@@ -98,11 +98,11 @@ FAULTY = {
         "deadlines: {}",
         ["1:1: the file has no `mcpServers` (write `mcpServers: {}` for none)"],
     ),
-    "a file that is a list": ("- a", ["1:1: the file is a list, and must be a mapping"]),
+    "a file that is a list": ("- a", ["1:1: the file is a list, but must be a mapping"]),
     "an empty file": ("", [" is empty"]),
     "servers that are a list": (
         "mcpServers: [a]",
-        ["1:13: `mcpServers` is a list, and must be a mapping"],
+        ["1:13: `mcpServers` is a list, but must be a mapping"],
     ),
     "a server without a value": (
         "mcpServers: {a: }",
@@ -172,24 +172,24 @@ FAULTY = {
     ),
     "a trust that is a truth value": (
         ONE + "url: http://h\n    trust: true",
-        ["4:12: `trust` of server `files` is a truth value, and must be text (one of `auto`, `manual`)"],
+        ["4:12: `trust` of server `files` is a truth value, but must be text (one of `auto`, `manual`)"],
     ),
     "keys of other clients": (
         ONE + "command: x\n    disabled: 1\n    autoApprove: []\n    alwaysAllow: [a]\n    timeout: 60\n"
         "    transport: stdio\n    excludeTools: [a]\n    envFile: .env\n    oauth: {}",
         [
             "4:5: unknown key `disabled` in server `files` (write `enabled`, with `true` or `false`)",
-            "5:5: unknown key `autoApprove` in server `files` (leave it out: the gateway asks nobody before a call;"
-            " `disabled_tools` says which tools it refuses)",
-            "6:5: unknown key `alwaysAllow` in server `files` (leave it out: the gateway asks nobody before a call;"
-            " `disabled_tools` says which tools it refuses)",
+            "5:5: unknown key `autoApprove` in server `files` (leave it out: the gateway asks for no confirmation;"
+            " `disabled_tools` lists the tools that it refuses)",
+            "6:5: unknown key `alwaysAllow` in server `files` (leave it out: the gateway asks for no confirmation;"
+            " `disabled_tools` lists the tools that it refuses)",
             "7:5: unknown key `timeout` in server `files` (write `deadlines: {call_seconds: SECONDS}`)",
             "8:5: unknown key `transport` in server `files` (write `type`)",
             "9:5: unknown key `excludeTools` in server `files` (write `disabled_tools`)",
             "10:5: unknown key `envFile` in server `files` (leave it out: write the variables under `env`, as"
             " `NAME: ${NAME}` where the gateway has them)",
-            "11:5: unknown key `oauth` in server `files` (only a server of the `catalog` takes `oauth`: put the server"
-            " there, or give it a token in `headers`)",
+            "11:5: unknown key `oauth` in server `files` (only servers in `catalog` may have `oauth`: move the"
+            " server there, or write a token in `headers`)",
         ],
     ),
     "an address by another client's name": (
@@ -200,7 +200,7 @@ FAULTY = {
         '{"servers": {"files": {"command": "x"}}, "inputs": []}',
         [
             "1:2: unknown key `servers` (write `mcpServers`)",
-            "1:42: unknown key `inputs` (leave it out: the gateway asks nobody for a value; write `${NAME}` for an"
+            "1:42: unknown key `inputs` (leave it out: the gateway does not prompt for values; write `${NAME}` for an"
             " environment variable)",
         ],
     ),
@@ -222,7 +222,7 @@ FAULTY = {
     "an empty allow list": (
         ONE + "command: x\n    enabled_tools: []",
         [
-            "4:20: `enabled_tools` of server `files` is empty, so that no tool could be called "
+            "4:20: `enabled_tools` of server `files` is empty, so no tool could be called "
             "(to switch the server off, write `enabled: false`)"
         ],
     ),
@@ -232,32 +232,32 @@ FAULTY = {
     ),
     "a list that is one word": (
         ONE + "command: x\n    disabled_tools: a",
-        ["4:21: `disabled_tools` of server `files` is text, and must be a list"],
+        ["4:21: `disabled_tools` of server `files` is text, but must be a list"],
     ),
     "an entry that is no name": (
         ONE + 'command: x\n    disabled_tools: [3, "", [a]]',
         [
-            "4:22: an item in `disabled_tools` of server `files` is a number, and must be text (put it in quotes)",
+            "4:22: an item in `disabled_tools` of server `files` is a number, but must be text (put it in quotes)",
             "4:25: an item in `disabled_tools` of server `files` is empty",
-            "4:29: an item in `disabled_tools` of server `files` is a list, and must be text",
+            "4:29: an item in `disabled_tools` of server `files` is a list, but must be text",
         ],
     ),
     "a switch in quotes": (
         ONE + 'command: x\n    enabled: "false"\n    quarantined: yes',
         [
-            "4:14: `enabled` of server `files` is text, and must be `true` or `false` (write it without quotes)",
-            "5:18: `quarantined` of server `files` is text, and must be `true` or `false`",
+            "4:14: `enabled` of server `files` is text, but must be `true` or `false` (write it without quotes)",
+            "5:18: `quarantined` of server `files` is text, but must be `true` or `false`",
         ],
     ),
     "values of a process": (
         ONE + 'command: ""\n    args: [8080, hunter2]\n    env: {PORT: 8080, "hunter2=": a, OFF: false}\n    cwd: {}',
         [
             "3:14: `command` of server `files` is empty",
-            "4:12: an item in `args` of server `files` is a number, and must be text (put it in quotes)",
-            "5:17: a value in `env` of server `files` is a number, and must be text (put it in quotes)",
+            "4:12: an item in `args` of server `files` is a number, but must be text (put it in quotes)",
+            "5:17: a value in `env` of server `files` is a number, but must be text (put it in quotes)",
             "5:23: a key in `env` of server `files` cannot be the name of an environment variable",
-            "5:43: a value in `env` of server `files` is a truth value, and must be text (put it in quotes)",
-            "6:10: `cwd` of server `files` is a mapping, and must be text",
+            "5:43: a value in `env` of server `files` is a truth value, but must be text (put it in quotes)",
+            "6:10: `cwd` of server `files` is a mapping, but must be text",
         ],
     ),
     "headers that cannot be sent": (
@@ -289,11 +289,11 @@ FAULTY = {
     "labels": (
         ONE + 'command: x\n    labels: {a: 1, "": b}\n    tool_labels: {t: {a: []}, "": {}, u: x}',
         [
-            "4:17: a value in `labels` of server `files` is a number, and must be text (put it in quotes)",
+            "4:17: a value in `labels` of server `files` is a number, but must be text (put it in quotes)",
             "4:20: a key in `labels` of server `files` is not 1 to 128 bytes long",
-            "5:26: a value in `tool_labels` of server `files` is a list, and must be text",
+            "5:26: a value in `tool_labels` of server `files` is a list, but must be text",
             "5:31: a key in `tool_labels` of server `files` is empty",
-            "5:42: a value in `tool_labels` of server `files` is text, and must be a mapping",
+            "5:42: a value in `tool_labels` of server `files` is text, but must be a mapping",
         ],
     ),
     "more labels than the contract carries": (
@@ -305,7 +305,7 @@ FAULTY = {
         [
             "2:18: `http.sessions` is not a whole number from 1 to 10,000",
             "2:41: `http.sessions_per_agent` is not a whole number from 1 to 10,000",
-            "2:63: `http.request_bytes` is a number, and must be a whole number",
+            "2:63: `http.request_bytes` is a number, but must be a whole number",
             "2:68: unknown key `session` in `http` (did you mean `sessions`?)",
         ],
     ),
@@ -327,8 +327,8 @@ FAULTY = {
     "a deadline with a unit": (
         "mcpServers: {}\ndeadlines: {call_seconds: 60s, open_seconds: true}",
         [
-            "2:27: `deadlines.call_seconds` is text, and must be a number",
-            "2:46: `deadlines.open_seconds` is a truth value, and must be a number",
+            "2:27: `deadlines.call_seconds` is text, but must be a number",
+            "2:46: `deadlines.open_seconds` is a truth value, but must be a number",
         ],
     ),
     "an approvals path without a value": (
@@ -344,7 +344,7 @@ FAULTY = {
         [
             "2:7: unknown key `comand` in server `a` (did you mean `command`?)",
             "3:39: `t` is repeated in `disabled_tools` of server `b` (keep one of them)",
-            "4:12: `url` of server `c` is a number, and must be text (put it in quotes)",
+            "4:12: `url` of server `c` is a number, but must be text (put it in quotes)",
         ],
     ),
 }

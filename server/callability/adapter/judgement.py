@@ -130,7 +130,7 @@ def judge(
         TypeError: `visible` is one name and not several.
     """
     if isinstance(visible, str):
-        raise TypeError("`visible` is one name, and must be several")
+        raise TypeError("`visible` is one name, but must be several")
     if len(request.servers) != len(response.servers):
         raise ValueError("the response has another number of servers than the request")
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}

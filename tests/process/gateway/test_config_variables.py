@@ -142,10 +142,10 @@ def test_a_value_that_does_not_fit_is_a_finding_without_the_value(tmp_path: Path
     config = write_config(tmp_path, {"bad": FAULTY["bad"], "web": {"url": "${LINES}/mcp"}})
     environment = {"PATH": "/usr/bin:/bin", "LINES": "hunter2\nsecret"}
     done = callability("gateway", "--config", str(config), stdin=subprocess.DEVNULL, env=environment)
-    hint = "(look at the values that the environment of the gateway has for them) [unfit-variable]"
+    hint = "(check the values of the variables in the environment of the gateway) [unfit-variable]"
     assert done.stderr.splitlines()[:2] == [
-        f"{config}:5:18: `headers` of server `bad` is not sound with its variables filled in {hint}",
-        f"{config}:10:14: `url` of server `web` is not sound with its variables filled in {hint}",
+        f"{config}:5:18: `headers` of server `bad` is invalid after its variables are filled in {hint}",
+        f"{config}:10:14: `url` of server `web` is invalid after its variables are filled in {hint}",
     ]
     assert "hunter2" not in done.stderr
     assert "secret" not in done.stderr

@@ -35,7 +35,7 @@ from support.running import serving
 from support.waiting import becomes, file_status
 
 DROP = {"name": "drop_table", "description": "Drops a table."}
-TYPO = "label `enviroment` of server `db` is not declared by the policy, so that no rule reads it"
+TYPO = "label `enviroment` of server `db` is not declared by the policy, so no rule reads it"
 
 
 @pytest.fixture
@@ -273,10 +273,10 @@ def test_a_check_names_every_label_of_servers_and_tools_at_its_place(policy: Pat
     wanted = [
         "2:43: warning: label `environment` of server `db` is `prod`, a value that the policy does not declare, so that"
         " every rule that reads it is undetermined (did you mean `production`?) [undeclared-label-value]",
-        "2:49: warning: label `team` of server `db` is not declared by the policy, so that no rule reads it"
+        "2:49: warning: label `team` of server `db` is not declared by the policy, so no rule reads it"
         " (one of `environment`) [undeclared-label]",
-        "4:80: warning: label `environment` of tool `wipe` of server `web` is not declared by the policy, so that no"
-        " rule reads it [undeclared-label]",
+        "4:80: warning: label `environment` of tool `wipe` of server `web` is not declared by the policy, so no rule"
+        " reads it [undeclared-label]",
     ]
     *found, of_policy, of_config = done.stdout.splitlines()
     assert found == [f"{config}:{line}" for line in wanted]

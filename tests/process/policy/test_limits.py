@@ -122,43 +122,43 @@ CASES: dict[str, tuple[Setup, str]] = {
     "values": (_file("rules: [" + "1," * 50_000), "has more than 50,000 values, keys among them [too-many-values]"),
     "10,000 rules": (
         _file("rules:\n" + "- a\n" * 10_000 + "words: {}\n"),
-        "2:1: `rules` has 10,000 rules, and may have 1,000 [too-many-rules]",
+        "2:1: `rules` has 10,000 rules; the maximum is 1,000 [too-many-rules]",
     ),
     "10,000 laws": (
         _laws("- a\n" * 10_000),
-        "9:1: `laws` has 10,000 laws, and may have 1,000 [too-many-laws]",
+        "9:1: `laws` has 10,000 laws; the maximum is 1,000 [too-many-laws]",
     ),
     "65 labels": (
         _labels(f"server: {{{', '.join(f'k{number}: [a]' for number in range(65))}}}"),
-        "1:9: `labels` declares 65 labels, and may declare 64 [too-many-labels]",
+        "1:9: `labels` declares 65 labels; the maximum is 64 [too-many-labels]",
     ),
     "65 values of a label": (
         _labels(f"tool: {{k: [{', '.join(f'v{number}' for number in range(65))}]}}"),
-        "1:20: `tool.label.k` has 65 values, and may have 64 [too-many-labels]",
+        "1:20: `tool.label.k` has 65 values; the maximum is 64 [too-many-labels]",
     ),
     "1,001 patterns": (
         _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),
-        "and may be by 1,000 (join some by a pattern, or give what they name a label) [too-many-patterns]",
+        "the maximum is 1,000 (combine some in a pattern, or use a label) [too-many-patterns]",
     ),
-    "patterns that are too tangled": (
+    "patterns that are too complex": (
         _when(f"{{tool.name: '*a{'?' * 40}'}}"),
-        "they have more than 20,000 states (have fewer with `*` before other characters, and fewer `?`)",
+        "they need more than 20,000 states (use fewer `*` before other characters, and fewer `?`)",
     ),
     "a name of 513 bytes": (
         _when(f"{{agent.name: {'x' * 513}}}"),
-        "has more than 512 bytes, as no name has [name-too-long]",
+        "has more than 512 bytes, the maximum of a name [name-too-long]",
     ),
     "10,000 tests": (
         _tests("tests:\n" + "- a\n" * 10_000),
-        "callability_test.yaml:2:1: `tests` has 10,000 tests, and may have 5,000 [too-many-tests]",
+        "callability_test.yaml:2:1: `tests` has 10,000 tests; the maximum is 5,000 [too-many-tests]",
     ),
     "3,000 parts": (
         _when(_any(["{server.enabled: true}"] * 3_000)),
-        "`when` of rule `much` has 3,000 parts, and may have 2,000 [too-many-parts]",
+        "`when` of rule `much` has 3,000 parts; the maximum is 2,000 [too-many-parts]",
     ),
     "parts of a law": (
         _laws(f"- {{name: a, when: {_any(['{server.enabled: true}'] * 3_000)}, never: callable}}\n"),
-        "`when` of law `a` has 3,000 parts, and may have 2,000 [too-many-parts]",
+        "`when` of law `a` has 3,000 parts; the maximum is 2,000 [too-many-parts]",
     ),
     "20,000 values of a fact": (
         _when(f"{{approval.status: [{'none, ' * 20_000}]}}"),
@@ -189,7 +189,7 @@ CASES: dict[str, tuple[Setup, str]] = {
         "unknown value of `server.enabled` in rule `much`",
     ),
     "a number beyond all": (_when(f"{{server.enabled: 1e{'9' * 300}}}"), "the number `inf`"),
-    "1,000 files": (_many_files, "DIR: has 1,003 YAML files, and may have 16 (none is read) [too-many-files]"),
+    "1,000 files": (_many_files, "DIR: has 1,003 YAML files; the maximum is 16 (none is read) [too-many-files]"),
     "a pipe": (
         lambda directory: os.mkfifo(directory / "callability_test.yaml"),
         "callability_test.yaml: cannot be read: is not a regular file [unreadable-file]",

@@ -252,7 +252,7 @@ CATALOG = "mcpServers: {git: {command: git}}\ncatalog:\n"
         (
             "  x: {url: 'http://h/mcp', oauth: {}, trust: manual}",
             [
-                "3:46: catalog server `x` has `oauth`, so that no command can look at its tools to approve them"
+                "3:46: catalog server `x` has `oauth`, so no command can show its tools for approval"
                 " (leave `trust` out)",
             ],
         ),
@@ -275,7 +275,7 @@ HINTS = {
     "${A B}": "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`",
     "${A:-${B}}": "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`",
     "${env:TOKEN}": "write `${NAME}` for an environment variable, without `env:`",
-    "${input:token}": "the gateway asks nobody for a value: write `${NAME}` for an environment variable",
+    "${input:token}": "the gateway does not prompt for values: write `${NAME}` for an environment variable",
 }
 
 
@@ -289,7 +289,7 @@ def test_what_looks_like_a_variable_and_is_none_is_a_warning(section: str, text:
     [warning] = load_config(path).warnings
     subject = {"mcpServers": "server `x`", "catalog": "catalog server `x`"}[section]
     assert warning.code == "odd-variable"
-    assert warning.sentence == f"a value in `headers` of {subject} has `${{` without a variable, and is taken as it is"
+    assert warning.sentence == f"a value in `headers` of {subject} has `${{` without a variable, and is used literally"
     assert warning.hint == HINTS[text]
 
 
@@ -297,8 +297,8 @@ def test_a_variable_where_none_is_filled_in_is_a_warning() -> None:
     """`command` and `cwd` are used literally."""
     [command, cwd] = loaded(ONE + "command: ${HOME}/bin/x\n    cwd: ${HOME}").warnings
     assert str(command) == (
-        "servers.yaml:3:14: `command` of server `files` has `${`, and is taken as it is: no variables are filled in"
-        " here (variables are filled in in `args`, `env`, `url`, `headers`, `oauth`)"
+        "servers.yaml:3:14: `command` of server `files` has `${`, and is used literally: variables are not filled"
+        " in here (variables are filled in only in `args`, `env`, `url`, `headers`, `oauth`)"
     )
     assert cwd.code == "odd-variable"
 

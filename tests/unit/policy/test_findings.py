@@ -164,8 +164,8 @@ def test_every_error_of_every_file_is_shown_at_once(tmp_path: Path) -> None:
     (tmp_path / "callability_test.yaml").write_text("tests: [{name: x}]\n")
     (tmp_path / "other.yaml").write_text("")
     assert [finding.replace(f"{tmp_path}/", "") for finding in _found(tmp_path)] == [
-        "1:8: `rules` is the number `1`, and must be a list [wrong-type]",
-        "2:8: `words` is the number `2`, and must be a mapping (`key: value`) [wrong-type]",
+        "1:8: `rules` is the number `1`, but must be a list [wrong-type]",
+        "2:8: `words` is the number `2`, but must be a mapping (`key: value`) [wrong-type]",
         "callability_test.yaml:1:9: a test has no `expect` [missing-key]",
         "other.yaml: `other` is not a question (one of `callability`, `enable_outcome`, `load_outcome`)"
         " [unknown-question]",

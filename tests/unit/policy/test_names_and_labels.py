@@ -289,7 +289,7 @@ tests:
     check = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE)
     described = [line(each).removeprefix(f"{tmp_path}/callability_test.yaml:") for each in check.findings]
     assert [each for each in described if each.startswith(("2:", "3:"))] == [
-        "2:36: a value of `tool.name` in test `one` is a pattern, and must be a name (write a name that it matches)"
+        "2:36: a value of `tool.name` in test `one` is a pattern, but must be a name (write a name that it matches)"
         " [pattern-in-test]",
         "3:36: `tool.name` is never unknown, as test `two` has it [unknown-value]",
     ]

@@ -149,7 +149,7 @@ def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord
                 warnings.append(_unknown_value(key, value, subject, get_args(ApprovalStatus)))
             case "sha256", _:
                 unreadable.append(key)
-                sentence = f"`sha256` of {subject} is not 64 hexadecimal digits, so that its status counts as unknown"
+                sentence = f"`sha256` of {subject} is not 64 hexadecimal digits, so its status counts as unknown"
                 warnings.append(Finding(_place(key, value), "unknown-value", sentence, severity=Severity.WARNING))
             case _:
                 sentence = f"unknown key {_word(key)} in the record of {subject} is passed over"

@@ -64,7 +64,7 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
     if not isinstance(oauth, Mapping):
         return
     if isinstance(trust, Scalar) and trust.value == "manual":
-        sentence = f"{subject} has `oauth`, so that no command can look at its tools to approve them"
+        sentence = f"{subject} has `oauth`, so no command can show its tools for approval"
         yield Finding(trust.place, "unreviewable", sentence, "leave `trust` out")
     for header, _ in headers.entries if isinstance(headers, Mapping) else ():
         if str(header.value).lower() == "authorization":
@@ -86,11 +86,11 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
             for item in items:
                 yield from _variable_findings(key, item, subject)
         case Scalar(value=str() as text) if key in _READ_AS_GIVEN and "${" in text:
-            sentence = f"`{key}` of {subject} has `${{`, and is taken as it is: no variables are filled in here"
-            hint = f"variables are filled in in {listed(FILLED)}"
+            sentence = f"`{key}` of {subject} has `${{`, and is used literally: variables are not filled in here"
+            hint = f"variables are filled in only in {listed(FILLED)}"
             yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
         case Scalar(value=str() as text) if is_odd(text):
-            sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is taken as it is"
+            sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is used literally"
             yield Finding(node.place, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
 
 
@@ -100,7 +100,7 @@ def _variable_hint(text: str) -> str:
         return "a variable is written `${NAME}` or `${NAME:-default}`, and the text `${` is written `$${`"
     if found[1] == "env":
         return "write `${NAME}` for an environment variable, without `env:`"
-    return "the gateway asks nobody for a value: write `${NAME}` for an environment variable"
+    return "the gateway does not prompt for values: write `${NAME}` for an environment variable"
 
 
 def _secret_findings(server: Mapping, subject: str) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _list_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> It
         if not isinstance(items, Sequence):
             continue
         if key == "enabled_tools" and not items.items:
-            sentence = f"`enabled_tools` of {subject} is empty, so that no tool could be called"
+            sentence = f"`enabled_tools` of {subject} is empty, so no tool could be called"
             yield Finding(items.place, "empty-allow-list", sentence, "to switch the server off, write `enabled: false`")
         yield from _duplicates(items, f"`{key}` of {subject}")
 

@@ -39,8 +39,8 @@ def unfit_variables(
             filled(server, environment)
         except Unfillable as error:
             for key in error.keys:
-                sentence = f"`{key}` of {server_subject(_SECTION, name)} is not sound with its variables filled in"
-                hint = "look at the values that the environment of the gateway has for them"
+                sentence = f"`{key}` of {server_subject(_SECTION, name)} is invalid after its variables are filled in"
+                hint = "check the values of the variables in the environment of the gateway"
                 severity = Severity.ERROR if server.enabled else Severity.WARNING
                 yield Finding(place(root, (_SECTION, name, key)), "unfit-variable", sentence, hint, severity)
 

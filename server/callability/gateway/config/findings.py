@@ -91,7 +91,7 @@ def _finding(root: Node, location: Location, fault: Any) -> Finding:
             hint = did_you_mean(node.value, _DOMAINS[str(key)])
             return Finding(node.place, "unknown-value", f"{subject} is {shown(node.value)}, which is not known", hint)
         case _ if kind in _WANTED:
-            sentence = f"{subject} is {_kind(node)}, and must be {_WANTED[kind]}"
+            sentence = f"{subject} is {_kind(node)}, but must be {_WANTED[kind]}"
             domain = _DOMAINS.get(str(key), ()) if kind == "literal_error" else ()
             hint = did_you_mean("", domain) if domain else _retyped(node, _WANTED[kind])
             return Finding(node.place, "wrong-type", sentence, hint)

@@ -45,7 +45,7 @@ def _finding(config: Config, kind: str, location: tuple[str, ...], found: Unread
     _, server, *_, key = location
     subject = f"server {shown(server)}" if kind == "server" else f"tool {shown(location[-2])} of server {shown(server)}"
     if found.fault is InputFault.UNDECLARED_LABEL:
-        sentence = f"label {shown(key)} of {subject} is not declared by the policy, so that no rule reads it"
+        sentence = f"label {shown(key)} of {subject} is not declared by the policy, so no rule reads it"
         return Finding(config.key_place(*location), "undeclared-label", sentence, hint, _severity(config))
     sentence = (
         f"label {shown(key)} of {subject} is {shown(found.value)}, a value that the policy does not declare, so that"

@@ -13,7 +13,7 @@ SERVERS_KEYS = frozenset({"servers", "context_servers", "mcp_servers"})
 """What others call `mcpServers`."""
 
 _INSTEAD_OF_SSE = "write `type: http`, with the server's address for streamable HTTP: often `/mcp` in place of `/sse`"
-_ASKS_NOBODY = "leave it out: the gateway asks nobody before a call; `disabled_tools` says which tools it refuses"
+_ASKS_NOBODY = "leave it out: the gateway asks for no confirmation; `disabled_tools` lists the tools that it refuses"
 _OF_SERVERS: Mapping[str, str] = {
     **dict.fromkeys(URL_KEYS, "write `url`"),
     "alwaysAllow": _ASKS_NOBODY,
@@ -23,13 +23,13 @@ _OF_SERVERS: Mapping[str, str] = {
     "envFile": "leave it out: write the variables under `env`, as `NAME: ${NAME}` where the gateway has them",
     "excludeTools": "write `disabled_tools`",
     "includeTools": "write `enabled_tools`",
-    "oauth": "only a server of the `catalog` takes `oauth`: put the server there, or give it a token in `headers`",
+    "oauth": "only servers in `catalog` may have `oauth`: move the server there, or write a token in `headers`",
     "timeout": "write `deadlines: {call_seconds: SECONDS}`",
     "transport": "write `type`",
 }
 _OF_FILE: Mapping[str, str] = {
     **dict.fromkeys(SERVERS_KEYS, "write `mcpServers`"),
-    "inputs": "leave it out: the gateway asks nobody for a value; write `${NAME}` for an environment variable",
+    "inputs": "leave it out: the gateway does not prompt for values; write `${NAME}` for an environment variable",
 }
 
 

@@ -40,7 +40,7 @@ def read_cases(root: Node, question: Question) -> tuple[tuple[Case, ...], tuple[
     items = form.items(entries["tests"], "`tests`")
     if len(items) > MAX_TESTS:
         form.find(
-            entries["tests"].place, "too-many-tests", f"`tests` has {len(items):,} tests, and may have {MAX_TESTS:,}"
+            entries["tests"].place, "too-many-tests", f"`tests` has {len(items):,} tests; the maximum is {MAX_TESTS:,}"
         )
         return (), tuple(form.findings)
     cases = tuple(case for item in items if (case := _case(item, question, form)))

@@ -62,7 +62,7 @@ class Form:
     def text(self, node: Node, what: str) -> str | None:
         """Return a text that is not blank."""
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
-            hint = "a sentence that begins with `{` must stand in quotes" if isinstance(node, Mapping) else ""
+            hint = "put a sentence that begins with `{` in quotes" if isinstance(node, Mapping) else ""
             self._wanted(node, what, "text", hint)
             return None
         if not node.value.strip():
@@ -84,7 +84,7 @@ class Form:
         return None
 
     def _wanted(self, node: Node, what: str, wanted: str, hint: str = "") -> None:
-        self.find(node.place, "wrong-type", f"{what} is {described(node)}, and must be {wanted}", hint)
+        self.find(node.place, "wrong-type", f"{what} is {described(node)}, but must be {wanted}", hint)
 
 
 def described(node: Node) -> str:

@@ -32,7 +32,7 @@ def read_labels(root: Node, question: Question, form: Form) -> Question:
         for key, value in (form.entries(kinds[kind], f"`{kind}` in `labels`") or {}).items()
     ]
     if len(declared) > MAX_LABELS:
-        sentence = f"`labels` declares {len(declared):,} labels, and may declare {MAX_LABELS}"
+        sentence = f"`labels` declares {len(declared):,} labels; the maximum is {MAX_LABELS}"
         form.find(node.place, "too-many-labels", sentence)
         return question
     facts = [_label(fact, key, value, form) for fact, key, value in declared]
@@ -61,7 +61,7 @@ def _label(fact: str, key: Scalar, node: Node, form: Form) -> LabelFact | None:
         return None
     items = form.items(node, f"the values of `{fact}`")
     if len(items) > MAX_LABELS:
-        sentence = f"`{fact}` has {len(items):,} values, and may have {MAX_LABELS}"
+        sentence = f"`{fact}` has {len(items):,} values; the maximum is {MAX_LABELS}"
         form.find(node.place, "too-many-labels", sentence)
         return None
     values = [value for item in items if (value := _value(item, fact, form)) is not None]
@@ -79,7 +79,7 @@ def _value(node: Node, fact: str, form: Form) -> str | None:
         form.find(node.place, "reserved-value", f"`{value}` cannot be a value of `{fact}`: it stands for {means}")
         return None
     if value is not None and is_glob(value):
-        hint = "the values of a label are written out"
+        hint = "write out each value"
         form.find(node.place, "reserved-value", f"{shown(value)} cannot be a value of `{fact}`: it is a pattern", hint)
         return None
     return value

@@ -17,7 +17,7 @@ def read_laws(node: Node, question: Question, form: Form) -> tuple[Law, ...]:
     """Return the laws that a node writes, as far as they have the form of one."""
     items = form.items(node, "`laws`")
     if len(items) > MAX_LAWS:
-        form.find(node.place, "too-many-laws", f"`laws` has {len(items):,} laws, and may have {MAX_LAWS:,}")
+        form.find(node.place, "too-many-laws", f"`laws` has {len(items):,} laws; the maximum is {MAX_LAWS:,}")
         return ()
     laws = tuple(law for item in items if (law := _law(item, question, form)))
     names: set[str] = set()
@@ -38,7 +38,7 @@ def _law(node: Node, question: Question, form: Form) -> Law | None:
     kinds = [kind for kind in _KINDS if kind in entries]
     if len(kinds) != 1:
         wanted = "one of `always` and `never`"
-        form.find(node.place, "law-of-no-kind", f"{where} must have {wanted}, and has {'both' if kinds else 'neither'}")
+        form.find(node.place, "law-of-no-kind", f"{where} must have {wanted}, but has {'both' if kinds else 'neither'}")
         return None
     statuses = _statuses(entries[kinds[0]], question, where, form)
     if name is None or not statuses or ("when" in entries and when is None):

@@ -28,11 +28,11 @@ def read_name(node: Node, fact: NameFact, where: str, form: Form, *, pattern: bo
     if text is None:
         return None
     if len(text.encode(errors="surrogatepass")) > NAME_BYTES:
-        form.find(node.place, "name-too-long", f"{what} has more than {NAME_BYTES} bytes, as no name has")
+        form.find(node.place, "name-too-long", f"{what} has more than {NAME_BYTES} bytes, the maximum of a name")
         return None
     if is_glob(text) and not pattern:
         form.find(
-            node.place, "pattern-in-test", f"{what} is a pattern, and must be a name", "write a name that it matches"
+            node.place, "pattern-in-test", f"{what} is a pattern, but must be a name", "write a name that it matches"
         )
         return None
     return text
@@ -55,14 +55,14 @@ def _classed(fact: NameFact, parts: list[Is], form: Form) -> Iterator[NameFact]:
     assert place is not None
     patterns = len(frozenset[str]().union(*lists))
     if patterns > MAX_PATTERNS:
-        sentence = f"`{fact.name}` is read by {patterns:,} names and patterns, and may be by {MAX_PATTERNS:,}"
-        form.find(place, "too-many-patterns", sentence, "join some by a pattern, or give what they name a label")
+        sentence = f"`{fact.name}` is compared with {patterns:,} names and patterns; the maximum is {MAX_PATTERNS:,}"
+        form.find(place, "too-many-patterns", sentence, "combine some in a pattern, or use a label")
         return
     try:
         yield fact.of(name_classes(lists, fact.open_value))
     except TooManyStates as error:
-        sentence = f"the patterns of `{fact.name}` are too tangled to distinguish: they have more than {error} states"
-        form.find(place, "patterns-too-tangled", sentence, "have fewer with `*` before other characters, and fewer `?`")
+        sentence = f"the patterns of `{fact.name}` are too complex to distinguish: they need more than {error} states"
+        form.find(place, "patterns-too-tangled", sentence, "use fewer `*` before other characters, and fewer `?`")
     except SinglesOutUnknown:
-        sentence = f"the patterns of `{fact.name}` distinguish the name `unknown` from every other, which cannot be"
-        form.find(place, "names-unknown", sentence, "it stands for a name that could not be read")
+        sentence = f"the patterns of `{fact.name}` single out the name `unknown`, which is not possible"
+        form.find(place, "names-unknown", sentence, "`unknown` stands for a name that could not be read")

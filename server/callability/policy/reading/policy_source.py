@@ -68,7 +68,7 @@ def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
     findings: list[Finding] = []
     names = frozenset(path.stem for path in paths)
     if len(paths) > MAX_FILES:
-        sentence = f"has {len(paths):,} YAML files, and may have {MAX_FILES}"
+        sentence = f"has {len(paths):,} YAML files; the maximum is {MAX_FILES}"
         return PolicySource(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),), names)
     for path in paths:
         try:

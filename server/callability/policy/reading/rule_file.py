@@ -51,7 +51,7 @@ def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple
 def _rules(node: Node, question: Question, form: Form) -> tuple[Rule, ...]:
     items = form.items(node, "`rules`")
     if len(items) > MAX_RULES:
-        form.find(node.place, "too-many-rules", f"`rules` has {len(items):,} rules, and may have {MAX_RULES:,}")
+        form.find(node.place, "too-many-rules", f"`rules` has {len(items):,} rules; the maximum is {MAX_RULES:,}")
         return ()
     rules = tuple(rule for item in items if (rule := _rule(item, question, form)))
     seen: dict[str, Rule] = {}
@@ -126,7 +126,7 @@ def _check_order(rule_set: RuleSet) -> tuple[Finding, ...]:
     first = next((rule for rule in others if rule.when is None), None)
     if first:
         below = [rule.id for rule in rule_set.rules[rule_set.rules.index(first) + 1 :]]
-        sentence = f"rule `{first.id}` has no condition, so that no rule below it ever decides"
+        sentence = f"rule `{first.id}` has no condition, so no rule below it ever decides"
         findings.append(Finding(first.place, "never-decides", sentence, f"below it: {listed(below)}"))
     return tuple(findings)
 
@@ -144,8 +144,10 @@ def _check_hints(rule_set: RuleSet) -> Iterator[Finding]:
     for rule in rule_set.rules:
         hints = [fact for fact in rule.reads if facts[fact].hint]
         if hints and rule.status == rule_set.question.open_status:
-            sentence = f"rule `{rule.id}` makes tools callable on {listed(hints)}: that is the upstream's own word"
-            hint = "let rules lock by it, and a label of yours open"
+            sentence = (
+                f"rule `{rule.id}` makes tools callable because of {listed(hints)}, which the upstream itself claims"
+            )
+            hint = "use annotations only to lock, and a label of your own to make tools callable"
             yield Finding(rule.place, "callable-on-hint", sentence, hint, Severity.WARNING)
 
 
@@ -162,15 +164,13 @@ def _check_spoken(rule_set: RuleSet, node: Node) -> tuple[Finding, ...]:
     for rule in rule_set.rules:
         for text in filter(None, (rule.because, rule.action)):
             if rule.status in question.wordless:
-                sentence = (
-                    f"the words of rule `{rule.id}` are never said: nothing needs to be done about `{rule.status}`"
-                )
+                sentence = f"the words of rule `{rule.id}` are never used: status `{rule.status}` has no words"
                 findings.append(Finding(text.place, "unused-words", sentence, "remove them", Severity.WARNING))
     keys: dict[str, Scalar] = {str(key.value): key for key, _ in node.entries} if isinstance(node, Mapping) else {}
     for status in rule_set.words:
         if status not in wanted:
-            sentence = f"the words of `{status}` are never said: no rule gives it"
+            sentence = f"the words of `{status}` are never used: no rule gives this status"
             if status in question.wordless:
-                sentence = f"the words of `{status}` are never said: nothing needs to be done about it"
+                sentence = f"the words of `{status}` are never used: this status has no words"
             findings.append(Finding(keys[status].place, "unused-words", sentence, "remove them", Severity.WARNING))
     return tuple(findings)

@@ -24,7 +24,7 @@ def read_when(node: Node, question: Question, rule: str, form: Form) -> Conditio
     condition = read_condition(node, question, rule, form)
     parts = sum(1 for _ in atoms(condition))
     if parts > MAX_PARTS:
-        form.find(node.place, "too-many-parts", f"`when` of {rule} has {parts:,} parts, and may have {MAX_PARTS:,}")
+        form.find(node.place, "too-many-parts", f"`when` of {rule} has {parts:,} parts; the maximum is {MAX_PARTS:,}")
         return None
     return condition
 
@@ -63,7 +63,7 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
         value = str(value)
     if isinstance(value, str) and value == UNKNOWN:
         if not unknown:
-            hint = "an unknown fact decides by itself"
+            hint = "a rule that reaches an unknown fact is undetermined by itself"
             form.find(node.place, "names-unknown", f"{where} names `unknown`, which no condition can read", hint)
         elif fact.asserted:
             form.find(node.place, "unknown-value", f"`{fact.name}` is never unknown, as {where} has it")
