@@ -139,7 +139,8 @@ class DraftAnalysis:
         return kept[1]
 
     def _row_of(self, question: str, proved: ProvedRuleSet, facts: Mapping[str, str]) -> int:
-        read = {name: proved.rule_set.question.facts[name].reading(value) for name, value in facts.items()}
+        known = proved.rule_set.question.facts
+        read = {name: known[name].reading(facts[name]) for name in proved.diagram.space.facts}
         return next(number for number, row in enumerate(self._rows_of(question, proved)) if row.holds(read))
 
     def _is_edited(self, name: str) -> bool:
