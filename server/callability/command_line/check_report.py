@@ -105,7 +105,8 @@ def _confirmed(confirmation: Confirmation | None) -> str:
     regions = number_of(confirmation.of_regions, "region")
     if confirmation.regions < confirmation.of_regions:
         regions = f"{confirmation.regions:,} of {regions}"
-    return f"by {confirmation.engine}, in {number_of(confirmation.witnesses, 'witness')} of {regions}"
+    witnesses = "1 witness" if confirmation.witnesses == 1 else f"{confirmation.witnesses:,} witnesses"
+    return f"by {confirmation.engine}, in {witnesses} of {regions}"
 
 
 def _rules(proved: ProvedRuleSet) -> Iterator[str]:

@@ -27,6 +27,8 @@ def _answered(analysis: DraftAnalysis, task: dict[str, Any]) -> dict[str, Any]:
     match task:
         case {"do": "check", "saved": saved, "texts": texts}:
             return analysis.check(saved, texts)
+        case {"do": "confirm"}:
+            return analysis.confirm()
         case {"do": "table", "question": question}:
             return analysis.table(question)
         case {"do": "decide", "question": question, "facts": facts, "changed": changed}:

@@ -24,6 +24,7 @@ from callability.studio.pages import page_files
 from callability.studio.policy_files import NotEditable, SavedFile, read_saved, save, texts_of
 from callability.studio.requests import (
     CheckRequest,
+    ConfirmRequest,
     DecideRequest,
     DifferenceRequest,
     LeaveRequest,
@@ -63,6 +64,11 @@ class Studio:
         task, digests = await asyncio.to_thread(self._task, body.texts)
         result = await self._sessions.check(body.page, task)
         return JSONResponse(result | {"digests": digests})
+
+    async def confirm(self, request: Request) -> Response:
+        """Return the findings of the draft that was checked last, after the rules engine has decided witnesses."""
+        body = await read_request(request, ConfirmRequest)
+        return await self._ask(body.page, {"do": "confirm"})
 
     async def table(self, request: Request) -> Response:
         """Return the decision table of a question."""
@@ -107,6 +113,8 @@ class Studio:
         """Check the policy that would be on disk, which may differ from the draft: only one file is saved."""
         task, _ = await asyncio.to_thread(self._task, {body.name: body.text})
         result = await self._saving_session.check(task)
+        if result["sound"]:
+            result = await self._saving_session.ask({"do": "confirm"})
         if not result["sound"]:
             errors = result["counts"]["error"]
             count = f"{errors} error{'s' if errors > 1 else ''}"
@@ -144,6 +152,7 @@ def application(studio: Studio, token: str) -> Starlette:
 
     endpoints: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "check": studio.check,
+        "confirm": studio.confirm,
         "table": studio.table,
         "decide": studio.decide,
         "difference": studio.difference,

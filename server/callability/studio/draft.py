@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 
 from callability import document
 from callability.finding import Finding, Place, has_errors, in_order
+from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import ProvedRuleSet, check_source
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
@@ -40,12 +42,17 @@ class Drafts:
 
     def __init__(self) -> None:
         self._parts: dict[PolicySource, _Part] = {}
+        self._confirmed: dict[PolicySource, _Part] = {}
 
-    def prove(self, written: PolicySource) -> Draft:
-        """Prove a policy as it is written."""
+    def prove(self, written: PolicySource, *, confirmed: bool = False) -> Draft:
+        """Prove a policy as it is written; `confirmed`: let the rules engine decide witnesses too, which takes longer.
+
+        What was confirmed once stays so.
+        """
         groups = _groups(written)
         with ThreadPoolExecutor(max_workers=len(groups)) as pool:
-            parts = dict(zip(groups, pool.map(self._part, groups.values()), strict=True))
+            each = pool.map(partial(self._part, confirmed=confirmed), groups.values())
+            parts = dict(zip(groups, each, strict=True))
         findings = in_order((*written.findings, *(finding for part in parts.values() for finding in part.findings)))
         proved = {name: part.proved for name, part in parts.items() if part.proved}
         return Draft(proved, findings, None if has_errors(findings) else written.revision)
@@ -54,13 +61,17 @@ class Drafts:
         """Forget all parts but those of some policies."""
         groups = {group for written in kept for group in _groups(written).values()}
         self._parts = {group: part for group, part in self._parts.items() if group in groups}
+        self._confirmed = {group: part for group, part in self._confirmed.items() if group in groups}
 
-    def _part(self, group: PolicySource) -> _Part:
-        if group not in self._parts:
-            check = check_source(group, seconds=SECONDS)
+    def _part(self, group: PolicySource, *, confirmed: bool) -> _Part:
+        if group in self._confirmed:
+            return self._confirmed[group]
+        kept = self._confirmed if confirmed else self._parts
+        if group not in kept:
+            check = check_source(group, engine=Engine.AUTO if confirmed else None, seconds=SECONDS)
             # No group is about more than one question.
-            self._parts[group] = _Part(next(iter(check.proved.values()), None), check.findings)
-        return self._parts[group]
+            kept[group] = _Part(next(iter(check.proved.values()), None), check.findings)
+        return kept[group]
 
 
 def written_of(texts: Mapping[str, str], directory: Path) -> PolicySource:

@@ -49,12 +49,20 @@ class DraftAnalysis:
         self._rows: dict[str, tuple[ProvedRuleSet, tuple[Row, ...]]] = {}
 
     def check(self, saved: Mapping[str, str], texts: Mapping[str, str]) -> Plain:
-        """Check a draft, and return its findings and proofs."""
+        """Check a draft, and return its findings and proofs. Its decision diagrams are not confirmed yet."""
         self._saved_texts, self._texts = saved, texts
         self._saved_policy = written_of(saved, self._directory)
         draft = written_of(texts, self._directory)
         self._drafts.keep(self._saved_policy, draft)
         self._draft = self._drafts.prove(draft)
+        return self._checked()
+
+    def confirm(self) -> Plain:
+        """Let the rules engine confirm the draft that was checked last, and return what `check` returns."""
+        self._draft = self._drafts.prove(written_of(self._texts, self._directory), confirmed=True)
+        return self._checked()
+
+    def _checked(self) -> Plain:
         findings = self._draft.findings
         counts = Counter(finding.severity for finding in findings)
         return {

@@ -50,6 +50,12 @@ class CheckRequest(_PageRequest):
     texts: dict[FileName, FileText]
 
 
+class ConfirmRequest(_PageRequest):
+    """Whether the rules engine decides the draft as its decision diagrams do."""
+
+    page: PageId
+
+
 class TableRequest(_PageRequest):
     """The decision table of a question."""
 

@@ -92,6 +92,39 @@ def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Poli
     assert reply["proved"]["callability"]["combinations"] == 756
 
 
+def test_a_draft_is_answered_first_and_confirmed_when_that_is_asked_for(page: Page, shipped: Policy) -> None:
+    """By the engine that confirms a policy before it is served; the rest of the answer is the same."""
+    text = RULES.replace("The user disabled this tool.", "It is off.")
+    first = page.ask("check", texts={"callability.yaml": text})
+    confirmed = page.ask("confirm")
+    assert [each["engine"] for each in first["proved"].values()] == [""] * 3
+    assert [each["engine"] for each in confirmed["proved"].values()] == [shipped.engine] * 3
+    same = ("sound", "revision", "findings", "counts")
+    assert [confirmed[key] for key in same] == [first[key] for key in same]
+
+
+def test_what_the_engine_refuses_is_not_saved(tmp_path: Path) -> None:
+    """A condition that is too large for it is no finding of the diagram."""
+    policy = _copy(tmp_path)
+    values = {"server": 9, "tool": 9}
+    labels = "".join(f"  {kind}: {{a: {_values(n)}, b: {_values(n)}, c: {_values(n)}}}\n" for kind, n in values.items())
+    listed = ", ".join(f"{kind}.label.{key}: {_values(8)}" for kind in values for key in "abc")
+    rule = f"  - {{id: wide, when: {{{listed}}}, status: callable}}\n"
+    text = f"labels:\n{labels}" + RULES.replace("  - {id: open,", f"{rule}  - {{id: open,", 1)
+    with studio(policy) as bound:
+        page = Page(bound)
+        assert page.ask("check", texts={"callability.yaml": text})["sound"]
+        assert "condition-too-large" in {each["code"] for each in page.ask("confirm")["findings"]}
+        digest = page.digest("callability.yaml")
+        refused = page.post("save", name="callability.yaml", text=text, digest=digest, even_refused=False)
+        assert refused.json()["code"] == "refused"
+    assert (policy / "callability.yaml").read_text() == RULES
+
+
+def _values(count: int) -> str:
+    return f"[{', '.join(f'v{number}' for number in range(count))}]"
+
+
 def test_a_finding_has_its_place_and_what_to_do(page: Page) -> None:
     """Like `check` reports it, by the name of the file."""
     reply = page.ask(

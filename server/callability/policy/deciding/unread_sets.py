@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, product
 from operator import or_
 
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
@@ -33,6 +33,10 @@ class UnreadSets:
         self._completing = [
             [_completions(axis, point.values, known) for point in axis.points]
             for axis, known in zip(sets.axes, self._known, strict=True)
+        ]
+        self._completed_by = [
+            [frozenset(n for n, points in enumerate(each) if point in points) for point in range(len(each))]
+            for each in self._completing
         ]
         self._completed: dict[Node, Node] = {}
 
@@ -76,16 +80,30 @@ class UnreadSets:
     def _changed_together(self, true: Node, place: int, read: frozenset[str]) -> dict[frozenset[str], CombinationSet]:
         """Return sets of facts of an axis, each with where their values can change the truth."""
         axis = self._sets.axes[place]
+        # A few sets for many points: of two points with the same, the facts in which they differ do not matter.
+        alike: dict[Node, list[int]] = {}
+        for point in self._known[place]:
+            alike.setdefault(self._nodes.at(true, place, point), []).append(point)
         found: dict[frozenset[str], CombinationSet] = {}
-        for one, other in combinations(self._known[place], 2):
-            states = zip(axis.facts, axis.points[one].values, axis.points[other].values, strict=True)
-            facts = frozenset(fact for fact, left, right in states if left != right and fact in read)
-            left, right = (self._nodes.at(true, place, point) for point in (one, other))
+        for (left, ones), (right, others) in combinations(alike.items(), 2):
             differs = self._nodes.union(self._nodes.difference(left, right), self._nodes.difference(right, left))
-            if facts and differs != EMPTY:
-                here = {n for n, points in enumerate(self._completing[place]) if one in points and other in points}
-                where = self._nodes.restricted(self._complete(differs), place, here)
-                found[facts] = found.get(facts, self._sets.none) | self._sets.of(where)
+            where = self._complete(differs)
+            for facts, here in self._differing(axis, place, read, ones, others).items():
+                changed = self._sets.of(self._nodes.restricted(where, place, here))
+                found[facts] = found.get(facts, self._sets.none) | changed
+        return found
+
+    def _differing(
+        self, axis: Axis, place: int, read: frozenset[str], ones: Iterable[int], others: Iterable[int]
+    ) -> dict[frozenset[str], set[int]]:
+        """Return sets of facts in which two points differ, each with the points that both of the two complete."""
+        read_at = [number for number, fact in enumerate(axis.facts) if fact in read]
+        found: dict[frozenset[str], set[int]] = {}
+        for one, other in product(ones, others):
+            left, right = axis.points[one].values, axis.points[other].values
+            facts = frozenset(axis.facts[number] for number in read_at if left[number] != right[number])
+            if facts:
+                found.setdefault(facts, set()).update(self._completed_by[place][one] & self._completed_by[place][other])
         return found
 
     def _complete(self, node: Node) -> Node:

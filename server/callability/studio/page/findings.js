@@ -22,7 +22,9 @@ function proved(checked) {
   const combinations = numberOf(sum((each) => each.combinations), "combination");
   const laws = numberOf(sum((each) => each.laws.length), "law");
   const tests = numberOf(sum((each) => each.tests_passed), "test");
-  return `No findings. ${combinations} decided by ${all[0]?.engine}, ${laws} hold, ${tests} pass. Revision ${checked.revision}.`;
+  const engine = all[0]?.engine;
+  const confirmed = engine ? `confirmed by ${engine}` : "not confirmed by the rules engine yet";
+  return `No findings. ${combinations} decided, ${confirmed}; ${laws} hold, ${tests} pass. Revision ${checked.revision}.`;
 }
 
 function item(finding, goTo, tryFacts) {

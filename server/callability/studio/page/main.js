@@ -13,6 +13,8 @@ import { Tabs } from "./tabs.js";
 import { clearVerdict, showVerdict } from "./verdict.js";
 
 const PAUSE = 250;
+/** Milliseconds without an edit after which the rules engine confirms the draft, since the next edit ends that. */
+const QUIET = 1500;
 
 let policy;
 let editors;
@@ -24,6 +26,7 @@ let lines = {};
 let seen;
 let saving = false;
 let timer;
+let confirmation;
 let latest = 0;
 let asked = 0;
 /** The function whose error is shown. */
@@ -63,6 +66,7 @@ function draft() {
 /** Check the draft, and show its findings, answers and changes. Return false if a newer draft replaced it. */
 async function study() {
   clearTimeout(timer);
+  clearTimeout(confirmation);
   timer = undefined;
   const mine = ++latest;
   busy(true);
@@ -91,6 +95,16 @@ async function look(texts, mine) {
   showFindings(checked, goTo, tryFacts);
   mark();
   await Promise.all([answer(), compare(texts, mine), follow(editors, reply.digests, () => attempt(study))]);
+  if (mine === latest) confirmation = setTimeout(() => attempt(confirm, mine), QUIET);
+}
+
+/** Let the rules engine confirm the draft, and show what it finds. Return false if a newer draft replaced it. */
+async function confirm(mine) {
+  const reply = await ask("confirm");
+  if (mine !== latest) return false;
+  checked = reply;
+  showFindings(checked, goTo, tryFacts);
+  mark();
 }
 
 /** Show the table and the verdict of the question of the shown file. */
@@ -171,6 +185,7 @@ function edited() {
   mark();
   busy(true);
   clearTimeout(timer);
+  clearTimeout(confirmation);
   timer = setTimeout(() => attempt(study), PAUSE);
 }
 
