@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from callability.policy.deciding.building import build
 from callability.policy.deciding.confirmation import Confirmation, confirm
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.engine_process import OnProgress
-from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, Evaluation, evaluate, no_progress
+from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, Evaluator, evaluator, no_progress
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.proving.case_result import CaseResult, run_case
@@ -141,7 +141,7 @@ def check_source(
     Without an engine, the policy is for looking at: its diagrams are not confirmed, and nothing may be served from it.
     Several threads call `progress` as the engine decides witnesses.
     """
-    by = partial(evaluate, by=engine, seconds=seconds, progress=progress) if engine else None
+    by = partial(evaluator, by=engine, seconds=seconds, progress=progress) if engine else None
     files = source.files
     findings = [*source.findings, *_check_names(source)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
@@ -176,7 +176,7 @@ def _check_names(source: PolicySource) -> list[Finding]:
 
 
 def _check_question(
-    files: tuple[PolicyFile, ...], by: _EvaluateFile | None, question: Question
+    files: tuple[PolicyFile, ...], by: _EvaluatorOf | None, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
@@ -185,18 +185,19 @@ def _check_question(
     # Tests may use labels that the rule file declares; their findings are reported even if its rules are refused.
     declared = read_labels(root, question, Form()) if root else question
     with ThreadPoolExecutor(max_workers=1) as pool:
-        # The engine decides in a process of its own while the tests are read.
-        decided = pool.submit(_decided, rule_set, by, rules.shown) if rule_set and rules else None
+        # A diagram is built while the tests are read, and the engine confirms it, in a process, while it is proved.
+        diagram = pool.submit(_built, rule_set) if rule_set else None
         node, malformed = _parsed(tests)
         cases, misread = read_cases(node, declared) if node else ((), ())
-    findings += (*malformed, *misread, *found)
-    if rule_set is None or decided is None:
-        return None, [*findings]
-    try:
-        proved, unproved = _proved(rule_set, *decided.result(), cases)
-    except NotDecided as error:
-        return None, [*findings, error.finding]
-    return proved, [*findings, *unproved]
+        findings += (*malformed, *misread, *found)
+        if rule_set is None or diagram is None or rules is None:
+            return None, [*findings]
+        try:
+            confirmed = pool.submit(_confirmed, rule_set, diagram.result(), by, rules.shown)
+            proved, unproved = _proved(rule_set, diagram.result(), cases)
+            return replace(proved, confirmation=confirmed.result()), [*findings, *unproved]
+        except NotDecided as error:
+            return None, [*findings, error.finding]
 
 
 def _parsed(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
@@ -208,21 +209,24 @@ def _parsed(file: PolicyFile | None) -> tuple[Node | None, tuple[Finding, ...]]:
         return None, error.findings
 
 
-_EvaluateFile = Callable[..., Evaluation]
-"""An `evaluate` to which the file is still to be named."""
+_EvaluatorOf = Callable[..., Evaluator]
+"""An `evaluator` to which the rule set is still to be given."""
 
 
-def _decided(rule_set: RuleSet, by: _EvaluateFile | None, file: str) -> tuple[DecisionDiagram, Confirmation | None]:
-    diagram = build(rule_set, space_of(rule_set))
-    return diagram, confirm(rule_set, diagram, partial(by, file=file)) if by else None
+def _built(rule_set: RuleSet) -> DecisionDiagram:
+    return build(rule_set, space_of(rule_set))
+
+
+def _confirmed(rule_set: RuleSet, diagram: DecisionDiagram, by: _EvaluatorOf | None, file: str) -> Confirmation | None:
+    return confirm(diagram, by(rule_set, diagram.space, file)) if by else None
 
 
 def _proved(
-    rule_set: RuleSet, diagram: DecisionDiagram, confirmation: Confirmation | None, cases: tuple[Case, ...]
+    rule_set: RuleSet, diagram: DecisionDiagram, cases: tuple[Case, ...]
 ) -> tuple[ProvedRuleSet, tuple[Finding, ...]]:
     results = tuple(run_case(case, rule_set, diagram) for case in cases)
     failed = [result.finding for result in results if result.finding]
-    proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results, confirmation)
+    proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results)
     decided = Decided(rule_set, diagram)
     return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
 

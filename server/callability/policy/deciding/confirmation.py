@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from callability.finding import Finding
 from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.deciding.evaluation import Evaluation
+from callability.policy.deciding.evaluation import Evaluator
 from callability.policy.deciding.not_decided import NotDecided
-from callability.policy.deciding.space import Combination, Space
 from callability.policy.deciding.witnesses import witnesses
-from callability.policy.rules.rule_set import RuleSet
-
-Evaluate = Callable[[RuleSet, Space, tuple[Combination, ...]], Evaluation]
-"""Decides some combinations of a space by the rules of a file."""
+from callability.policy.rules.condition import Facts
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +24,34 @@ class Confirmation:
     of_regions: int
 
 
-def confirm(rule_set: RuleSet, diagram: DecisionDiagram, evaluate: Evaluate) -> Confirmation:
+def confirm(diagram: DecisionDiagram, evaluator: Evaluator) -> Confirmation:
     """Decide witnesses of every region of a diagram, as far as these are not too many.
 
     Raises:
         NotDecided: the witnesses could not be decided, or one is decided otherwise than by the diagram.
     """
-    chosen = witnesses(diagram)
-    space = diagram.space
-    answer = evaluate(rule_set, space, chosen.combinations)
+    chosen = witnesses(diagram, evaluator.effort)
+    answer = evaluator.decide(chosen.combinations)
     for combination, decision in answer.decisions.items():
-        verdict = diagram.verdict(dict(zip(space.facts, combination, strict=True)))
-        rule = rule_set.rules[decision.rule]
-        if (rule.id, decision.undetermined) != (verdict.rule, verdict.undetermined):
-            facts = ", ".join(f"{fact} {value}" for fact, value in zip(space.facts, combination, strict=True))
-            how = "undetermined" if decision.undetermined else "true"
-            otherwise = f"`{verdict.rule}`, {'undetermined' if verdict.undetermined else 'true'}"
-            sentence = f"{answer.engine} reaches `{rule.id}`, {how}, and the decision diagram {otherwise}, for {facts}"
-            raise NotDecided(Finding(rule.place, "engines-differ", sentence))
+        facts = diagram.space.named(combination)
+        rule = evaluator.rule_set.rules[decision.rule]
+        verdict = diagram.verdict(facts)
+        expected = _verdict(rule, facts, evaluator.rule_set, undetermined=decision.undetermined)
+        if verdict != expected:
+            where = ", ".join(f"{fact} {value}" for fact, value in zip(diagram.space.facts, combination, strict=True))
+            given = f"{answer.engine} gives {_shown(expected)}, and the decision diagram {_shown(verdict)}"
+            raise NotDecided(Finding(rule.place, "engines-differ", f"{given}, for {where}"))
     return Confirmation(answer.engine, len(chosen.combinations), chosen.regions, chosen.of_regions)
+
+
+def _verdict(rule: Rule, facts: Facts, rule_set: RuleSet, *, undetermined: bool) -> Verdict:
+    """Return the verdict of a rule that is reached."""
+    question = rule_set.question
+    withheld = question.withholds(facts) if question.withholds else None
+    return Verdict(question.undetermined if undetermined else rule.status, rule.id, undetermined, withheld)
+
+
+def _shown(verdict: Verdict) -> str:
+    how = "undetermined" if verdict.undetermined else "true"
+    text = ", text withheld" if verdict.withhold_text else ""
+    return f"`{verdict.status}` by `{verdict.rule}` ({how}{text})"

@@ -30,8 +30,13 @@ TIME_LIMIT = 300.0
 """Seconds that the rules engine may take for one rule set; its processor time has a limit of its own."""
 BLOCK = 60
 """Conjunctions in a block, and different tests: the engine fails where more than 64 of them are true of one event."""
-ENOUGH = 10_000
-"""Combinations for which one more process of the engine is worth its start."""
+ENOUGH = 20_000
+"""Blocks passed by combinations for which one more process of the engine is worth its start."""
+RULES = 20
+"""Rules that take the reference evaluator about as long as the engine takes a block."""
+
+
+_Blocks = tuple[tuple[Conjunction, ...], ...]
 
 
 class Engine(StrEnum):
@@ -55,36 +60,60 @@ def no_progress(_decided: int, _of: int) -> None:
     """Ignore progress."""
 
 
-def evaluate(
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Decides combinations of the space of a rule set: by the reference evaluator if there are no blocks."""
+
+    rule_set: RuleSet
+    space: Space
+    blocks: _Blocks
+    place: Place
+    by: Engine
+    seconds: float
+    progress: OnProgress
+
+    @property
+    def effort(self) -> int:
+        """What deciding a combination takes: how many blocks, or as many rules, it may have to pass."""
+        return len(self.blocks) or -(-len(self.rule_set.rules) // RULES)
+
+    def decide(self, combinations: Sequence[Combination]) -> Evaluation:
+        """Decide some combinations, each of which is given once.
+
+        Raises:
+            NotDecided: the engine failed or took too long, or two engines that were compared differ.
+        """
+        if self.by is Engine.REFERENCE:
+            return _by_reference(self.rule_set, self.space, combinations)
+        self.progress(0, len(combinations))
+        try:
+            ask = partial(run, place=self.place, seconds=self.seconds, progress=self.progress)
+            answer = _by_engine(self.blocks, self.space, combinations, ask)
+        except ModuleNotFoundError:
+            if self.by is not Engine.AUTO:
+                raise NotDecided(_unavailable(self.place)) from None
+            return _by_reference(self.rule_set, self.space, combinations)
+        if self.by is Engine.BOTH:
+            _compare(answer, _by_reference(self.rule_set, self.space, combinations), self.rule_set, self.space)
+        return answer
+
+
+def evaluator(
     rule_set: RuleSet,
     space: Space,
-    combinations: Sequence[Combination],
     file: str,
     *,
     by: Engine = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
-) -> Evaluation:
-    """Decide some combinations of a space, each of which is given once.
+) -> Evaluator:
+    """Return what decides combinations of a space, within `seconds`.
 
     Raises:
-        NotDecided: a condition is too large, the engine failed or took longer than `seconds`, or two engines that were
-            compared differ.
+        NotDecided: a condition is too large for the rules engine.
     """
-    if by is Engine.REFERENCE:
-        return _by_reference(rule_set, space, combinations)
-    flat = _flat(rule_set, space)
-    progress(0, len(combinations))
-    try:
-        ask = partial(run, place=Place(file), seconds=seconds, progress=progress)
-        answer = _by_engine(flat, space, combinations, ask)
-    except ModuleNotFoundError:
-        if by is not Engine.AUTO:
-            raise NotDecided(_unavailable(Place(file))) from None
-        return _by_reference(rule_set, space, combinations)
-    if by is Engine.BOTH:
-        _compare(answer, _by_reference(rule_set, space, combinations), rule_set, space)
-    return answer
+    blocks = () if by is Engine.REFERENCE else _blocks(_flat(rule_set, space))
+    return Evaluator(rule_set, space, blocks, Place(file), by, seconds, progress)
 
 
 def _by_reference(rule_set: RuleSet, space: Space, distinct: Sequence[Combination]) -> Evaluation:
@@ -112,11 +141,10 @@ def _flat(rule_set: RuleSet, space: Space) -> tuple[Conjunction, ...]:
 
 
 def _by_engine(
-    flat: Sequence[Conjunction], space: Space, distinct: Sequence[Combination], ask: Callable[[str], EngineOutput]
+    blocks: _Blocks, space: Space, distinct: Sequence[Combination], ask: Callable[[str], EngineOutput]
 ) -> Evaluation:
     """Decide many combinations by several processes side by side, as many as there are processors for."""
-    blocks = _blocks(flat)
-    processes = max(1, min(len(os.sched_getaffinity(0)), len(distinct) // ENOUGH))
+    processes = max(1, min(len(os.sched_getaffinity(0)), len(distinct) * len(blocks) // ENOUGH))
     parts = [distinct[number::processes] for number in range(processes)]
     with ThreadPoolExecutor(max_workers=processes) as pool:
         answers = [*pool.map(lambda part: ask(_task(blocks, space, part)), parts)]
@@ -128,7 +156,7 @@ def _by_engine(
     return Evaluation({combination: decided[combination] for combination in distinct}, answers[0].engine)
 
 
-def _blocks(flat: Sequence[Conjunction]) -> list[list[Conjunction]]:
+def _blocks(flat: Sequence[Conjunction]) -> _Blocks:
     blocks: list[list[Conjunction]] = [[]]
     tests: set[Test] = set()
     for conjunction in flat:
@@ -137,10 +165,10 @@ def _blocks(flat: Sequence[Conjunction]) -> list[list[Conjunction]]:
             blocks.append([])
             tests = set(conjunction.tests)
         blocks[-1].append(conjunction)
-    return blocks
+    return tuple(map(tuple, blocks))
 
 
-def _task(blocks: list[list[Conjunction]], space: Space, distinct: Sequence[Combination]) -> str:
+def _task(blocks: _Blocks, space: Space, distinct: Sequence[Combination]) -> str:
     """Write the task in codes: `f0`, `f1` for facts, and for each fact `v0`, `v1` for values."""
     codes = {fact: f"f{number}" for number, fact in enumerate(space.facts)}
     values = [

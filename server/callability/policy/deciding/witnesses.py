@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from random import Random
 
 from callability.policy.deciding.diagram import DecisionDiagram
@@ -12,13 +11,19 @@ from callability.policy.deciding.space import Combination
 
 MAX_WITNESSES = 20_000
 """Combinations that are decided for one rule set, besides one for each point of an axis."""
+MAX_EFFORT = 400_000
+"""What these may take together, in the unit of an `Evaluator`."""
 A_REGION = 3
-"""Combinations that are decided for each region, where that is not too many."""
+"""Combinations that are decided for each region if they take little."""
+LITTLE_EFFORT = 30_000
+"""What is little."""
 SEED = 20_260_101
 """What the choice among the combinations of a region starts from, so that a policy is always tested by the same."""
 
 _Points = tuple[int, ...]
 """A combination by the point of each axis, in the order in which axes are tested."""
+_Path = Mapping[int, tuple[int, ...]]
+"""For the axes that a path tests, by their places, the points that take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,91 +35,97 @@ class Witnesses:
     of_regions: int
 
 
-def witnesses(diagram: DecisionDiagram) -> Witnesses:
-    """Choose the witnesses of a diagram: always the same for the same diagram.
+def witnesses(diagram: DecisionDiagram, effort: int = 1) -> Witnesses:
+    """Choose the witnesses of a diagram, each of which takes an effort: always the same for the same diagram.
 
-    With at most `MAX_WITNESSES` regions, there are up to `A_REGION` of each region, and so at least one of each edge.
-    Beyond that, each edge comes first, as far as that is possible, and the rest is drawn. Every point of every axis is
-    in one of them. Axes that a region leaves free are at drawn points.
+    There are as many as `MAX_WITNESSES` and `MAX_EFFORT` allow. With at most so many regions, there is at least one of
+    each region, and so one of each edge, and up to `A_REGION` as long as that takes little. With more regions, each
+    edge comes first, the nearest to the root before others, and the rest is drawn. Every point of every axis is in one
+    of them. Axes that a region leaves free are at drawn points.
     """
-    chance = Random(SEED)
+    most = min(MAX_WITNESSES, max(1, MAX_EFFORT // effort))
+    walks = _Walks(diagram)
     found: dict[_Points, None] = {}
-    if diagram.regions <= MAX_WITNESSES:
-        times = min(A_REGION, max(1, MAX_WITNESSES // diagram.regions))
-        for path in _paths(diagram, diagram.root, {}):
-            found.update((_drawn(diagram, path, chance), None) for _ in range(times))
-        regions = diagram.regions
+    if diagram.regions <= most:
+        times = min(A_REGION, max(1, min(most, LITTLE_EFFORT // effort) // diagram.regions))
+        for path in _regions(diagram, diagram.root, {}):
+            found.update((walks.drawn(path), None) for _ in range(times))
     else:
-        for path in islice(_edges(diagram), MAX_WITNESSES):
-            found[_drawn_below(diagram, path, chance)] = None
-        for _ in range(MAX_WITNESSES - len(found)):
-            found[_drawn_below(diagram, {}, chance)] = None
-        regions = len({_region(diagram, points) for points in found})
-    for points in _missing_points(diagram, found):
-        found[_drawn_below(diagram, points, chance)] = None
-    return Witnesses(tuple(dict.fromkeys(_combination(diagram, points) for points in found)), regions, diagram.regions)
+        for path in walks.to_new_edges():
+            if len(found) == most:
+                break
+            found[walks.drawn(path)] = None
+        for _ in range(most - len(found)):
+            found[walks.drawn({})] = None
+    for path in _missing_points(diagram, found):
+        found[walks.drawn(path)] = None
+    combinations = tuple(dict.fromkeys(_combination(diagram, points) for points in found))
+    return Witnesses(combinations, len(walks.regions), diagram.regions)
 
 
-_Path = dict[int, tuple[int, ...]]
-"""For the axes that a path tests, by their places, the points that take it."""
+class _Walks:
+    """Draws combinations of a diagram, and counts the regions that they are in."""
+
+    def __init__(self, diagram: DecisionDiagram) -> None:
+        self._diagram = diagram
+        self._chance = Random(SEED)
+        self._results = len(diagram.verdicts)
+        self._branches = [diagram.branches(node) for node in diagram.inner]
+        self._new = [set(branches) for branches in self._branches]
+        self.regions: set[tuple[int, ...]] = set()
+
+    def drawn(self, path: _Path) -> _Points:
+        """Draw a combination that takes a path; where it is free, by an edge that no other has taken, if there is one.
+
+        Otherwise each of the different children is as likely.
+        """
+        taken, chance = dict(path), self._chance
+        number, region = self._diagram.root, []
+        while number >= self._results:
+            node, branches = self._diagram.inner[number - self._results], self._branches[number - self._results]
+            new = self._new[number - self._results]
+            if node.place not in taken:
+                taken[node.place] = chance.choice([branches[child] for child in branches if not new or child in new])
+            point = chance.choice(taken[node.place])
+            taken[node.place] = (point,)
+            number = node.children[point]
+            new.discard(number)
+            region.append(number)
+        self.regions.add(tuple(region))
+        return tuple(
+            taken[place][0] if taken.get(place) else chance.randrange(len(axis.points))
+            for place, axis in enumerate(self._diagram.axes)
+        )
+
+    def to_new_edges(self) -> Iterator[_Path]:
+        """Yield paths to inner nodes that have an edge which no combination takes, those nearest to the root first."""
+        above: dict[int, int] = {}
+        waiting = [self._diagram.root]
+        for number in waiting:
+            while self._new[number - self._results]:
+                yield self._path_to(number, above)
+            for child in self._branches[number - self._results]:
+                if child >= self._results and child not in above:
+                    above[child] = number
+                    waiting.append(child)
+
+    def _path_to(self, number: int, above: Mapping[int, int]) -> _Path:
+        path: dict[int, tuple[int, ...]] = {}
+        while number in above:
+            upper = above[number] - self._results
+            path[self._diagram.inner[upper].place] = self._branches[upper][number]
+            number = above[number]
+        return path
 
 
-def _paths(diagram: DecisionDiagram, number: int, path: _Path) -> Iterator[_Path]:
+def _regions(diagram: DecisionDiagram, number: int, path: _Path) -> Iterator[_Path]:
     """Yield the regions below a node, as the paths to them."""
     node = diagram.node(number)
     if node is None:
         yield path
         return
     for child, points in diagram.branches(node).items():
-        yield from _paths(diagram, child, {**path, node.place: points})
-
-
-def _edges(diagram: DecisionDiagram) -> Iterator[_Path]:
-    """Yield for each edge a path that ends with it, those nearest to the root first."""
-    paths: dict[int, _Path] = {diagram.root: {}}
-    waiting = [diagram.root]
-    for number in waiting:
-        node = diagram.node(number)
-        if node is None:
-            continue
-        for child, points in diagram.branches(node).items():
-            path = {**paths[number], node.place: points}
-            yield path
-            if child not in paths:
-                paths[child] = path
-                waiting.append(child)
-
-
-def _drawn(diagram: DecisionDiagram, path: _Path, chance: Random) -> _Points:
-    """Draw a combination of a region."""
-    return tuple(
-        chance.choice(path[place]) if place in path else chance.randrange(len(axis.points))
-        for place, axis in enumerate(diagram.axes)
-    )
-
-
-def _drawn_below(diagram: DecisionDiagram, path: _Path, chance: Random) -> _Points:
-    """Draw a combination that takes a path, and at each node after it each of the different children as likely."""
-    taken = dict(path)
-    number = diagram.root
-    while node := diagram.node(number):
-        if node.place not in taken:
-            taken[node.place] = chance.choice(list(diagram.branches(node).values()))
-        point = chance.choice(taken[node.place])
-        taken[node.place] = (point,)
-        number = node.children[point]
-    return _drawn(diagram, taken, chance)
-
-
-def _region(diagram: DecisionDiagram, points: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the region of a combination: the inner nodes on its path, and their children."""
-    found: list[tuple[int, int]] = []
-    number = diagram.root
-    while node := diagram.node(number):
-        child = node.children[points[node.place]]
-        found.append((number, child))
-        number = child
-    return tuple(found)
+        yield from _regions(diagram, child, {**path, node.place: points})
 
 
 def _missing_points(diagram: DecisionDiagram, found: Iterable[_Points]) -> Iterator[_Path]:
