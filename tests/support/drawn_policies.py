@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from random import Random
+from typing import cast
 
 from hypothesis import strategies as st
 
 from callability.finding import Place
 from callability.policy.deciding.building import build
 from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.deciding.evaluation import Engine, Evaluation, evaluate
+from callability.policy.deciding.evaluation import Engine, Evaluation, evaluator
 from callability.policy.deciding.space import Space, space_of
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import NameFact
+from callability.policy.questions.fact import LabelFact, NameFact
+from callability.policy.reading.form import Form
+from callability.policy.reading.name_form import with_names
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
@@ -27,17 +30,45 @@ CORE_SPACE = Space(
     CALLABILITY, tuple(axis for axis in CALLABILITY.axes if set(axis.facts) & {fact.name for fact in CORE})
 )
 
+LABELS = tuple(
+    LabelFact(f"{kind}.label.{key}", ("none", *values), "none")
+    for kind, key, *values in (("server", "stage", "trial", "live"), ("tool", "reviewed", "yes"))
+)
+LABELLED = CALLABILITY.having(LABELS)
+SMALL = 12_000
+"""Combinations that each can be looked at."""
+_PATTERNS = st.text("ab*?", min_size=1, max_size=3)
+
 _is = st.sampled_from(CORE).flatmap(
     lambda fact: st.builds(Is, st.just(fact.name), st.frozensets(st.sampled_from(fact.values), min_size=1))
 )
-conditions: st.SearchStrategy[Condition] = st.recursive(
-    _is,
-    lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-        st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
-    ),
-    max_leaves=6,
+
+
+def _joined(parts: st.SearchStrategy[Is]) -> st.SearchStrategy[Condition]:
+    return st.recursive(
+        parts,
+        lambda inner: st.one_of(
+            st.builds(Not, inner),
+            st.builds(All, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+            st.builds(Any, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        ),
+        max_leaves=6,
+    )
+
+
+def _is_any(fact: str) -> st.SearchStrategy[Is]:
+    each = _PATTERNS if isinstance(LABELLED.facts[fact], NameFact) else st.sampled_from(LABELLED.facts[fact].values)
+    return st.builds(Is, st.just(fact), st.frozensets(each, min_size=1, max_size=3), st.just(NOWHERE))
+
+
+conditions = _joined(_is)
+_any_conditions = tuple(
+    _joined(st.sampled_from(facts).flatmap(_is_any))
+    for facts in (
+        ("tool.name", "server.label.stage", "annotations.destructive", "annotations.idempotent"),
+        ("server.enabled", "agent.name", "tool.label.reviewed"),
+        ("approval.status", "server.quarantined", "server.label.stage", "tool.label.reviewed", "annotations.read_only"),
+    )
 )
 laws = st.builds(
     Law,
@@ -61,6 +92,22 @@ def rule_sets(*, most: int = 12) -> st.SearchStrategy[RuleSet]:
     return rules.map(rule_set_of)
 
 
+def _named(rules: Sequence[Rule]) -> RuleSet | None:
+    """Return a rule set that may read names and labels; None if its patterns distinguish the name `unknown`."""
+    form = Form()
+    question = with_names(LABELLED, rules, form)
+    return None if form.findings else RuleSet(question, tuple(rules), {})
+
+
+def any_rule_sets(*, most: int = 5) -> st.SearchStrategy[RuleSet]:
+    """Return rule sets that read names by patterns, labels and annotations, in at most `SMALL` combinations."""
+    rules = st.sampled_from(_any_conditions).flatmap(
+        lambda drawn: st.lists(st.tuples(drawn, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=most)
+    )
+    named = rules.map(lambda drawn: _named(rule_set_of(drawn).rules))
+    return named.filter(bool).map(lambda each: cast(RuleSet, each)).filter(lambda each: space_of(each).size <= SMALL)
+
+
 def diagram_of(drawn: RuleSet) -> DecisionDiagram:
     """Return the decision diagram of a rule set."""
     return build(drawn, space_of(drawn))
@@ -69,7 +116,7 @@ def diagram_of(drawn: RuleSet) -> DecisionDiagram:
 def evaluated(drawn: RuleSet, space: Space, *, by: Engine = Engine.REFERENCE, seconds: float = 60) -> Evaluation:
     """Return the decision of each combination of a space by an engine."""
     each = tuple(dict.fromkeys(space.combinations()))
-    return evaluate(drawn, space, each, NOWHERE.file, by=by, seconds=seconds)
+    return evaluator(drawn, space, NOWHERE.file, by=by, seconds=seconds).decide(each)
 
 
 def drawn_facts(space: Space, count: int) -> Iterator[dict[str, str]]:

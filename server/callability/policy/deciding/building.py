@@ -71,7 +71,7 @@ def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
     # In an order that does not depend on the order of the rules.
     ordered = sorted(verdicts, key=lambda node: _key(verdicts[node]))
     inner, _ = _flat([root], {node: number for number, node in enumerate(ordered)}, sets)
-    roots = dict.fromkeys(where.node for facts in unread.values() for where in facts.values())
+    roots = dict.fromkeys(where.node for rule_id in sorted(unread) for where in unread[rule_id].values())
     unread_nodes, numbers = _flat(roots, {EMPTY: 0, FULL: 1}, sets)
     if len(inner) + len(unread_nodes) > MAX_INNER:
         raise NotDecided(_too_large(rule_set.rules[-1], sets.space))
