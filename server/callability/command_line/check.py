@@ -32,7 +32,7 @@ def check(
         Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="What decides the combinations. `both` compares durable-rules with the reference.")
+        Engine, typer.Option(help="What confirms the policy. `both` compares durable-rules with the reference.")
     ] = Engine.AUTO,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse the policy for warnings too.")] = False,
     verbose: Annotated[

@@ -149,7 +149,7 @@ def _text(answer: ExplainReport) -> str:
     lines += ["", "rules tried, in order", *(f"  {trial.rule.id} {trial.why}" for trial in explanation.trials)]
     if explanation.path:
         lines += ["", "path to callable", *(f"  {step}" for step in _steps(explanation.path))]
-    lines += ["", f"revision {answer.policy.revision}, decided by {answer.policy.engine}"]
+    lines += ["", f"revision {answer.policy.revision}"]
     return "\n".join(lines)
 
 

@@ -46,4 +46,6 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def number_of(count: int, noun: str) -> str:
     """Return a number with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -28,10 +28,11 @@ words: 3
 
 
 def test_a_valid_policy_is_reported_with_what_was_proved() -> None:
-    """Facts, combinations, rules, the engine, that it always answers and that no rule is dead."""
+    """Facts, combinations, what confirmed them, rules, that it always answers and that no rule is dead."""
     done = callability("check", "policy", cwd=POLICY.parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "combinations  756 decided by " in done.stdout
+    assert "\n  combinations  756, in 22 regions\n" in done.stdout
+    assert re.search(r"\n  confirmed     by (durable-rules \S+|reference), in \d+ witnesses of 22 regions", done.stdout)
     assert "rules         7" in done.stdout
     assert "it always answers, no dead rule" in done.stdout
     assert re.search(r"policy: accepted, 0 errors, 0 warnings, \d+ tests passed\n", done.stdout)
@@ -118,7 +119,7 @@ def test_check_writes_json(tmp_path: Path) -> None:
 def test_the_engines_can_be_compared() -> None:
     """`both` decides by durable-rules and compares with the reference."""
     by_reference = callability("check", "--engine", "reference")
-    assert "756 decided by reference" in by_reference.stdout
+    assert "\n  confirmed     by reference, in " in by_reference.stdout
     both = callability("check", "--engine", "both")
     assert both.returncode == 0 or "durable-rules cannot be imported here" in both.stdout
 
@@ -262,7 +263,7 @@ directory = Path(sys.argv[1])
 paths = list(policy_files(directory))
 random.shuffle(paths)
 policy = check_files(paths, directory).policy
-table = policy.rule_sets["callability"].table
+table = policy.rule_sets["callability"].diagram
 print(json.dumps([policy.revision, [[*facts, str(verdict)] for facts, verdict in table]]))
 """
     shuffled = tmp_path / "shuffled"

@@ -233,6 +233,18 @@ def test_what_exceeds_a_limit_is_refused_by_its_name_and_number(name: str, check
     assert all(map(str.isprintable, checked[name]))
 
 
+def test_patterns_may_have_any_number_of_combinations(tmp_path: Path) -> None:
+    """With 400 of them that are distinguished, there are 303,156, which is more than could be kept one by one."""
+    rules = "".join(
+        f"  - {{id: r{number}, when: {{tool.name: 'p{number}-*', server.enabled: false}}, status: server_disabled}}\n"
+        for number in range(400)
+    )
+    write_policy(tmp_path, (POLICY / "callability.yaml").read_text().replace("rules:\n", f"rules:\n{rules}", 1))
+    done = callability("check", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert "\n  combinations  303,156, in " in done.stdout
+
+
 def test_a_diagram_that_is_too_large_is_refused() -> None:
     """At the rule that makes it so, with the facts that multiply: each of the first must be kept until its partner."""
     each, count = [f"more.{letter}{number}" for letter in "ab" for number in range(14)], 14
@@ -279,7 +291,7 @@ def test_the_first_of_very_many_findings_are_listed_and_the_rest_is_counted(tmp_
     lines = callability("check", str(tmp_path)).stdout.splitlines()
     assert sum("[unknown-status]" in each for each in lines) == 999
     assert "and 501 more" in lines
-    assert lines[-1].endswith(": refused, 1501 errors, 0 warnings")
+    assert lines[-1].endswith(": refused, 1,501 errors, 0 warnings")
     report = json.loads(callability("check", str(tmp_path), "--json").stdout)
     assert (len(report["findings"]), report["findings_more"]) == (1_000, 501)
     [run] = json.loads(callability("check", str(tmp_path), "--format", "sarif").stdout)["runs"]

@@ -20,6 +20,7 @@ from support.documents import PATH, pattern, sessions_of
 
 README = (ROOT / "README.md").read_text()
 PROXIES = (ROOT / "docs/proxies.md").read_text()
+POLICIES = (ROOT / "docs/policy.md").read_text()
 
 
 def _blocks(language: str, page: str = README) -> list[str]:
@@ -53,6 +54,15 @@ def test_every_command_in_the_readme_prints_what_stands_there(tmp_path: Path) ->
     for command, shown in sessions:
         printed = _run(command, tmp_path)
         assert re.fullmatch(pattern(shown), printed), f"{command} printed\n{printed}"
+
+
+def test_the_page_about_policies_shows_what_check_prints(tmp_path: Path) -> None:
+    """As far as it shows it; the other commands on the page need a policy of the reader's."""
+    [[(command, shown)]] = [
+        list(sessions_of(block)) for block in _blocks("console", POLICIES) if block.startswith("$ callability check\n")
+    ]
+    printed = _run(command, tmp_path)
+    assert re.fullmatch(pattern(shown), printed), printed
 
 
 def test_a_call_by_reflection_needs_no_file_of_the_contract(address: str, tmp_path: Path) -> None:
