@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,13 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 
 from callability import document
 from callability.policy.shipped import examples
-from support.checkout import POLICY
+from support.checkout import DOCS, POLICY
 from support.commands import callability
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config
 
 EXAMPLES = POLICY / "examples"
+ENGINE = "both" if find_spec("durable") else "auto"
 
 
 def _exported(example: str, directory: Path) -> Path:
@@ -26,10 +29,10 @@ def _exported(example: str, directory: Path) -> Path:
     return target
 
 
-def test_there_are_three_and_each_is_on_the_page() -> None:
+def test_there_are_four_and_each_is_on_the_page() -> None:
     """And every named example exists."""
     page = (POLICY.parent / "docs/policy.md").read_text()
-    assert len(examples()) == 3
+    assert len(examples()) == 4
     for example in examples():
         assert f"[`{example}`](../policy/examples/{example}/callability.yaml)" in page
     done = callability("policy", "export", "--example", "freeze", "nowhere")
@@ -40,7 +43,7 @@ def test_there_are_three_and_each_is_on_the_page() -> None:
 def test_an_example_is_sound_tested_and_what_editors_take(example: str, tmp_path: Path) -> None:
     """Strictly, with every rule and every part of a condition reached by a test."""
     directory = _exported(example, tmp_path)
-    assert callability("check", "--strict", str(directory)).returncode == 0
+    assert callability("check", "--strict", "--engine", ENGINE, str(directory)).returncode == 0
     done = callability("test", "--coverage", "100", str(directory))
     assert done.returncode == 0, done.stdout
     for file in ("callability", "callability_test"):
@@ -107,6 +110,46 @@ async def test_an_agent_that_is_not_listed_is_rejected_with_the_reason_and_a_lis
     assert reply["finance-reports"] == ([], False, "send_invoice was called")
     assert reply["helper"][:2] == (["billing-eu:send_invoice"], True)
     assert "Only some agents may use" in reply["helper"][2]
+
+
+def test_environments_have_more_combinations_than_could_be_kept_one_by_one(tmp_path: Path) -> None:
+    """As the page says: each label multiplies them, and the decision diagram stays small."""
+    done = callability("check", str(_exported("environments", tmp_path)))
+    [count] = re.findall(r"^It has ([0-9,]+) combinations", (DOCS / "policy.md").read_text(), re.MULTILINE)
+    assert f"\n  combinations  {count}, in " in done.stdout
+    assert int(count.replace(",", "")) > 250_000
+
+
+@pytest.mark.anyio
+async def test_production_is_for_one_agent_and_trials_and_freezes_are_for_nobody(tmp_path: Path) -> None:
+    """Each agent by its own token; tools that only read can be called on every server."""
+    tools = (
+        {"name": "drop_table", "description": "Drops a table."},
+        {"name": "list_tables", "description": "Lists the tables.", "annotations": {"destructiveHint": False}},
+        {"name": "read_table", "description": "Reads a table.", "annotations": {"readOnlyHint": True}},
+    )
+    labels = {
+        "main": {"environment": "production"},
+        "copy": {"environment": "staging", "stage": "adopted"},
+        "new": {"environment": "test", "stage": "trial"},
+        "held": {"environment": "production", "changes": "frozen"},
+    }
+    servers = {name: shelf(tmp_path, name, *tools, labels=each) for name, each in labels.items()}
+    config = write_config(tmp_path, servers, agents=agents_of(dict.fromkeys(("release-bot", "helper"), servers)))
+    locked = {}
+    with http_gateway(config, "--policy", str(_exported("environments", tmp_path))) as url:
+        for name in ("release-bot", "helper"):
+            async with client_with(url, token_of(name)) as client:
+                found = await retrieve(client, "table", include_disabled=True)
+                locked[name] = {each["name"]: each["status"] for each in found["disabled"]}
+                rejected = await call(client, "held:list_tables")
+                assert rejected.is_error
+                assert "to end the freeze" in text_of(rejected)
+                answer = await call(client, "main:drop_table")
+                assert answer.is_error == (name == "helper")
+    read_only = {f"{server}:{tool}" for server in ("new", "held") for tool in ("drop_table", "list_tables")}
+    assert locked["release-bot"] == dict.fromkeys(read_only, "disabled_by_config")
+    assert locked["helper"] == dict.fromkeys({*read_only, "main:drop_table"}, "disabled_by_config")
 
 
 @pytest.mark.anyio
