@@ -20,10 +20,11 @@ from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
 from callability.service.transport import health
 from callability.service.transport.admission import Admission
-from callability.service.transport.edge import Method, unary
+from callability.service.transport.edge import Answer, Method, unary
 from callability.service.transport.health import Health
 from callability.service.transport.places import Places
 from callability.service.transport.reflection import Reflection
+from callability.service.transport.turns import Turns
 from callability.v1 import callability_service_pb2, policy_service_pb2
 
 CALLABILITY = callability_service_pb2.DESCRIPTOR.services_by_name["CallabilityService"].full_name
@@ -31,6 +32,10 @@ POLICY = policy_service_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_na
 GRACE = 5.0
 """Seconds that calls in flight have when the server stops."""
 
+_AT_ONCE_BYTES = 1_024
+"""Bytes of a request that takes less time to decide than to arrive."""
+_SLOW = "ExplainTool"
+"""The method that takes longer, however small its request is."""
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
@@ -55,22 +60,25 @@ class Server:
         _check_address(address)
         self.served = ServedPolicy(policy, metrics)
         about_policy = PolicyCalls(self.served, concurrent_calls)
-        methods: Mapping[str, Mapping[str, Method]] = {
-            CALLABILITY: self.served.answers,
-            POLICY: {"GetPolicy": about_policy.get_policy, "ValidatePolicy": about_policy.validate_policy},
+        places, turns = Places(concurrent_calls), Turns()
+        methods: Mapping[str, Mapping[str, Answer]] = {
+            CALLABILITY: {
+                name: turns.answer(method, places, 0 if name == _SLOW else _AT_ONCE_BYTES)
+                for name, method in self.served.answers.items()
+            },
+            POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        places = Places(concurrent_calls)
         self._health = Health()
         handlers = {
             **{
-                f"/{service}/{name}": unary(method, REQUEST_BYTES[f"{service}/{name}"], places)
+                f"/{service}/{name}": unary(answer, REQUEST_BYTES[f"{service}/{name}"], places)
                 for service, named in methods.items()
-                for name, method in named.items()
+                for name, answer in named.items()
             },
             **self._health.handlers,
             **Reflection((CALLABILITY, POLICY, health.SERVICE)).handlers,
         }
-        self._admission = Admission(handlers, places, concurrent_calls, {health.CHECK})
+        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK})
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
         self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, streams))
         try:
@@ -85,10 +93,10 @@ class Server:
         await self._health.serving("", CALLABILITY, POLICY)
 
     async def drain(self) -> None:
-        """Report NOT_SERVING, refuse new calls, and wait until calls in flight have ended, for at most `GRACE` seconds.
+        """Report NOT_SERVING, and wait until the calls that have arrived have ended, for at most `GRACE` seconds.
 
-        The connections stay open, and new calls are refused on them. gRPC's own shutdown would cancel the calls that
-        come in while it closes connections. If the process ends after this, callers see UNAVAILABLE instead.
+        Calls that arrive later are refused. The connections stay open meanwhile: gRPC's own shutdown would cancel the
+        calls that come in while it closes them. If the process ends after this, callers see UNAVAILABLE instead.
         """
         await self._health.stopping()
         await self._admission.close(self.address, GRACE)
@@ -99,6 +107,15 @@ class Server:
         """Drain, and close."""
         await self.drain()
         await self._server.stop(None)
+
+
+def _any(method: Method) -> Answer:
+    """Return what replies by a method, whichever connection asks."""
+
+    async def answer(request: bytes, _connection: str) -> bytes:
+        return await method(request)
+
+    return answer
 
 
 def _check_address(address: str) -> None:

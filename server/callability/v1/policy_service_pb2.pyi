@@ -619,7 +619,8 @@ class Limits(_message.Message):
     """Seconds that the check of a policy may take."""
     concurrent_calls: _builtins.int
     """Calls in progress at the same time, over all connections. A further call ends at once with RESOURCE_EXHAUSTED and
-    the reason `TOO_MANY_CALLS`. Health checks are still answered. One connection may have three times as many
+    the reason `TOO_MANY_CALLS`. So does a call of a connection that has as many in progress as are left for others:
+    half of the number, if it is alone. Health checks are still answered. One connection may have three times as many
     streams open, and at least 6,000: gRPC refuses more as UNAVAILABLE, so that no connection can delay the others.
     """
     @_builtins.property

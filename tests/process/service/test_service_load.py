@@ -29,6 +29,14 @@ SHIPPED = policy_service_pb2.ValidatePolicyRequest(
 )
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
+_OWN = [("grpc.use_local_subchannel_pool", 1)]
+"""Options of a channel with a connection of its own."""
+
+
+def _batch(tools: int) -> pb.CheckToolsRequest:
+    every = [pb.Tool(name=f"tool_{number:05}") for number in range(tools)]
+    return pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", tools=every)])
+
 
 def _code(call: grpc.Future[Any]) -> str:
     error = call.exception()
@@ -45,6 +53,16 @@ def test_calls_in_flight_are_answered_when_the_service_is_stopped(number: signal
         caller.wait_until_read()
         running.process.send_signal(number)
         assert Counter(caller.answers(300).values()) == {True: 300}
+        assert running.process.wait(30) == 0
+
+
+def test_no_call_that_arrives_while_the_service_is_stopped_is_lost() -> None:
+    """One after the other since the signal: each is answered or refused, and the connection stays until then."""
+    with service() as running, RawConnection(running.address) as caller:
+        running.process.send_signal(signal.SIGTERM)
+        for each in range(1, 11):
+            caller.call(CHECK_TOOL, QUESTION.SerializeToString())
+            assert len(caller.answers(each)) == each
         assert running.process.wait(30) == 0
 
 
@@ -166,6 +184,41 @@ def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
         "GetPolicy": 8_192,
         "ValidatePolicy": 2_113_536,
     }
+
+
+def test_a_flood_holds_up_no_call_of_another_connection(address: str) -> None:
+    """Connections take turns: a call that comes after all others is answered while most of them wait."""
+    with (
+        grpc.insecure_channel(address, _OWN) as one,
+        grpc.insecure_channel(address, _OWN) as two,
+        grpc.insecure_channel(address, _OWN) as other,
+    ):
+        stub = CallabilityServiceStub(other)
+        assert stub.CheckTools(_batch(1)).revision
+        large = _batch(20_000)
+        flood = [CallabilityServiceStub(each).CheckTools.future(large) for _ in range(30) for each in (one, two)]
+        assert stub.CheckTools(_batch(100)).revision
+        assert sum(not each.done() for each in flood) >= 40
+        assert {_code(each) for each in flood} == {"OK"}
+
+
+def test_a_flood_of_one_connection_is_refused_and_others_are_answered() -> None:
+    """A connection has half of the places at most; what it is told names the limit."""
+    with (
+        serving("--max-concurrent-calls", "10") as address,
+        grpc.insecure_channel(address, _OWN) as flooding,
+        grpc.insecure_channel(address, _OWN) as other,
+    ):
+        stub = CallabilityServiceStub(other)
+        assert stub.CheckTools(_batch(1)).revision
+        large = _batch(20_000)
+        flood = [CallabilityServiceStub(flooding).CheckTools.future(large) for _ in range(60)]
+        while not all(each.done() for each in flood):
+            assert stub.CheckTools(_batch(100)).revision
+        assert {_code(each) for each in flood} == {"OK", "RESOURCE_EXHAUSTED"}
+        errors = [error for each in flood if isinstance(error := each.exception(), grpc.RpcError)]
+        assert {reason_of(error) for error in errors} == {"TOO_MANY_CALLS"}
+        assert all("answers 10 calls at a time" in str(error.details()) for error in errors)
 
 
 def test_none_of_very_many_calls_is_cancelled(address: str) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
 Method = Callable[[bytes], Awaitable[bytes]]
+Answer = Callable[[bytes, str], Awaitable[bytes]]
+"""What replies to a request of a connection."""
 _log = logging.getLogger(__name__)
 
 
@@ -34,14 +36,18 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(method: Method, request_bytes: int, places: Places) -> Handler:
+def unary(answer: Answer, request_bytes: int, places: Places) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and one reply."""
 
     async def handle(request: bytes, context: Context) -> bytes:
+        connection = context.peer()
         try:
-            with places:
+            places.take(connection)
+            try:
                 check_bytes(len(request), request_bytes)
-                return await method(request)
+                return await answer(request, connection)
+            finally:
+                places.give_back(connection)
         except asyncio.CancelledError:
             # The server ends what is left when its grace time is over. A call that the client cancelled ignores this.
             refused = refusal(ShuttingDown())

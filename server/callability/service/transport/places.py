@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from callability.service.requests.errors import TooManyAtOnce
+
+SHARED_PEER = "unix:"
+"""What gRPC calls every client of a Unix socket."""
+_REASON = "TOO_MANY_CALLS"
 
 
 class Places:
-    """A stated number of places. A call is in progress within `with places`.
+    """A stated number of places. A connection may have as many as it leaves free, so that the next one finds some.
 
-    A call that was opened and has sent no request holds none: nothing would end it but its caller.
+    Alone, it has half of them; beside another that wants as many as it can get, a third. A call that was opened and has
+    sent no request holds none: nothing would end it but its caller.
     """
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._free = limit
-        message = f"the service answers {limit:,} calls at a time, and has as many: try again"
-        self._refused = "TOO_MANY_CALLS", message
+        self._of: Counter[str] = Counter()
 
     @property
     def error(self) -> TooManyAtOnce:
         """What a call is refused with if all are taken."""
-        return TooManyAtOnce(*self._refused)
+        message = f"the service answers {self._limit:,} calls at a time, and has as many: try again"
+        return TooManyAtOnce(_REASON, message)
 
     @property
     def taken(self) -> bool:
         """Whether all are taken."""
         return self._free <= 0
 
-    def __enter__(self) -> None:
+    @property
+    def only_one(self) -> bool:
+        """Whether a single call is in progress."""
+        return self._limit - self._free == 1
+
+    def take(self, connection: str) -> None:
+        """Take a place for a call of a connection.
+
+        Raises:
+            TooManyAtOnce: all are taken, or the connection has its share.
+        """
         if self._free <= 0:
             raise self.error
+        # The clients of a Unix socket cannot be distinguished: they share all places.
+        if (mine := self._of[connection]) >= self._free and connection != SHARED_PEER:
+            found = f"the service answers {self._limit:,} calls at a time"
+            raise TooManyAtOnce(_REASON, f"{found}, and this connection has its share of {mine:,}: try again")
         self._free -= 1
+        self._of[connection] = mine + 1
 
-    def __exit__(self, *_error: object) -> None:
+    def give_back(self, connection: str) -> None:
+        """Give back the place of a call that has ended."""
         self._free += 1
+        self._of[connection] -= 1
+        if not self._of[connection]:
+            del self._of[connection]
