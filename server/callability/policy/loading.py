@@ -13,15 +13,16 @@ from types import MappingProxyType
 from callability import document
 from callability.document import Node
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
-from callability.policy.deciding.building import build
+from callability.policy.deciding.building import build, too_large
 from callability.policy.deciding.confirmation import Confirmation, confirm
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.engine_process import OnProgress
 from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, Evaluator, evaluator, no_progress
+from callability.policy.deciding.nodes import TooManyNodes
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.proving.case_result import CaseResult, run_case
-from callability.policy.proving.coverage import coverage
+from callability.policy.proving.coverage import rule_coverage
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.proof import prove
 from callability.policy.questions.question import Question
@@ -227,14 +228,17 @@ def _proved(
     results = tuple(run_case(case, rule_set, diagram) for case in cases)
     failed = [result.finding for result in results if result.finding]
     proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results)
-    decided = Decided(rule_set, diagram)
-    return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
+    try:
+        decided = Decided(rule_set, diagram)
+        return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
+    except TooManyNodes:
+        raise NotDecided(too_large(rule_set.rules[-1], diagram.space)) from None
 
 
 def _untested(rule_set: RuleSet, decided: Decided, results: tuple[CaseResult, ...]) -> Iterator[Finding]:
     """Find rules that decide in no test, if there are tests."""
     if results:
-        reached = coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))
-        for goal in reached.rules.missed:
+        reached = rule_coverage(rule_set, decided, (result.case.facts for result in results if result.verdict))
+        for goal in reached.missed:
             sentence = f"rule `{goal.rule}` decides in no test"
             yield Finding(goal.place, "rule-not-tested", sentence, "add one", Severity.WARNING, goal.witness)

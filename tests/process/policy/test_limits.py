@@ -17,7 +17,7 @@ from callability import bounded_yaml, document, finding
 from callability.child_process.limits import MAX_MEMORY
 from callability.finding import Place, did_you_mean, line, listed
 from callability.policy import check_worker
-from callability.policy.deciding import building, combination_set, engine_process, evaluation, normal_form
+from callability.policy.deciding import building, combination_set, engine_process, evaluation, nodes, normal_form
 from callability.policy.deciding.building import build
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
@@ -341,6 +341,7 @@ LIMITS = {
     "20,000 conjunctions": normal_form.MAX_ALTOGETHER,
     "50,000 inner nodes": building.MAX_INNER,
     "600,000 nodes": combination_set.MAX_NODES,
+    "20,000,000 steps": nodes.MAX_STEPS,
     "2,000 characters": form.MAX_TEXT,
     "60 seconds of processor time": engine_process.CPU_LIMIT,
     "300 seconds": int(evaluation.TIME_LIMIT),

@@ -19,8 +19,10 @@ from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question, facts_by_name
 from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.retry import retry_of
+from callability.policy.rules.rule_set import RuleSet
 from callability.vocabulary import UNKNOWN, Retry
-from support.drawn_policies import CORE, CORE_SPACE, conditions
+from support.drawing import drawing
+from support.drawn_policies import CORE, CORE_SPACE, any_rule_sets, conditions, diagram_of, drawn_facts
 
 _JOINT = ("j", "k", "l")
 _POINTS = (
@@ -232,3 +234,21 @@ def test_trying_again_cannot_help_if_a_fact_stays_unknown(facts: tuple[str, ...]
     """Facts that a caller always or never sends, and a label value that is not declared."""
     question = CALLABILITY.having((LabelFact("server.label.environment", ("none", "production"), "none"),))
     assert retry_of(question, "disabled_unknown", facts) is expected
+
+
+@drawing(40)
+@given(drawn=any_rule_sets())
+def test_a_diagram_lists_the_unread_facts_that_brute_force_finds(drawn: RuleSet) -> None:
+    """For whichever rule is undetermined, over names, labels and annotations."""
+    diagram = diagram_of(drawn)
+    for facts in drawn_facts(diagram.space, 100):
+        verdict = diagram.verdict(facts)
+        condition = drawn.rule(verdict.rule).when
+        expected: tuple[str, ...] = ()
+        if condition is not None:
+            read = facts_read(condition)
+            axes = tuple(axis for axis in diagram.space.axes if set(axis.facts) & set(read))
+            names = [name for axis in axes for name in axis.facts]
+            few = {name: fact for name, fact in drawn.question.facts.items() if name in names}
+            expected = _by_brute_force(replace(drawn.question, facts=few, axes=axes), condition, facts)
+        assert diagram.unread(verdict, facts) == expected

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from callability.finding import Finding
 from callability.policy.deciding.combination_set import MAX_NODES, CombinationSet, CombinationSets
 from callability.policy.deciding.diagram import DecisionDiagram, InnerNode, UnreadNodes
-from callability.policy.deciding.nodes import EMPTY, FULL, Node, TooManyNodes
+from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, TooManyNodes
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import Space
 from callability.policy.deciding.unread_sets import UnreadSets
@@ -17,12 +18,16 @@ from callability.policy.rules.verdict import Verdict
 
 MAX_INNER = 50_000
 """Inner nodes that the diagram of one rule set may have, with those that find unread facts."""
+FEW_NODES = 50_000
+"""Nodes that each order may need, even if another needs fewer."""
+MAX_LISTED = 8
+"""Facts that a finding about a large diagram lists."""
 
 
 def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
     """Build the decision diagram of a rule set.
 
-    A few orders of the axes are tried, and the first of the smallest diagrams is kept.
+    A few orders of the axes are tried, each with a share of the steps, and the first of the smallest diagrams is kept.
 
     Raises:
         NotDecided: it would be too large.
@@ -30,15 +35,16 @@ def build(rule_set: RuleSet, space: Space) -> DecisionDiagram:
     best: DecisionDiagram | None = None
     most = MAX_NODES
     refused: Finding | None = None
-    for order in _orders(space):
-        sets = CombinationSets(space, order, most=most)
+    orders = _orders(space)
+    for order in orders:
+        sets = CombinationSets(space, order, most=most, steps=MAX_STEPS // len(orders))
         try:
             built = _built(rule_set, sets)
         except NotDecided as error:
             refused = refused or error.finding
             continue
-        # An order that needs more than another did is not worth the time.
-        most = min(most, len(sets.nodes))
+        # An order that needs many more than another did is not worth the time.
+        most = min(most, max(FEW_NODES, len(sets.nodes)))
         best = min(filter(None, (best, built)), key=lambda each: len(each.inner))
     if best is None:
         assert refused is not None
@@ -54,6 +60,8 @@ def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
     """
     verdicts: dict[Node, Verdict] = {}
     root: Node = EMPTY
+    # After each rule, as far as verdicts are given.
+    roots: dict[str, Node] = {}
     unread: dict[str, dict[str, CombinationSet]] = {}
     unread_sets = UnreadSets(sets)
     rule = rule_set.rules[0]
@@ -62,19 +70,19 @@ def _built(rule_set: RuleSet, sets: CombinationSets) -> DecisionDiagram:
             rule = rule_set.rule(verdict.rule)
             terminal = sets.nodes.terminal()
             verdicts[terminal] = verdict
-            root = sets.nodes.with_result(root, where.node, terminal)
+            root = roots[rule.id] = sets.nodes.with_result(root, where.node, terminal)
             if verdict.undetermined and rule.when and rule.id not in unread:
                 unread[rule.id] = unread_sets.by_fact(rule.when)
     except TooManyNodes as error:
         # Without an id, it was in adding the last verdict to the diagram.
-        raise NotDecided(_too_large(rule_set.rule(*error.args or (rule.id,)), sets.space)) from None
+        raise NotDecided(too_large(rule_set.rule(*error.args or (rule.id,)), sets.space)) from None
     # In an order that does not depend on the order of the rules.
     ordered = sorted(verdicts, key=lambda node: _key(verdicts[node]))
     inner, _ = _flat([root], {node: number for number, node in enumerate(ordered)}, sets)
-    roots = dict.fromkeys(where.node for rule_id in sorted(unread) for where in unread[rule_id].values())
-    unread_nodes, numbers = _flat(roots, {EMPTY: 0, FULL: 1}, sets)
+    unread_roots = dict.fromkeys(where.node for rule_id in sorted(unread) for where in unread[rule_id].values())
+    unread_nodes, numbers = _flat(unread_roots, {EMPTY: 0, FULL: 1}, sets)
     if len(inner) + len(unread_nodes) > MAX_INNER:
-        raise NotDecided(_too_large(rule_set.rules[-1], sets.space))
+        raise NotDecided(too_large(rule_set.rule(_first_large(roots, sets)), sets.space))
     first = {
         rule_id: {fact: numbers[where.node] for fact, where in facts.items() if where}
         for rule_id, facts in unread.items()
@@ -177,9 +185,27 @@ def _flat(
     return tuple(inner), numbers
 
 
-def _too_large(rule: Rule, space: Space) -> Finding:
+def _first_large(roots: Mapping[str, Node], sets: CombinationSets) -> str:
+    """Return the first rule up to which there are too many inner nodes; the last if those of unread facts are."""
+    each = list(roots.items())
+
+    def large(number: int) -> bool:
+        return len(sets.nodes.below(each[number][1])) > MAX_INNER
+
+    found = bisect_left(range(len(each)), True, key=large)
+    return each[min(found, len(each) - 1)][0]
+
+
+def too_large(rule: Rule, space: Space) -> Finding:
+    """Return the finding that the rules up to one need too much to be decided, or to be proved."""
     wide = [axis for axis in space.axes if not rule.when or not set(axis.facts).isdisjoint(rule.reads)]
-    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide)
+    wide.sort(key=lambda axis: -len(axis.points))
+    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide[:MAX_LISTED])
+    more = f" and {len(wide) - MAX_LISTED} more" if len(wide) > MAX_LISTED else ""
     sentence = f"the decision diagram of the rules up to `{rule.id}` is too large"
-    limit = f"it would need more than {MAX_NODES:,} nodes while it is built, or {MAX_INNER:,} inner nodes in the end"
-    return Finding(rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes}")
+    limit = (
+        f"it would need more than {MAX_NODES:,} nodes or {MAX_STEPS:,} steps while it is built,"
+        f" or {MAX_INNER:,} inner nodes in the end"
+    )
+    hint = "let fewer rules read them together, or replace some of them by one label with a value for each case"
+    return Finding(rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes}{more}; {hint}")

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_, or_
 
 from callability.finding import Witness
-from callability.policy.deciding.nodes import EMPTY, FULL, Node, Nodes
+from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Nodes
 from callability.policy.deciding.space import Space
 from callability.policy.questions.fact import Axis
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
@@ -73,18 +73,21 @@ class Truths:
 class CombinationSets:
     """The sets of one space, whose axes are tested in an order: the numbers of the axes.
 
-    Each operation raises `TooManyNodes` where it would need more than `most` nodes.
+    Each operation raises `TooManyNodes` where it would need more than `most` nodes, or all together more than `steps`.
     """
 
-    def __init__(self, space: Space, order: Sequence[int] | None = None, *, most: int = MAX_NODES) -> None:
+    def __init__(
+        self, space: Space, order: Sequence[int] | None = None, *, most: int = MAX_NODES, steps: int = MAX_STEPS
+    ) -> None:
         self.space = space
         self.order = tuple(range(len(space.axes)) if order is None else order)
         self.axes = tuple(space.axes[number] for number in self.order)
-        self.nodes = Nodes([len(axis.points) for axis in self.axes], most)
+        self.nodes = Nodes([len(axis.points) for axis in self.axes], most, steps)
         self.all = self.of(FULL)
         self.none = self.of(EMPTY)
         self._place = {fact: place for place, axis in enumerate(self.axes) for fact in axis.facts}
         self._truths: dict[Is, Truths] = {}
+        self._simple_sets: dict[str, tuple[CombinationSet, CombinationSet]] = {}
 
     def of(self, node: Node) -> CombinationSet:
         """Return the set that a node describes."""
@@ -144,21 +147,30 @@ class CombinationSets:
         Its facts are open, or else known, where they can be, the first facts first.
         """
         for fact in self.space.facts:
-            definition = self.space.question.facts[fact]
-            for values in ((definition.open_value,), definition.values):
-                if narrower := given & self.where(fact, values):
+            for simple in self._simple(fact):
+                if narrower := given & simple:
                     given = narrower
                     break
         points = [0] * len(self.axes)
         node = given.node
         for axis in self.space.axes:
             place = self._place[axis.facts[0]]
+            if self.nodes.axis(node) > place:
+                # Any point will do.
+                continue
             for point in range(len(axis.points)):
                 found = self.nodes.at(node, place, point)
                 if found != EMPTY:
                     points[place], node = point, found
                     break
         return tuple(points)
+
+    def _simple(self, fact: str) -> tuple[CombinationSet, CombinationSet]:
+        """Return where a fact is at its default, and where it is known."""
+        if fact not in self._simple_sets:
+            definition = self.space.question.facts[fact]
+            self._simple_sets[fact] = self.where(fact, (definition.open_value,)), self.where(fact, definition.values)
+        return self._simple_sets[fact]
 
     def named(self, points: Sequence[int]) -> dict[str, str]:
         """Return every fact of a combination, given by the points of the axes in the order in which they are tested."""

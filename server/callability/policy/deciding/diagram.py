@@ -119,18 +119,27 @@ class DecisionDiagram:
         return self.verdicts[number]
 
     def sets(self) -> tuple[CombinationSets, dict[Verdict, CombinationSet]]:
-        """Return for each verdict where it is given, as sets of the diagram's space and order."""
+        """Return for each verdict where it is given, as sets of the diagram's space and order.
+
+        Raises:
+            TooManyNodes: the sets would be too large.
+        """
         sets = CombinationSets(self.space, self.order)
         found: list[dict[int, Node]] = [{number: FULL} for number in range(len(self.verdicts))]
-        for node in self.inner:
+        last = {child: number for number, node in enumerate(self.inner) for child in node.children}
+        for number, node in enumerate(self.inner):
             below = [found[child] for child in node.children]
             given = dict.fromkeys(chain.from_iterable(below))
             found.append(
                 {
-                    number: sets.nodes.node(node.place, tuple([each.get(number, EMPTY) for each in below]))
-                    for number in given
+                    result: sets.nodes.node(node.place, tuple([each.get(result, EMPTY) for each in below]))
+                    for result in given
                 }
             )
+            for child in node.children:
+                if last[child] == number:
+                    # No later node needs it.
+                    found[child] = {}
         where = found[self.root]
         return sets, {verdict: sets.of(where[n]) for n, verdict in enumerate(self.verdicts) if n in where}
 

@@ -15,19 +15,25 @@ EMPTY: Node = 0
 FULL: Node = 1
 
 
+MAX_STEPS = 20_000_000
+"""Children that all nodes which are computed in one store may have together, whether they are new or not."""
+
+
 class TooManyNodes(Exception):
-    """More nodes than a store may hold."""
+    """More nodes than a store may hold, or more steps to compute them than it may take."""
 
 
 class Nodes:
     """The nodes over some axes, given by their numbers of points, from the first axis that is tested to the last.
 
-    Each operation raises `TooManyNodes` where it would need more nodes than there may be.
+    Each operation raises `TooManyNodes` where it would need more nodes than there may be. A step is a child of a node
+    that is computed: so time and memory are bounded, and on every machine at the same place.
     """
 
-    def __init__(self, points: Sequence[int], most: int) -> None:
+    def __init__(self, points: Sequence[int], most: int, steps: int = MAX_STEPS) -> None:
         self.points = tuple(points)
         self._most = most
+        self._steps = steps
         self._axis: list[int] = [len(points), len(points)]
         self._children: list[tuple[Node, ...]] = [(), ()]
         self._numbers: dict[tuple[int, tuple[Node, ...]], Node] = {}
@@ -60,6 +66,9 @@ class Nodes:
 
     def node(self, axis: int, children: tuple[Node, ...]) -> Node:
         """Return the node that tests an axis and has these children; one of them if they are all the same."""
+        self._steps -= len(children)
+        if self._steps < 0:
+            raise TooManyNodes
         first = children[0]
         if children.count(first) == len(children):
             return first
@@ -67,6 +76,17 @@ class Nodes:
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = self._added(axis, children)
+        return found
+
+    def below(self, node: Node) -> set[Node]:
+        """Return a node and those below it that have children."""
+        found: set[Node] = set()
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if one not in found and self._children[one]:
+                found.add(one)
+                waiting.extend(self._children[one])
         return found
 
     def terminal(self) -> Node:
@@ -154,6 +174,8 @@ class Nodes:
 
     def at(self, node: Node, axis: int, point: int) -> Node:
         """Return the set, no longer dependent on an axis, of what a set has at one point of it."""
+        if self._axis[node] >= axis:
+            return self._children[node][point] if self._axis[node] == axis else node
         return self._along(node, axis, lambda children: children[point])
 
     def somewhere(self, node: Node, axis: int, points: Collection[int]) -> Node:

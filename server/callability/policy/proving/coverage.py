@@ -66,13 +66,22 @@ _Key = tuple[int, int | None, bool]
 def coverage(rule_set: RuleSet, decided: Decided, tested: Iterable[Mapping[str, str]]) -> Coverage:
     """Return what tests with these facts reach. What no combination of facts can reach is no goal."""
     reached = {key for facts in tested for key in _reached(rule_set, facts)}
-    goals = {key: goal for number, rule in enumerate(rule_set.rules) for key, goal in _goals(number, rule, decided)}
-    return Coverage(*(_share(goals, reached, parts=parts) for parts in (False, True)))
+    return Coverage(*(_share(goals(rule_set, decided), reached, decided) for goals in (_rules, _parts)))
 
 
-def _share(goals: Mapping[_Key, Goal], reached: set[_Key], *, parts: bool) -> Share:
-    mine = {key: goal for key, goal in goals.items() if (goal.part is not None) is parts}
-    return Share(len(mine), tuple(goal for key, goal in mine.items() if key not in reached))
+def rule_coverage(rule_set: RuleSet, decided: Decided, tested: Iterable[Mapping[str, str]]) -> Share:
+    """Return which rules decide in tests with these facts, of those that decide at all."""
+    return _share(_rules(rule_set, decided), {key for facts in tested for key in _reached(rule_set, facts)}, decided)
+
+
+_Place = tuple[Rule, Is | None, CombinationSet]
+"""A rule and a part of it that is meant, if one is, with where the goal is reached."""
+
+
+def _share(goals: Iterable[tuple[_Key, _Place]], reached: set[_Key], decided: Decided) -> Share:
+    each = dict(goals)
+    missed = (_goal(key, place, decided) for key, place in each.items() if key not in reached)
+    return Share(len(each), tuple(missed))
 
 
 def _reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
@@ -86,19 +95,26 @@ def _reached(rule_set: RuleSet, facts: Mapping[str, str]) -> Iterator[_Key]:
         yield decision.rule, None, True
 
 
-def _goals(number: int, rule: Rule, decided: Decided) -> Iterator[tuple[_Key, Goal]]:
-    sets, question = decided.sets, decided.sets.space.question
-    tried = decided.tried(rule.id)
+def _rules(rule_set: RuleSet, decided: Decided) -> Iterator[tuple[_Key, _Place]]:
+    """Yield for each rule that it decides."""
+    for number, rule in enumerate(rule_set.rules):
+        if where := decided.certain(rule.id):
+            yield (number, None, True), (rule, None, where)
 
-    def goal(atom: Is | None, truth: bool, where: CombinationSet) -> Goal:
-        part = written_part(atom, question) if atom else None
-        place = atom.place if atom and atom.place else rule.place
-        return Goal(rule.id, part, truth, place, sets.witness(where))
 
-    if decides := decided.certain(rule.id):
-        yield (number, None, True), goal(None, True, decides)
-    for part, atom in enumerate(atoms(rule.when)):
-        truths = sets.truths(atom)
-        for truth, where in ((True, tried & truths.certain), (False, tried - truths.possible)):
-            if where:
-                yield (number, part, truth), goal(atom, truth, where)
+def _parts(rule_set: RuleSet, decided: Decided) -> Iterator[tuple[_Key, _Place]]:
+    """Yield for each part of a condition that it is true, and that it is false."""
+    for number, rule in enumerate(rule_set.rules):
+        tried = decided.tried(rule.id)
+        for part, atom in enumerate(atoms(rule.when)):
+            truths = decided.sets.truths(atom)
+            for truth, where in ((True, tried & truths.certain), (False, tried - truths.possible)):
+                if where:
+                    yield (number, part, truth), (rule, atom, where)
+
+
+def _goal(key: _Key, reached_by: _Place, decided: Decided) -> Goal:
+    rule, atom, where = reached_by
+    part = written_part(atom, decided.sets.space.question) if atom else None
+    place = atom.place if atom and atom.place else rule.place
+    return Goal(rule.id, part, key[2], place, decided.sets.witness(where))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
 from callability.finding import Finding, Witness
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
+from callability.policy.deciding.nodes import TooManyNodes
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.redundant_condition import needless_parts
 from callability.policy.reporting.box import boxes, combinations_in
@@ -60,23 +62,32 @@ def overlaps(rule_set: RuleSet, decided: Decided) -> tuple[Overlap, ...]:
     """
     rules = rule_set.rules[:-1]
     pairs = ((upper, lower) for lower in range(len(rules)) for upper in range(max(0, lower - MAX_APART), lower))
-    found = (_overlap(rule_set, upper, lower, decided) for upper, lower in sorted(pairs))
-    return tuple(overlap for overlap in found if overlap)
+    found: list[Overlap] = []
+    # As far as the sets of one policy may grow.
+    with suppress(TooManyNodes):
+        for upper, lower in sorted(pairs):
+            if overlap := _overlap(rule_set, upper, lower, decided):
+                found.append(overlap)
+    return tuple(found)
 
 
 def notes(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
     """Return what may be as the author wants it, and may be not."""
-    return tuple(needless_parts(rule_set.rules, decided))
+    found: list[Finding] = []
+    with suppress(TooManyNodes):
+        found.extend(needless_parts(rule_set.rules, decided))
+    return tuple(found)
 
 
 def _effect(rule: Rule, decided: Decided) -> Effect:
     certain = decided.certain(rule.id)
     where: list[Where] = []
     left = certain
-    for box in islice(boxes(certain, certain, decided.sets), MAX_CONDITIONS):
-        where.append(decided.sets.space.question.describe(box))
-        left -= combinations_in(box, decided.sets)
     witness = decided.sets.witness(certain) if certain else None
+    with suppress(TooManyNodes):
+        for box in islice(boxes(certain, certain, decided.sets), MAX_CONDITIONS):
+            where.append(decided.sets.space.question.describe(box))
+            left -= combinations_in(box, decided.sets)
     undetermined = decided.undetermined(rule.id).size
     return Effect(rule, certain.size, undetermined, tuple(where), not left, witness)
 

@@ -169,9 +169,10 @@ OF_RULES: Mapping[str, Meaning] = {
         "Read fewer facts in a rule with long lists of values.",
     ),
     "diagram-too-large": Meaning(
-        "The decision diagram of the rules is too large: it needs more than 600,000 nodes while it is built, or has "
-        "more than 50,000 inner nodes.",
-        "Let fewer rules read several labels at once, or split the labels among rules that one of them separates.",
+        "The decision diagram of the rules is too large: it needs more than 600,000 nodes or 20,000,000 steps "
+        "while it is built or proved, or has more than 50,000 inner nodes.",
+        "Let fewer rules read the listed facts together, or replace some of these by one label with a value for each "
+        "case.",
     ),
     "engine-failed": Meaning("The rules engine failed.", "Try `--engine reference`, and report it."),
     "engine-timeout": Meaning("The rules engine took too long.", "Make the policy smaller."),
