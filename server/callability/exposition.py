@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from callability.address import AddressRefused
 
+CONNECTIONS = 16
+"""Connections at a time; further ones are closed at once, so that they take no descriptors from what is measured."""
+IDLE_SECONDS = 2.0
+"""Seconds after which a connection that sends nothing is closed."""
+_PAUSE = 0.1
 _logger = logging.getLogger(__name__)
 
 
@@ -25,10 +36,12 @@ def exposed(metrics: CollectorRegistry, address: str | None) -> Iterator[None]:
         return
     host, _, port = address.rpartition(":")
     try:
-        server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics)
+        server = _Server(host.removeprefix("[").removesuffix("]"), int(port), metrics)
     except OSError as error:
         reason = (error.strerror or "error").lower()
         raise AddressRefused(f"`{address}` cannot be listened on: {reason}") from error
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     _logger.info("metrics are on http://%s:%d/metrics", host, server.server_port)
     try:
         yield
@@ -36,3 +49,48 @@ def exposed(metrics: CollectorRegistry, address: str | None) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Answers each connection in a thread of its own, a limited number at a time."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, metrics: CollectorRegistry) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._free = threading.Semaphore(CONNECTIONS)
+        super().__init__((host, port), _Handler)
+        self.set_app(make_wsgi_app(metrics))
+
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; without a free descriptor, wait a moment: it would be tried again at once, and again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_PAUSE)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, or close it if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, and let another take its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report nothing: the client sent nothing, or has gone."""
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = IDLE_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Report nothing: a scrape is no event."""

@@ -1,0 +1,39 @@
+"""The address of the metrics: connections to it are few, and end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.request
+from contextlib import ExitStack
+
+from callability.exposition import CONNECTIONS
+from support.running import service, unused_port
+from support.waiting import eventually
+
+_MANY = 100
+
+
+def test_idle_connections_take_few_descriptors_and_no_metrics() -> None:
+    """More than there may be at a time: they are closed, and Prometheus is answered."""
+    port = unused_port()
+    with service("--metrics-address", f"127.0.0.1:{port}") as running, ExitStack() as held:
+
+        def descriptors() -> int:
+            return len(os.listdir(f"/proc/{running.process.pid}/fd"))
+
+        def are_answered() -> bool:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                    return b"callability_" in answer.read()
+            except OSError:
+                return False
+
+        eventually(are_answered)
+        before = descriptors()
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(_MANY)]
+        # The last one was closed, or waits behind others that were.
+        assert idle[-1].recv(1) == b""
+        assert descriptors() <= before + CONNECTIONS + 1
+        eventually(are_answered)
+        assert all(each.recv(1) == b"" for each in idle)
