@@ -70,6 +70,10 @@ class Refused(Exception):
         self.findings = findings
 
 
+class OutOfDescriptors(Refused):
+    """A file that cannot be opened now, because the process or the machine has no free descriptor."""
+
+
 def read(path: Path, file: str | None = None) -> Node:
     """Read a file; `file` is its name in findings.
 
@@ -84,14 +88,17 @@ def read_bytes(path: Path, file: str | None = None) -> bytes:
     """Read the bytes of a file, no more than one too many; `file` is its name in findings.
 
     Raises:
-        Refused: the file cannot be read.
+        Refused: the file cannot be read; `OutOfDescriptors`, if it could be with a free descriptor.
     """
     try:
         with open(path, "rb", opener=_opened) as stream:
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
-        raise _refused(Place(file or str(path)), "unreadable-file", sentence) from error
+        refused = _refused(Place(file or str(path)), "unreadable-file", sentence)
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise OutOfDescriptors(refused.findings) from error
+        raise refused from error
 
 
 def _opened(name: str, flags: int) -> int:

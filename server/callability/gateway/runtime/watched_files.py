@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRe
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.label_check import LabelCheck
-from callability.watching import looks
+from callability.watching import LOOK_SECONDS, looks
 
 _logger = logging.getLogger(__name__)
+_UNKNOWN = "unknown"
+"""The digest of no file: whatever is read next is an edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Files:
         self._labels = labels
         self._refused_under: int | None = None
         """The edition of the policy by which the labels of the config were refused, if they are."""
+        self._out_of_descriptors = False
         self._config_seen = config.digest
         self._config_stamp = _stamp(self.config.path)
         self._path = self._approvals_path(self.config)
@@ -67,11 +70,24 @@ class Files:
 
     def _read(self) -> Edit | None:
         """Read what was written since the last time; None if nothing was."""
-        config_written = self._read_config()
-        approvals_written = self._read_approvals()
+        config_written = self._if_descriptors(self._read_config)
+        approvals_written = self._if_descriptors(self._read_approvals)
         if not config_written and not approvals_written:
             return None
         return Edit(config=config_written and not self.file_status.config_broken)
+
+    def _if_descriptors(self, read: Callable[[], bool]) -> bool:
+        """Read a file; without a free descriptor, nothing is known of an edit, and the next look reads the file."""
+        try:
+            written = read()
+        except document.OutOfDescriptors as error:
+            if not self._out_of_descriptors:
+                _log(error.findings, refusing=False)
+                _logger.warning("the files are read again in %d s: the previous state stays in effect", LOOK_SECONDS)
+            self._out_of_descriptors = True
+            return False
+        self._out_of_descriptors = False
+        return written
 
     def _read_config(self) -> bool:
         """Read the config if it was written, and return whether it was, even if its content is the same."""
@@ -89,6 +105,9 @@ class Files:
         try:
             self.config = self._loaded()
         except ConfigRefused as refused:
+            if isinstance(refused.__cause__, document.OutOfDescriptors):
+                self._config_seen = _UNKNOWN
+                raise refused.__cause__ from None
             _log(refused.findings, refusing=True)
             self.file_status.config_broken = True
         else:
@@ -118,6 +137,9 @@ class Files:
         if path == self._path and _digest(path) == self._approvals_seen:
             return False
         approvals = _approvals(path)
+        if not approvals.digest:
+            # Raises if there is no free descriptor; then there is no edit.
+            _digest(path)
         # The last good state was of the same file; another file has no good state yet.
         if approvals.readable or path != self._path:
             self.approvals = approvals
@@ -152,9 +174,15 @@ def _approvals(path: Path | None) -> Approvals:
 
 
 def _digest(path: Path | None) -> str:
-    """Return the digest of a file; empty if it cannot be read."""
+    """Return the digest of a file; empty if it cannot be read.
+
+    Raises:
+        document.OutOfDescriptors: it cannot be read for want of a descriptor.
+    """
     try:
         return document.digest(document.read_bytes(path)) if path else ""
+    except document.OutOfDescriptors:
+        raise
     except document.Refused:
         return ""
 

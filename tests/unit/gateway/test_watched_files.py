@@ -1,0 +1,64 @@
+"""The gateway's files, when they cannot be read for want of a file descriptor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from callability.gateway.config import load_config
+from callability.gateway.observability.file_status import FileStatus
+from callability.gateway.observability.metrics import Metrics
+from callability.gateway.runtime.watched_files import Files
+
+
+@contextmanager
+def _no_descriptors() -> Iterator[None]:
+    """Use up the descriptors of this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 4, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_file_that_cannot_be_read_for_want_of_descriptors_is_no_edit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says so; the next edit is read as any other."""
+    path, approvals = tmp_path / "gateway.json", tmp_path / "approvals.json"
+    path.write_text('{"mcpServers": {}}')
+    approvals.write_text("{}")
+
+    async def run() -> None:
+        status = FileStatus()
+        files = Files(load_config(path), approvals, Metrics(), status)
+        caplog.set_level("INFO")
+        edits = files.edits()
+        # The first look may be at any time from here on.
+        reading = asyncio.ensure_future(anext(edits))
+        with _no_descriptors():
+            while not caplog.records and not reading.done():  # noqa: ASYNC110  # it is a line of the log
+                await asyncio.sleep(0.01)
+        assert not reading.done()
+        assert not status.config_broken
+        path.write_text('{"mcpServers": {}, "strict_labels": true}')
+        assert (await reading).config
+        assert files.config.strict_labels
+
+    asyncio.run(run())
+    assert "refused" not in caplog.text
+    assert sum("too many open files" in each.message for each in caplog.records) == 1
