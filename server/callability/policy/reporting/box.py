@@ -84,12 +84,17 @@ class _Widening:
         points = self._points()
         inside = along(self._allowed.node, place, points, self._sets, every=True)
         some = along(self._left.node, place, points, self._sets, every=False)
-        for reading in readings:
-            if reading not in self._readings[fact]:
-                wider = {**self._readings, fact: (*self._readings[fact], reading)}
-                gained = self._axis_points(place, wider) - self._axis_points(place, self._readings)
-                if all(inside[point] for point in gained) and any(some[point] for point in gained):
-                    self._readings[fact] = wider[fact]
+        axis = self._sets.axes[place]
+        at = axis.facts.index(fact)
+        gained: dict[str, list[int]] = {reading: [] for reading in readings if reading not in self._readings[fact]}
+        for point in points_of(axis, self._readings | {fact: tuple(gained)}):
+            gained[axis.points[point].values[at]].append(point)
+        more = [
+            reading
+            for reading, numbers in gained.items()
+            if all(inside[point] for point in numbers) and any(some[point] for point in numbers)
+        ]
+        self._readings[fact] = (*self._readings[fact], *more)
 
     def _points(self) -> _Points:
         return tuple(self._axis_points(place, self._readings) for place in range(len(self._sets.axes)))
