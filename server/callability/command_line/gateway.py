@@ -150,7 +150,7 @@ def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
         asyncio.new_event_loop().run_until_complete(serving)
         code = 0
     except AddressRefused as error:
-        _log.error("%s", error)
+        typer.echo(f"callability: {error}", err=True)
         code = 2
     except ConfigRefused as refused:
         _print_refused(refused)

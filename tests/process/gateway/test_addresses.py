@@ -111,7 +111,7 @@ def test_a_port_in_use_is_named_in_one_line_by_every_command(taken: str, tmp_pat
     for command in (("serve",), ("studio",), ("gateway", "--transport", "http", "--config", config)):
         done = callability(*command, "--address", taken)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-        assert done.stderr.endswith(said)
+        assert done.stderr == f"callability: {said}"
 
 
 def test_a_port_that_is_in_use_on_one_address_of_localhost_is_in_use(taken: str) -> None:

@@ -47,6 +47,13 @@ def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
     assert not started.exists()
 
 
+def test_the_warning_that_no_agent_has_a_token_names_the_port(tmp_path: Path) -> None:
+    """Also if port 0 selected it."""
+    with http_gateway_process(write_config(tmp_path, {})) as url:
+        address = url.removeprefix("http://").removesuffix("/mcp")
+    assert f"every client that reaches {address} can call" in (tmp_path / "gateway.log").read_text()
+
+
 @pytest.mark.parametrize(("level", "lines"), [("info", False), ("debug", True)])
 def test_requests_are_logged_at_the_level_of_debugging_only(level: str, lines: bool, tmp_path: Path) -> None:
     """Each call is several."""

@@ -102,6 +102,17 @@ def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, runnin
     assert _resident(running) - before < 50
 
 
+def test_what_is_counted_before_parsing_is_named_as_such(running: Service) -> None:
+    """Servers and fields of a newer client count together; the sentence has the limit."""
+    with grpc.insecure_channel(running.address) as channel:
+        call: Any = channel.unary_unary(f"/{_SERVICE}/CheckTools")
+        for request in (b"\x12\0" * 2_065, b"\xa0\x06\x01" * 2_065):
+            with pytest.raises(grpc.RpcError) as caught:
+                call(request)
+            said = "the request has more than 2,064 fields, and may have 2,000 servers: ask in parts"
+            assert caught.value.details() == said
+
+
 def test_the_largest_legal_batch_is_answered(running: Service) -> None:
     """20,000 tools with names of the maximum length, with labels; and the memory is returned."""
     labels = facts_pb2.Labels(values={f"key-{number}": "v" * 50 for number in range(3)})

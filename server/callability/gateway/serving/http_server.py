@@ -24,9 +24,10 @@ async def serve_http(
 
     Calls in flight have `GRACE_SECONDS` to finish, unless another signal comes.
     """
-    if not router.tokens:
-        _logger.warning("no agent has a token: every client that reaches %s can call every callable tool", address)
     host, port = listener.getsockname()[:2]
+    reached = f"{address.rpartition(':')[0]}:{port}"
+    if not router.tokens:
+        _logger.warning("no agent has a token: every client that reaches %s can call every callable tool", reached)
     application = HttpApplication(router, host)
     server = UvicornServer(
         application,
@@ -40,5 +41,5 @@ async def serve_http(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     asyncio.get_running_loop().set_exception_handler(AcceptFailures())
-    started(f"http://{address.rpartition(':')[0]}:{port}/mcp")
+    started(f"http://{reached}/mcp")
     await server.serve_until(listener, signals, GRACE_SECONDS, application.stop)

@@ -146,7 +146,7 @@ OF_RULES: Mapping[str, Meaning] = {
         "Name an action of the owner who does.",
     ),
     "action-opens-nothing": Meaning(
-        "Words name an action that opens a fact which no rule of the status reads.",
+        "Words name an action that opens a fact which their rule, or every rule of their status, does not read.",
         "Name an action that lifts the lock, or give the rule another status.",
     ),
     "toggle-phrase": Meaning(

@@ -176,8 +176,8 @@ def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
         yield Finding(text.place, "action-not-owned", sentence, hint)
     elif not _changes_something(action, words):
         opens = "changes labels, of which" if action.labels else f"opens `{action.fact}`, which"
-        no_rule = f"no rule that gives `{status}` reads" + (" any" if action.labels else "")
-        sentence = f"action `{{{name}}}` in {words.where} {opens} {no_rule}"
+        readers = "this rule does not read" if words.of_rule else f"no rule that gives `{status}` reads"
+        sentence = f"action `{{{name}}}` in {words.where} {opens} {readers}" + (" any" if action.labels else "")
         yield Finding(text.place, "action-opens-nothing", sentence, hint)
 
 

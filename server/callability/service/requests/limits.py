@@ -115,20 +115,20 @@ def check_sizes(tools: int, servers: int) -> None:
         InvalidRequest: there are too many tools or servers.
     """
     if tools > TOOLS:
-        raise too_many_tools(f"{tools:,}")
+        raise too_many_tools(f"{tools:,} tools")
     if servers > SERVERS:
-        raise too_many_servers(f"{servers:,}")
+        raise too_many_servers(f"{servers:,} servers")
 
 
 def too_many_tools(found: str) -> InvalidRequest:
-    """Return the error of a request with so many tools."""
-    return InvalidRequest("TOO_MANY_TOOLS", f"the request has {found} tools, and may have {TOOLS:,}: ask in parts")
+    """Return the error of a request in which so much was found."""
+    return InvalidRequest("TOO_MANY_TOOLS", f"the request has {found}, and may have {TOOLS:,} tools: ask in parts")
 
 
 def too_many_servers(found: str) -> InvalidRequest:
-    """Return the error of a request with so many servers."""
+    """Return the error of a request in which so much was found."""
     return InvalidRequest(
-        "TOO_MANY_SERVERS", f"the request has {found} servers, and may have {SERVERS:,}: ask in parts"
+        "TOO_MANY_SERVERS", f"the request has {found}, and may have {SERVERS:,} servers: ask in parts"
     )
 
 

@@ -59,7 +59,7 @@ def check_servers(request: bytes) -> None:
     limit = SERVERS + _OTHER_FIELDS
     found = _fields(request, limit, "CheckToolsRequest", apart=_SERVERS_FIELD)
     if found.count > limit:
-        raise too_many_servers(f"more than {limit:,}")
+        raise too_many_servers(f"more than {limit:,} fields")
     _check_item(found)
 
 
@@ -74,7 +74,7 @@ def check_tools(server: bytes, before: int) -> None:
         return
     found = _fields(server, limit + _OTHER_FIELDS, "ServerTools")
     if found.count > limit + _OTHER_FIELDS:
-        raise too_many_tools(f"more than {TOOLS:,}")
+        raise too_many_tools(f"more than {limit + _OTHER_FIELDS:,} fields in a server")
     _check_item(found)
 
 
@@ -86,7 +86,9 @@ def check_files(request: bytes) -> None:
     """
     limit = POLICY_FILES + _OTHER_FIELDS
     if _fields(request, limit, "ValidatePolicyRequest").count > limit:
-        raise InvalidRequest("TOO_MANY_FILES", f"the policy has more than {limit:,} files, and may have {POLICY_FILES}")
+        raise InvalidRequest(
+            "TOO_MANY_FILES", f"the policy has more than {limit:,} fields, and may have {POLICY_FILES} files"
+        )
 
 
 def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> wire.Fields:
