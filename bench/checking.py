@@ -1,31 +1,60 @@
-"""What it takes to check a policy: the shipped one, and one whose facts have more than 100,000 combinations."""
+"""What it takes to check and look at a policy: the shipped one, wider ones, and the large ones of the six shapes."""
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.large import write_large
+from bench.large_policies import SHAPES
+from bench.large_policies import write_large as write_shape
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
+from callability import document
+from callability.policy.deciding.building import build
+from callability.policy.deciding.diagram import DecisionDiagram
+from callability.policy.deciding.space import space_of
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reading.rule_file import read_rule_set
+from callability.policy.rules.rule_set import RuleSet
 from callability.policy.shipped import shipped_policy
 
 PART = "checking"
 
 _SHIPPED = "callability"
 _LARGE = "bench.large"
+_CHECK_AIMS = {"shipped": 1, "wanted": 1, "merged": 1, "names": 3, "agents-and-labels": 3, "adversarial": 15}
+"""Seconds."""
+_DIFF_OF_NAMES = 1.5
+_ROUNDS = 5
+"""Of the shapes: a round of them takes half a minute."""
+_FEW = 3
+"""Shapes in a quick round."""
+_LAUNCH = """
+import json, resource, subprocess, sys, time
+started = time.perf_counter()
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+seconds = time.perf_counter() - started
+print(json.dumps([code, seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]))
+"""
+"""A small process that starts what is measured: a process counts the memory of the one that started it as its own."""
 
 
 def rows(rounds: Rounds) -> list[Row]:
-    """Measure the time of `callability check`, with its start, and the memory of the largest process that it runs."""
+    """Measure the time of commands, with their start, and the memory of the largest process that they run."""
     with TemporaryDirectory() as name:
         large = write_large(Path(name))
-        subjects = {_SHIPPED: partial(_checked, _SHIPPED, shipped_policy()), _LARGE: partial(_checked, _LARGE, large)}
+        subjects = {
+            each: partial(_run, [each, "check", str(directory)])
+            for each, directory in ((_SHIPPED, shipped_policy()), (_LARGE, large))
+        }
         measured = rounds.interleaved(PART, subjects)
     shipped, large_one = measured[_SHIPPED], measured[_LARGE]
     return [
@@ -33,22 +62,67 @@ def rows(rounds: Rounds) -> list[Row]:
         Row(PART, "the same, peak memory of a process", "MiB", shipped["MiB"]),
         Row(PART, "`check` of 122,472 combinations", "s", large_one["s"], aim=Aim(10, Aimed.VALUE)),
         Row(PART, "the same, peak memory of a process", "MiB", large_one["MiB"]),
+        *_rows_of_shapes(replace(rounds, count=min(rounds.count, _ROUNDS))),
     ]
 
 
-def _checked(module: str, directory: Path) -> Figures:
-    """Return seconds, and MiB that were resident at most.
+def _rows_of_shapes(rounds: Rounds) -> list[Row]:
+    found: list[Row] = []
+    with TemporaryDirectory() as name:
+        shapes = [*SHAPES][:_FEW] if rounds.quick else [*SHAPES]
+        for shape in shapes:
+            found += _rows_of(shape, write_shape(shape, Path(name, shape)), rounds)
+    return found
+
+
+def _rows_of(shape: str, directory: Path, rounds: Rounds) -> list[Row]:
+    rule_set = _read(directory)
+    diagram = build(rule_set, space_of(rule_set))
+    commands = {"check": [_SHIPPED, "check", str(directory)]}
+    if shape != "adversarial":
+        commands |= {
+            "explain": [_SHIPPED, "explain", "--policy", str(directory), "server.enabled=false"],
+            "table": [_SHIPPED, "table", str(directory)],
+            "diff": [_SHIPPED, "diff", str(shipped_policy()), str(directory)],
+        }
+    subjects = {verb: partial(_run, command) for verb, command in commands.items()}
+    measured = rounds.interleaved(f"{PART} {shape}", {"build": partial(_build, rule_set), **subjects})
+    size = f"{diagram.space.size:,} combinations, {len(diagram.inner):,} inner nodes, {diagram.regions:,} regions"
+    memory = 300 if shape == "adversarial" else 150
+    found = [Row(PART, f"{shape}: build the diagram of {size}", "s", measured["build"]["s"])]
+    for verb in commands:
+        limit = _CHECK_AIMS[shape] if verb == "check" else _DIFF_OF_NAMES if (verb, shape) == ("diff", "names") else 1
+        found.append(Row(PART, f"{shape}: `{verb}`", "s", measured[verb]["s"], aim=Aim(limit, Aimed.VALUE)))
+    peak = tuple(map(max, zip(*(measured[verb]["MiB"] for verb in commands), strict=True)))
+    found.append(Row(PART, f"{shape}: peak memory of a process", "MiB", peak, aim=Aim(memory, Aimed.VALUE)))
+    return found
+
+
+def _read(directory: Path) -> RuleSet:
+    path = directory / "callability.yaml"
+    rule_set, findings = read_rule_set(document.parse(path.read_bytes(), path.name), CALLABILITY)
+    if rule_set is None:
+        raise RuntimeError(f"the policy is refused: {findings[0]}")
+    return rule_set
+
+
+def _build(rule_set: RuleSet) -> Figures:
+    started = perf_counter()
+    built: DecisionDiagram = build(rule_set, space_of(rule_set))
+    return {"s": perf_counter() - started, "inner nodes": len(built.inner)}
+
+
+def _run(command: Sequence[str]) -> Figures:
+    """Return seconds, and MiB that were resident at most in the process or in one that it ran.
 
     Raises:
         RuntimeError: the policy is refused.
     """
-    command = [sys.executable, "-m", module, "check", str(directory)]
-    started = perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    seconds = perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"`{module}` left with exit code {process.returncode}")
-    # Linux: of the process itself and of those that it waited for, the engine's, the largest.
-    return {"s": seconds, "MiB": used.ru_maxrss / 1024}
+    module, verb, *_ = command
+    launched = [sys.executable, "-S", "-c", _LAUNCH, sys.executable, "-m", *command]
+    done = subprocess.run(launched, stdout=subprocess.PIPE, check=True)
+    code, seconds, resident = json.loads(done.stdout)
+    # 1 of a difference is that there is one.
+    if code not in ((0, 1) if verb == "diff" else (0,)):
+        raise RuntimeError(f"`{module} {verb}` left with exit code {code}")
+    return {"s": seconds, "MiB": resident}

@@ -1,11 +1,17 @@
-"""One look-up in the decision table, against an if-chain on a dict that decides the same."""
+"""One walk in the decision diagram, against if-chains that decide the same: on a dict, and on an object with slots."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 from time import perf_counter_ns
+from typing import TypeVar
 
+from bench.large_policies import write_large
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
@@ -23,7 +29,7 @@ _PASSES = 100
 
 
 def rows(rounds: Rounds) -> list[Row]:
-    """Measure the look-up in the shipped policy.
+    """Measure the walk in the diagram of the shipped policy by facts, and by points that of a large one too.
 
     Raises:
         AssertionError: the if-chain decides something else.
@@ -36,17 +42,49 @@ def rows(rounds: Rounds) -> list[Row]:
         for request in about_one_each(1_000)
     )
     passes = rounds.repetitions(_PASSES)
+    slots = [_Slots(*(each[name] for name in _SLOTS)) for each in facts]
+    points = [_points(table, each) for each in facts]
+    large = _large_diagram()
+    chance = Random(1)
+    drawn = [tuple(chance.randrange(len(axis.points)) for axis in large.axes) for _ in facts]
     measured = rounds.interleaved(
-        PART, {"chain": lambda: _timed(_chain, facts, passes), "table": lambda: _timed(table.verdict, facts, passes)}
+        PART,
+        {
+            "chain": lambda: _timed(_chain, facts, passes),
+            "walk": lambda: _timed(table.verdict, facts, passes),
+            "slots": lambda: _timed(_chain_on_slots, slots, passes),
+            "points": lambda: _timed(table.verdict_at, points, passes),
+            "large": lambda: _timed(large.verdict_at, drawn, passes),
+        },
     )
-    chain, look_up = measured["chain"]["ns"], measured["table"]["ns"]
+    chain, walk, on_slots, at_points, at_large = (
+        measured[name]["ns"] for name in ("chain", "walk", "slots", "points", "large")
+    )
     return [
         Row(PART, "an if-chain on a dict of facts", "ns", chain),
-        Row(PART, "DecisionDiagram.verdict on the same dict", "ns", look_up, against=chain, aim=Aim(3)),
+        Row(PART, "DecisionDiagram.verdict on the same dict", "ns", walk, against=chain, aim=Aim(3)),
+        Row(PART, "an if-chain on an object with slots", "ns", on_slots),
+        Row(PART, "DecisionDiagram.verdict_at on ready points", "ns", at_points, against=on_slots, aim=Aim(3.5)),
+        Row(PART, "the same, 107 rules over 200 agents and 8 labels", "ns", at_large, against=on_slots, aim=Aim(4.5)),
     ]
 
 
-def _timed(decide: Callable[[Mapping[str, str]], object], facts: Sequence[Mapping[str, str]], passes: int) -> Figures:
+def _large_diagram() -> DecisionDiagram:
+    with TemporaryDirectory() as name:
+        return load(write_large("agents-and-labels", Path(name)), engine=None).rule_sets["callability"].diagram
+
+
+def _points(diagram: DecisionDiagram, facts: Mapping[str, str]) -> tuple[int, ...]:
+    states = (tuple(facts[fact] for fact in axis.facts) for axis in diagram.axes)
+    return tuple(
+        [point.values for point in axis.points].index(state) for axis, state in zip(diagram.axes, states, strict=True)
+    )
+
+
+_Given = TypeVar("_Given")
+
+
+def _timed(decide: Callable[[_Given], object], facts: Sequence[_Given], passes: int) -> Figures:
     """Return what a decision takes; the loop around it is C, and costs both subjects the same few ns."""
     started = perf_counter_ns()
     for _ in range(passes):
@@ -56,7 +94,10 @@ def _timed(decide: Callable[[Mapping[str, str]], object], facts: Sequence[Mappin
 
 def _check_chain(table: DecisionDiagram) -> None:
     for combination, verdict in table:
-        decided = _chain(table.space.named(combination))
+        facts = table.space.named(combination)
+        decided = _chain(facts)
+        if decided != _chain_on_slots(_Slots(*(facts[name] for name in _SLOTS))):
+            raise AssertionError(f"the if-chains differ for {combination}")
         if decided != (verdict.status, verdict.rule, verdict.undetermined):
             raise AssertionError(f"the if-chain says {decided} of {combination}, the table {verdict}")
 
@@ -88,3 +129,34 @@ def _chain(facts: Mapping[str, str]) -> _Decision:
     if facts["approval.status"] not in ("approved", "none"):
         return _UNKNOWN_REVIEW if facts["approval.status"] == "unknown" else _PENDING
     return _REFUSED if facts["caller.refuses"] == "true" else _OPEN
+
+
+_SLOTS = (
+    *("server.enabled", "tool.config_denied", "server.quarantined"),
+    *("approval.disabled", "approval.status", "caller.refuses"),
+)
+
+
+@dataclass(slots=True)
+class _Slots:
+    enabled: str
+    denied: str
+    quarantined: str
+    disabled: str
+    status: str
+    refuses: str
+
+
+def _chain_on_slots(facts: _Slots) -> _Decision:
+    """Decide the same by attributes."""
+    if facts.enabled != "true":
+        return _SERVER_OFF if facts.enabled == "false" else _UNKNOWN_ENABLED
+    if facts.denied != "false":
+        return _DENIED if facts.denied == "true" else _UNKNOWN_DENIED
+    if facts.quarantined != "false":
+        return _QUARANTINED if facts.quarantined == "true" else _UNKNOWN_QUARANTINED
+    if facts.disabled != "false":
+        return _USER_OFF if facts.disabled == "true" else _UNKNOWN_OFF
+    if facts.status not in ("approved", "none"):
+        return _UNKNOWN_REVIEW if facts.status == "unknown" else _PENDING
+    return _REFUSED if facts.refuses == "true" else _OPEN

@@ -111,12 +111,23 @@ class DecisionDiagram:
             count.append(sum(count[child] for child in dict.fromkeys(node.children)))
         return count[self.root]
 
-    def verdict_at(self, points: Sequence[int]) -> Verdict:
-        """Return the verdict of a combination, given by the points of its axes in the order of the diagram."""
-        number = self.root
-        while node := self.node(number):
-            number = node.children[points[node.place]]
-        return self.verdicts[number]
+    @cached_property
+    def verdict_at(self) -> Callable[[Sequence[int]], Verdict]:
+        """What returns the verdict of a combination, given by the points of its axes in the order of the tests."""
+        found: list[_AtPoint | Verdict] = list(self.verdicts)
+        for node in self.inner:
+            found.append((node.place, tuple([found[child] for child in node.children])))
+        first = found[self.root]
+
+        def result(points: Sequence[int]) -> Verdict:
+            node: Any = first
+            while type(node) is tuple:
+                place, children = node
+                node = children[points[place]]
+            verdict: Verdict = node
+            return verdict
+
+        return result
 
     def sets(self) -> tuple[CombinationSets, dict[Verdict, CombinationSet]]:
         """Return for each verdict where it is given, as sets of the diagram's space and order.
@@ -153,6 +164,8 @@ class DecisionDiagram:
             yield combination, self.verdict(dict(zip(self.space.facts, combination, strict=True)))
 
 
+_AtPoint = tuple[int, tuple[Any, ...]]
+"""The place of an axis, and for each of its points what it leads to."""
 _Branch = tuple[str, Mapping[str, Any], Fact]
 """A fact, for each of its readings a branch or a result, and how other values of it are read."""
 
