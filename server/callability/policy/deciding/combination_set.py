@@ -87,7 +87,7 @@ class CombinationSets:
         self.none = self.of(EMPTY)
         self._place = {fact: place for place, axis in enumerate(self.axes) for fact in axis.facts}
         self._truths: dict[Is, Truths] = {}
-        self._simple_sets: dict[str, tuple[CombinationSet, CombinationSet]] = {}
+        self._having: dict[str, Mapping[str, frozenset[int]]] = {}
 
     def of(self, node: Node) -> CombinationSet:
         """Return the set that a node describes."""
@@ -100,6 +100,21 @@ class CombinationSets:
             KeyError: the fact does not vary.
         """
         return self._place[fact]
+
+    def having(self, fact: str) -> Mapping[str, frozenset[int]]:
+        """Return the points of the axis of a fact at which it has each of its readings.
+
+        Raises:
+            KeyError: the fact does not vary.
+        """
+        if fact not in self._having:
+            axis = self.axes[self._place[fact]]
+            number = axis.facts.index(fact)
+            found: dict[str, set[int]] = {reading: set() for reading in self.space.question.facts[fact].readings}
+            for point, state in enumerate(axis.points):
+                found[state.values[number]].add(point)
+            self._having[fact] = {reading: frozenset(points) for reading, points in found.items()}
+        return self._having[fact]
 
     def where_points(self, place: int, wanted: Callable[[tuple[str, ...]], bool]) -> CombinationSet:
         """Return where the values of an axis, given by its place, are wanted ones."""
@@ -146,31 +161,22 @@ class CombinationSets:
 
         Its facts are open, or else known, where they can be, the first facts first.
         """
-        for fact in self.space.facts:
-            for simple in self._simple(fact):
-                if narrower := given & simple:
-                    given = narrower
-                    break
-        points = [0] * len(self.axes)
-        node = given.node
+        facts = self.space.question.facts
+        within: list[frozenset[int] | None] = [None] * len(self.axes)
         for axis in self.space.axes:
             place = self._place[axis.facts[0]]
-            if self.nodes.axis(node) > place:
-                # Any point will do.
-                continue
-            for point in range(len(axis.points)):
-                found = self.nodes.at(node, place, point)
-                if found != EMPTY:
-                    points[place], node = point, found
-                    break
-        return tuple(points)
-
-    def _simple(self, fact: str) -> tuple[CombinationSet, CombinationSet]:
-        """Return where a fact is at its default, and where it is known."""
-        if fact not in self._simple_sets:
-            definition = self.space.question.facts[fact]
-            self._simple_sets[fact] = self.where(fact, (definition.open_value,)), self.where(fact, definition.values)
-        return self._simple_sets[fact]
+            left = self.nodes.along(given.node, place, within, every=False)
+            for number, fact in enumerate(axis.facts):
+                for values in ((facts[fact].open_value,), facts[fact].values):
+                    if narrower := frozenset(n for n in left if axis.points[n].values[number] in values):
+                        left = narrower
+                        break
+            within[place] = left
+        for axis in self.space.axes:
+            place = self._place[axis.facts[0]]
+            left = self.nodes.along(given.node, place, within, every=False)
+            within[place] = frozenset((min(left & (within[place] or left)),))
+        return tuple(point for points in within for point in points or ())
 
     def named(self, points: Sequence[int]) -> dict[str, str]:
         """Return every fact of a combination, given by the points of the axes in the order in which they are tested."""

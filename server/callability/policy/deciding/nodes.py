@@ -17,6 +17,8 @@ FULL: Node = 1
 
 MAX_STEPS = 20_000_000
 """Children that all nodes which are computed in one store may have together, whether they are new or not."""
+Points = Collection[int] | None
+"""Some points of an axis; None stands for all of them."""
 
 
 class TooManyNodes(Exception):
@@ -199,6 +201,39 @@ class Nodes:
             return found
 
         return self._along(node, axis, all_of)
+
+    def box(self, within: Sequence[Points]) -> Node:
+        """Return the set of all combinations of some points of each axis."""
+        node = FULL
+        for axis in reversed(range(len(self.points))):
+            points = within[axis]
+            if points is not None:
+                node = self.node(axis, tuple(node if n in points else EMPTY for n in range(self.points[axis])))
+        return node
+
+    def along(self, node: Node, axis: int, within: Sequence[Points], *, every: bool) -> frozenset[int]:
+        """Return the points of an axis at which a set has some combination of a box of the other axes, or every one."""
+        bits = (1 << self.points[axis]) - 1
+        done: dict[Node, int] = {EMPTY: 0, FULL: bits}
+
+        def found(node: Node) -> int:
+            known = done.get(node)
+            if known is not None:
+                return known
+            tested, children = self._axis[node], self._children[node]
+            if tested == axis:
+                holding = {child for child in set(children) if found(child)}
+                result = sum([1 << point for point, child in enumerate(children) if child in holding])
+            else:
+                points = within[tested]
+                result = bits if every else 0
+                for child in set(children) if points is None else {children[point] for point in points}:
+                    result = result & found(child) if every else result | found(child)
+            done[node] = result
+            return result
+
+        result = found(node)
+        return frozenset(point for point in range(self.points[axis]) if result >> point & 1)
 
     def size(self, node: Node) -> int:
         """Return how many combinations a set has."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from callability.policy.names.automaton import TooManyStates, Unit, shortest_names
 from callability.policy.names.glob import holds, is_glob
@@ -23,7 +24,7 @@ class SinglesOutUnknown(Exception):
     """Patterns that distinguish the name `unknown`, which stands for an unreadable name, from every other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NameClasses:
     """The patterns of some lists, in units that always occur together, and the representative name of each class."""
 
@@ -41,6 +42,7 @@ class NameClasses:
 
     def describe(self, names: Collection[str]) -> tuple[str, ...]:
         """Describe a set of classes, given by representatives: by patterns that match it, or by those that do not."""
+        names = frozenset(names)
         wanted = frozenset(each for each, name in self.members.items() if name in names)
         covering = self._covering(wanted)
         if covering:
@@ -50,9 +52,14 @@ class NameClasses:
             return (f"other than {_patterns_of(others)}",)
         return tuple(self._describe_class(each) for each in self.members if each in wanted)
 
+    @cached_property
+    def _matched(self) -> tuple[frozenset[Class], ...]:
+        """The classes that each unit matches."""
+        return tuple(frozenset(each for each in self.members if number in each) for number in range(len(self.units)))
+
     def _covering(self, wanted: frozenset[Class]) -> list[Unit]:
         """Return units that match these classes and no others; an empty list if there are none."""
-        matched = [frozenset(each for each in self.members if number in each) for number in range(len(self.units))]
+        matched = self._matched
         inside = [number for number, classes in enumerate(matched) if classes <= wanted]
         left, chosen = wanted, []
         for number in sorted(inside, key=lambda number: -len(matched[number])):

@@ -99,7 +99,9 @@ def _overlap(rule_set: RuleSet, upper: int, lower: int, decided: Decided) -> Ove
     if not both:
         return None
     exchanged = (between[-1], *between[1:-1], between[0])
-    tried = decided.tried(between[0].id)
+    # Elsewhere both are false, wherever they are.
+    either = decided.sets.truths(between[0].when).possible | decided.sets.truths(between[-1].when).possible
+    tried = decided.tried(between[0].id) & either
     before, after = (_answers(order, tried, decided.sets) for order in (between, exchanged))
     changed = decided.sets.none
     for answer, where in before.items():
