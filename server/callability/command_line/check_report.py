@@ -18,6 +18,7 @@ from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
+from callability.policy.reporting.plain_data import of_count
 from callability.policy.rules.semantics import SEMANTICS
 
 
@@ -153,7 +154,7 @@ def _json_of(name: str, proved: ProvedRuleSet) -> dict[str, Any]:
     return {
         "name": name,
         "facts": proved.diagram.space.facts,
-        "combinations": proved.diagram.space.size,
+        "combinations": of_count(proved.diagram.space.size),
         "engine": proved.engine,
         "rules": [_json_of_effect(effect) for effect in effects(proved.rule_set, decided)],
         "order": [_json_of_overlap(overlap) for overlap in overlaps(proved.rule_set, decided)],
@@ -167,8 +168,8 @@ def _json_of_effect(effect: Effect) -> dict[str, Any]:
         "id": effect.rule.id,
         "status": effect.rule.status,
         "line": effect.rule.place.line,
-        "combinations": effect.combinations,
-        "undetermined": effect.undetermined,
+        "combinations": of_count(effect.combinations),
+        "undetermined": of_count(effect.undetermined),
         "where": effect.where,
         "whole": effect.whole,
         "witness": _json_of_witness(effect.witness),
@@ -179,7 +180,7 @@ def _json_of_overlap(overlap: Overlap) -> dict[str, Any]:
     return {
         "upper": overlap.upper.id,
         "lower": overlap.lower.id,
-        "answers": overlap.answers,
+        "answers": of_count(overlap.answers),
         "witness": _json_of_witness(overlap.witness),
     }
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from callability.command_line.conditions import condition_text
+from callability.command_line.diff_report import as_json, as_text
 from callability.command_line.options import JsonOption, leave
-from callability.command_line.terminal import number_of
-from callability.command_line.tool_changes import ToolChange, read_inventory, tool_changes
+from callability.command_line.tool_changes import read_inventory, tool_changes
 from callability.finding import finding_lines, shown
 from callability.policy.loading import Policy, check_files, policy_files
-from callability.policy.reporting.difference import PolicyChange, TooMuch, differences
-from callability.policy.reporting.plain_data import of_change
+from callability.policy.reporting.difference import TooMuch, differences
 from callability.policy.shipped import shipped_policy
 
 GIT_SECONDS = 30
@@ -38,13 +34,19 @@ def diff(
         Path | None,
         typer.Option("--inventory", metavar="FILE", help="Print also which tools of a `callability inventory` change."),
     ] = None,
-    as_json: JsonOption = False,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Print in full also what changes where facts are unknown.")
+    ] = False,
+    json_output: JsonOption = False,
 ) -> None:
     """Print what a change of a policy changes: every combination of facts with another answer, in few conditions.
 
-    An answer is a status and its words. The tests of the policies are not run. Exit code 0: no answer changes. 1:
-    answers change; or a policy or the inventory is refused, or the two policies cannot be compared, and then nothing is
-    written to standard output. 2: usage error, such as an OLD that is neither a directory nor a revision.
+    An answer is a status and its words. First come changes where all facts are known: callable tools that become
+    locked, tools that become callable, other changes of a status, and then of words. Changes where facts are unknown
+    take one line for each kind; JSON has them in full. The tests of the policies are not run. Exit code 0: no answer
+    changes. 1: answers change; or a policy or the inventory is refused, or the two policies cannot be compared, and
+    then nothing is written to standard output. 2: usage error, such as an OLD that is neither a directory nor a
+    revision.
     """
     directory = new or shipped_policy()
     request = read_inventory(inventory) if inventory else None
@@ -55,7 +57,7 @@ def diff(
     except TooMuch as error:
         leave(f"the two policies cannot be compared: {error}", 1)
     tools = None if request is None else tool_changes(*policies, request)
-    typer.echo(_json(changes, tools) if as_json else _text(changes, tools))
+    typer.echo(as_json(changes, tools) if json_output else as_text(changes, tools, unknown=unknown))
     raise typer.Exit(1 if changes else 0)
 
 
@@ -95,54 +97,3 @@ def _git(directory: Path, revision: str, *arguments: str) -> bytes:
     if done.returncode:
         leave(f"{shown(revision)} is neither a directory, nor a revision of git that has `{directory}`", 2)
     return done.stdout
-
-
-def _text(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None) -> str:
-    lines = [line for change in changes for line in _lines(change)]
-    count = sum(change.combinations for change in changes)
-    lines.append(f"{number_of(count, 'answer')} changed" if changes else "no answer changes")
-    if tools is not None:
-        lines += [f"  {each.tool}: {each.before} -> {each.after}" for each in tools]
-        lines.append(f"{number_of(len(tools), 'tool')} of the inventory changed" if tools else "no tool changes")
-    return "\n".join(lines)
-
-
-def _lines(change: PolicyChange) -> Iterator[str]:
-    what = f"{change.before.status}: other words" if change.words_only else _arrow(change)
-    yield f"{change.question}: {what}, in {number_of(change.combinations, 'combination')}"
-    for condition in change.where:
-        yield f"  where {condition_text(condition)}"
-    before, after = (", ".join(rules) for rules in change.rules)
-    yield f"  by    {before}" if before == after else f"  by    {before} before, {after} after"
-    yield f"  e.g.  {_example(change)}"
-    yield from _words(change)
-
-
-def _arrow(change: PolicyChange) -> str:
-    return f"{change.before.status} -> {change.after.status}"
-
-
-def _words(change: PolicyChange) -> Iterator[str]:
-    before, after = change.before.words or {}, change.after.words or {}
-    if change.words_only:
-        for name in dict.fromkeys((*before, *after)):
-            if before.get(name) != after.get(name):
-                yield f"  - {name}: {before.get(name, '')}"
-                yield f"  + {name}: {after.get(name, '')}"
-
-
-def _example(change: PolicyChange) -> str:
-    return " ".join(f"{fact}={value}" for fact, value in _restricted(change).items()) or "every fact at its default"
-
-
-def _restricted(change: PolicyChange) -> Mapping[str, str]:
-    """Return what of the example some condition names."""
-    named = {fact for condition in change.where for fact in condition}
-    return {fact: value for fact, value in change.example.items() if fact in named}
-
-
-def _json(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None) -> str:
-    answer: dict[str, Any] = {"changes": list(map(of_change, changes))}
-    if tools is not None:
-        answer["tools"] = [asdict(each) for each in tools]
-    return json.dumps(answer, indent=2)

@@ -14,10 +14,10 @@ from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicySource
-from callability.policy.reporting.difference import PolicyChange, TooMuch, changes_of
+from callability.policy.reporting.difference import PolicyChange, TooMuch, by_impact, changes_of
 from callability.policy.reporting.explanation import explain
 from callability.policy.reporting.path import sentences
-from callability.policy.reporting.plain_data import Plain, of_change, of_path, of_row, of_trial, of_verdict
+from callability.policy.reporting.plain_data import Plain, of_change, of_count, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import verdict_words
 from callability.studio.draft import Draft, Drafts, written_of
@@ -29,7 +29,7 @@ MAX_FINDINGS = 200
 MAX_ROWS = 1_000
 """Rows that are returned for a table."""
 MAX_CHANGES = 200
-"""Changes that are returned, the largest first."""
+"""Changes that are returned, in the order in which they matter."""
 MAX_CONDITIONS = 50
 """Conditions that are returned for a change."""
 MAX_LINES = 2_000
@@ -120,12 +120,11 @@ class DraftAnalysis:
                 found.extend(changes_of(name, saved.proved[name], self._draft.proved[name]))
             except TooMuch as error:
                 too_much.append(f"`{name}`: {error}")
-        found.sort(key=lambda change: (both.index(change.question), change.words_only, -change.combinations))
         return {
             "compared": len(both) == len(QUESTIONS),
             "too_much": too_much,
-            "answers": sum(change.combinations for change in found),
-            "changes": list(map(_change, found[:MAX_CHANGES])),
+            "answers": of_count(sum(change.combinations for change in found)),
+            "changes": list(map(_change, by_impact(found)[:MAX_CHANGES])),
             "left_out": max(len(found) - MAX_CHANGES, 0),
             "lines": {name: list(self._lines(name)) for name in self._texts if self._is_edited(name)},
         }

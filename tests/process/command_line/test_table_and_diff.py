@@ -106,6 +106,40 @@ def test_a_change_is_described_by_conditions_and_an_example(tmp_path: Path) -> N
     assert report["example"]["load.failure"] == "refused"
 
 
+PRODUCTION = """\
+  - id: production-destructive
+    when: {server.label.environment: production, annotations.destructive: true, not: {agent.name: release-bot}}
+    status: disabled_by_config
+    action: Tell the user that the operator opens it by an edit of the policy.
+"""
+
+
+def test_an_intended_change_comes_first_and_what_is_about_unknown_facts_is_folded(tmp_path: Path) -> None:
+    """A line for each kind with its count; an option and JSON have all of it, and the counts are the same."""
+    user_off = "  - {id: user-off,"
+    labels = "labels:\n  server:\n    environment: [production, staging]\n\nrules:\n"
+    copy = edited(tmp_path, "callability.yaml", ("rules:\n", labels), (user_off, PRODUCTION + user_off))
+    lines = callability("diff", str(POLICY), str(copy)).stdout.splitlines()
+    assert lines[0] == "callability: callable -> disabled_by_config, in 2 combinations"
+    assert "agent.name: other than release-bot, server.label.environment: production" in lines[1]
+    assert lines[2] == "  by    open before, production-destructive after"
+    assert lines[-5:] == [
+        "callability: callable -> disabled_unknown, in 14 combinations with unknown facts",
+        "callability: disabled_by_user -> disabled_unknown, in 56 combinations with unknown facts",
+        "callability: pending_approval -> disabled_unknown, in 28 combinations with unknown facts",
+        "callability: disabled_unknown -> disabled_by_config, in 12 combinations with unknown facts",
+        "126 answers changed, 110 of them about unknown facts (`--unknown` prints these in full)",
+    ]
+    assert not any("unknown" in line for line in lines[:-5] if line.startswith("  where"))
+    unfolded = callability("diff", str(POLICY), str(copy), "--unknown").stdout.splitlines()
+    assert unfolded[: len(lines) - 5] == lines[:-5]
+    assert unfolded[-1] == "126 answers changed"
+    assert "callability: callable -> disabled_unknown, in 14 combinations" in unfolded
+    changes = json.loads(callability("diff", str(POLICY), str(copy), "--json").stdout)["changes"]
+    assert [change["combinations"] for change in changes if not change["unknown"]] == [2, 8, 4, 2]
+    assert sum(change["combinations"] for change in changes) == 126
+
+
 def test_other_words_are_a_change_of_the_answer(tmp_path: Path) -> None:
     """They are what agents read."""
     copy = edited(tmp_path, "callability.yaml", ("status: callable}", "status: callable}  # open"))

@@ -14,10 +14,11 @@ from callability.policy.deciding.space import Combination, Space
 from callability.policy.loading import Policy, ProvedRuleSet, load
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reporting.box import boxes, combinations_in, needed
-from callability.policy.reporting.difference import PolicyChange, differences
+from callability.policy.reporting.difference import Impact, PolicyChange, compared_space, differences
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
+from callability.vocabulary import UNKNOWN
 from support.checkout import POLICY
 from support.drawing import drawing
 from support.drawn_policies import CORE_SPACE, NOWHERE, diagram_of, rule_sets
@@ -122,6 +123,67 @@ def test_a_change_names_every_combination_that_is_answered_otherwise_and_no_othe
             (each.before.status, each.after.status) for each in changes if any(_holds(w, facts) for w in each.where)
         }
         assert shown_rows == ({(before, after)} if before != after else set())
+        holding = [each for each in changes if any(_holds(where, facts) for where in each.where)]
+        assert len(holding) == (before != after), "in exactly one group"
+        assert UNKNOWN in facts.values() or not any(each.unknown for each in holding)
+
+
+@drawing(20)
+@given(old=rule_sets(most=6), new=rule_sets(most=6))
+def test_the_counts_of_changes_add_up_and_those_about_known_facts_come_first(old: RuleSet, new: RuleSet) -> None:
+    """To the combinations of the facts that either policy reads which are answered otherwise."""
+    both = _policy(old), _policy(new)
+    changes = differences(*both)
+    space = compared_space(*(policy.rule_sets["callability"] for policy in both))
+    combinations = (space.named(combination) for combination in space.combinations())
+    assert sum(change.combinations for change in changes) == sum(
+        _status(old, facts) != _status(new, facts) for facts in combinations
+    )
+    order = [(change.unknown, change.impact) for change in changes]
+    assert order == sorted(order)
+    for change in changes:
+        assert change.impact == (
+            Impact.LOCKED
+            if change.before.status == "callable"
+            else Impact.UNLOCKED
+            if change.after.status == "callable"
+            else Impact.OTHER_STATUS
+        )
+
+
+@drawing(20)
+@given(drawn=rule_sets())
+def test_a_policy_does_not_differ_from_itself(drawn: RuleSet) -> None:
+    """Whatever its rules."""
+    assert differences(_policy(drawn), _policy(drawn)) == ()
+
+
+@drawing(30)
+@given(drawn=rule_sets())
+def test_the_counts_of_rows_add_up_to_the_space(drawn: RuleSet) -> None:
+    """Each row counts what no row above it decides."""
+    diagram = diagram_of(drawn)
+    assert sum(row.combinations for row in rows_of(drawn, diagram)) == diagram.space.size
+
+
+@given(wanted=_combinations)
+def test_the_simplest_combination_of_a_set_has_as_many_facts_at_their_default_as_the_first_allow(
+    wanted: frozenset[Combination],
+) -> None:
+    """A fact before decides for those after it; what cannot be at its default is known if it can be."""
+    sets = CombinationSets(_THREE)
+    inside = _set_of(wanted, sets)
+    if not inside:
+        return
+    left = [dict(zip(_THREE.facts, each, strict=True)) for each in wanted]
+    for fact in _THREE.facts:
+        definition = CALLABILITY.facts[fact]
+        for values in ((definition.open_value,), definition.values):
+            if narrower := [facts for facts in left if facts[fact] in values]:
+                left = narrower
+                break
+    found = sets.facts(inside)
+    assert {fact: found[fact] for fact in _THREE.facts} in left
 
 
 def _status(drawn: RuleSet, facts: Mapping[str, str]) -> str:

@@ -1,9 +1,15 @@
-"""The difference of two policies: every combination whose answer changes, in a few conditions."""
+"""The difference of two policies: every combination whose answer changes, in a few conditions.
+
+What changes where all facts are known comes first, since that is what an author means by an edit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import reduce
+from operator import or_
 
 from callability.policy.deciding.building import order_of, verdicts_of
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
@@ -14,10 +20,11 @@ from callability.policy.names.automaton import TooManyStates
 from callability.policy.names.classes import SinglesOutUnknown
 from callability.policy.questions.question import joined
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reporting.box import boxes, needed
+from callability.policy.reporting.box import boxes, combinations_in, needed
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
+from callability.vocabulary import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,9 @@ class PolicyChange:
     """Combinations whose reply changed from one to another; `where` are conditions for them.
 
     A condition maps facts to the values that they may have; each combination meets at least one condition. `rules`
-    are those that decide before and after, and `example` is one combination with all its facts.
+    are those that decide before and after, and `example` is one combination with all its facts. A change is about
+    `unknown` facts if at least one fact is unknown in each of its combinations. A change that is not may hold for
+    unknown facts too, where they make no difference to it.
     """
 
     question: str
@@ -46,11 +55,31 @@ class PolicyChange:
     where: tuple[Mapping[str, tuple[str, ...]], ...]
     rules: tuple[tuple[str, ...], tuple[str, ...]]
     example: Mapping[str, str]
+    unknown: bool = False
 
     @property
     def words_only(self) -> bool:
         """Whether only the words change, and not the status."""
         return self.before.status == self.after.status
+
+    @property
+    def impact(self) -> Impact:
+        """What it means to people."""
+        if self.words_only:
+            return Impact.OTHER_WORDS
+        opened = QUESTIONS[self.question].open_status
+        if opened is not None and opened in {self.before.status, self.after.status}:
+            return Impact.LOCKED if opened == self.before.status else Impact.UNLOCKED
+        return Impact.OTHER_STATUS
+
+
+class Impact(IntEnum):
+    """What a change means to people, the largest impact first."""
+
+    LOCKED = 0
+    UNLOCKED = 1
+    OTHER_STATUS = 2
+    OTHER_WORDS = 3
 
 
 class TooMuch(Exception):
@@ -58,14 +87,23 @@ class TooMuch(Exception):
 
 
 def differences(old: Policy, new: Policy) -> tuple[PolicyChange, ...]:
-    """Return every change between two policies, those of a status before those of words, the largest first.
+    """Return every change between two policies, in the order in which they matter.
 
     Raises:
         TooMuch: they are too large to compare.
     """
     found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
+    return by_impact(found)
+
+
+def by_impact(changes: Iterable[PolicyChange]) -> tuple[PolicyChange, ...]:
+    """Return changes in the order in which they matter: those about known facts first, and of these and the others
+    those with the largest impact on people, and then those of the most combinations.
+    """
     order = tuple(QUESTIONS)
-    return tuple(sorted(found, key=lambda each: (order.index(each.question), each.words_only, -each.combinations)))
+    return tuple(
+        sorted(changes, key=lambda each: (each.unknown, each.impact, order.index(each.question), -each.combinations))
+    )
 
 
 def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
@@ -94,23 +132,49 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
     try:
         sets = CombinationSets(space, order_of(space))
         before, after = (_Replies(each.rule_set, sets) for each in (old, new))
+        known = _known(sets)
         for reply, where in before.sets.items():
             left = where - after.sets.get(reply, sets.none)
             for other, there in after.sets.items():
                 if other != reply and (changed := left & there):
                     left -= changed
-                    found = tuple(boxes(changed, changed, sets))
-                    yield PolicyChange(
-                        question=name,
-                        before=reply,
-                        after=other,
-                        combinations=changed.size,
-                        where=tuple(space.question.describe(box) for box in needed(found, changed, sets)),
-                        rules=(before.rules(changed), after.rules(changed)),
-                        example=sets.facts(changed),
-                    )
+                    for part, conditions in _parts(changed, known, sets):
+                        yield PolicyChange(
+                            question=name,
+                            before=reply,
+                            after=other,
+                            combinations=part.size,
+                            where=conditions,
+                            rules=(before.rules(part), after.rules(part)),
+                            example=sets.facts(part),
+                            unknown=not part & known,
+                        )
     except TooManyNodes:
         raise TooMuch("the decision diagrams of both policies need too many nodes together") from None
+
+
+def _known(sets: CombinationSets) -> CombinationSet:
+    """Return where every fact is known."""
+    known = sets.all
+    for place in range(len(sets.axes)):
+        known &= sets.where_points(place, lambda values: UNKNOWN not in values)
+    return known
+
+
+def _parts(
+    changed: CombinationSet, known: CombinationSet, sets: CombinationSets
+) -> Iterator[tuple[CombinationSet, tuple[Mapping[str, tuple[str, ...]], ...]]]:
+    """Yield what changed with its conditions, apart what can be described by known facts, and the rest.
+
+    A condition for known facts holds for unknown ones too where these make no difference: it has fewer words so.
+    """
+    left = changed
+    for kind in (known, ~known):
+        if wanted := left & kind:
+            found = needed(tuple(boxes(wanted, left, sets)), wanted, sets)
+            part = reduce(or_, (combinations_in(box, sets) for box in found))
+            left -= part
+            yield part, tuple(sets.space.question.describe(box) for box in found)
 
 
 class _Replies:

@@ -16,6 +16,13 @@ from callability.vocabulary import LiftedBy
 
 Plain = dict[str, Any]
 """A JSON object."""
+MOST_EXACT = 2**53
+"""The largest number up to which a reader of JSON that has floating-point numbers alone keeps every integer."""
+
+
+def of_count(count: int) -> int | str:
+    """Return a count, as a string if readers of JSON could round it."""
+    return count if count <= MOST_EXACT else str(count)
 
 
 def of_verdict(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> Plain:
@@ -65,7 +72,7 @@ def of_row(row: Row) -> Plain:
         "status": row.status,
         "rule": row.rule,
         "undetermined": row.undetermined,
-        "combinations": row.combinations,
+        "combinations": of_count(row.combinations),
     }
 
 
@@ -75,7 +82,8 @@ def of_change(change: PolicyChange) -> Plain:
         "question": change.question,
         "before": {"status": change.before.status, "words": change.before.words, "rules": change.rules[0]},
         "after": {"status": change.after.status, "words": change.after.words, "rules": change.rules[1]},
-        "combinations": change.combinations,
+        "combinations": of_count(change.combinations),
+        "unknown": change.unknown,
         "where": change.where,
         "example": change.example,
     }
