@@ -10,7 +10,7 @@ from typing import Any
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import number_of
 from callability.command_line.tool_changes import ToolChange
-from callability.policy.reporting.difference import PolicyChange
+from callability.policy.reporting.difference import Impact, PolicyChange
 from callability.policy.reporting.plain_data import of_change
 
 
@@ -43,11 +43,11 @@ def as_json(changes: Sequence[PolicyChange], tools: Sequence[ToolChange] | None)
 
 def _folded(changes: Iterable[PolicyChange]) -> Iterator[str]:
     """Yield a line for each kind of changes."""
-    counts: dict[str, int] = {}
+    counts: dict[tuple[Impact, str], int] = {}
     for change in changes:
-        what = _what(change)
-        counts[what] = counts.get(what, 0) + change.combinations
-    for what, count in counts.items():
+        kind = change.impact, _what(change)
+        counts[kind] = counts.get(kind, 0) + change.combinations
+    for (_, what), count in sorted(counts.items(), key=lambda each: (each[0][0], -each[1])):
         yield f"{what}, in {number_of(count, 'combination')} with unknown facts"
 
 
