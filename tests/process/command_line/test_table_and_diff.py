@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
+import sys
+import termios
+from contextlib import suppress
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -33,8 +42,9 @@ def test_a_table_is_written_for_a_terminal_a_page_and_a_program() -> None:
     markdown = callability("table", str(POLICY), "--format", "markdown").stdout.splitlines()
     rows = json.loads(callability("table", str(POLICY), "--format", "json").stdout)["rows"]
     assert len(plain) - 1 == len(markdown) - 2 == len(rows) == 12
-    assert plain[1].split() == ["false", "-", "-", "-", "-", "-", "server_disabled", "server-off", "252"]
-    assert markdown[2] == "| false | - | - | - | - | - | server_disabled | server-off | 252 |"
+    assert plain[0].split()[:3] == ["status", "rule", "server.enabled"]
+    assert plain[1].split() == ["server_disabled", "server-off", "false", "-", "-", "-", "-", "-", "252"]
+    assert markdown[2] == "| server_disabled | server-off | false | - | - | - | - | - | 252 |"
     assert rows[0] == {
         "facts": {"server.enabled": ["false"]},
         "status": "server_disabled",
@@ -42,6 +52,93 @@ def test_a_table_is_written_for_a_terminal_a_page_and_a_program() -> None:
         "undetermined": False,
         "combinations": 252,
     }
+
+
+def test_a_fact_that_no_row_names_has_no_column(tmp_path: Path) -> None:
+    """One line says so: a law reads the fact, or a rule whose answer does not depend on it."""
+    law = (
+        "laws:\n  - {name: text is shown, when: {server.label.stage: trial, server.enabled: false}, never: callable}\n"
+    )
+    labels = "labels:\n  server:\n    stage: [trial]\n\nrules:\n"
+    copy = edited(tmp_path, "callability.yaml", ("rules:\n", labels), ("laws:\n", law))
+    for form in ("terminal", "markdown", "html"):
+        done = callability("table", str(copy), "--format", form)
+        assert done.returncode == 0, done.stderr
+        assert "no row depends on server.label.stage" in done.stdout.splitlines()[-1]
+        assert done.stdout.count("server.label.stage") == 1
+    [first, *_] = json.loads(callability("table", str(copy), "--format", "json").stdout)["rows"]
+    assert first["combinations"] == 756
+
+
+def _in_a_terminal(columns: int, *arguments: str) -> list[str]:
+    """Return the lines that a command prints on a terminal that has so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    command = [sys.executable, "-m", "callability", *arguments]
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment | {"TERM": "xterm"}
+    ) as ran:
+        os.close(theirs)
+        data = b""
+        with suppress(OSError):
+            while part := os.read(ours, 65_536):
+                data += part
+    os.close(ours)
+    assert ran.returncode == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", data.decode()).splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_a_table_is_no_wider_than_the_terminal_and_cuts_nothing(columns: int) -> None:
+    """Where its columns do not fit, all facts of a row share one."""
+    lines = _in_a_terminal(columns, "table", str(POLICY))
+    assert max(map(len, lines)) <= columns
+    text = " ".join("\n".join(lines).split())
+    assert "…" not in text
+    assert (" where " in text) is (columns < 200)
+    assert "disabled_by_config" in text
+    assert re.search(r"pending,(?s:.*)changed", text)
+
+
+def test_a_decision_diagram_is_written_for_programs() -> None:
+    """Its nodes lead from the facts to the verdict."""
+    report = json.loads(callability("table", str(POLICY), "--format", "diagram").stdout)
+    assert (report["question"], report["combinations"]) == ("callability", 756)
+    assert [axis["facts"] for axis in report["axes"]] == [
+        ["server.enabled"],
+        ["tool.config_denied"],
+        ["server.quarantined"],
+        ["approval.disabled", "approval.status"],
+        ["caller.refuses"],
+    ]
+    number = report["root"]
+    facts = dict.fromkeys(chain.from_iterable(axis["facts"] for axis in report["axes"]), "false")
+    facts |= {"server.enabled": "true", "approval.status": "approved"}
+    while number >= len(report["verdicts"]):
+        node = report["nodes"][number - len(report["verdicts"])]
+        axis = report["axes"][node["axis"]]
+        number = node["children"][axis["points"].index([facts[fact] for fact in axis["facts"]])]
+    verdict = {"status": "callable", "rule": "open", "undetermined": False, "withhold_text": False}
+    assert report["verdicts"][number] == verdict
+
+
+def test_a_decision_diagram_is_written_for_graphviz() -> None:
+    """Each edge is between nodes that are there; Graphviz reads it where it is installed."""
+    text = callability("table", str(POLICY), "--format", "dot").stdout
+    first, *lines, last = text.splitlines()
+    assert (first, last) == ('digraph "callability" {', "}")
+    label = r'\[(?:shape=\w+, )?label="((?:[^"\\]|\\.)*)"\];'
+    nodes = {found[1]: found[2] for line in lines if (found := re.fullmatch(rf"  (n\d+) {label}", line))}
+    edges = [found.groups() for line in lines if (found := re.fullmatch(rf"  (n\d+) -> (n\d+) {label}", line))]
+    assert len(nodes) + len(edges) == len(lines) - 1
+    assert {name for start, end, _ in edges for name in (start, end)} == set(nodes)
+    assert r"callable\nby open" in nodes.values()
+    [root] = set(nodes) - {end for _, end, _ in edges}
+    assert sorted(values for start, _, values in edges if start == root) == ["false", "true", "unknown"]
+    if shutil.which("dot"):
+        drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=60, check=True)
+        assert drawn.stdout.count('class="node"') == len(nodes)
 
 
 def test_a_table_as_a_page_is_whole_and_asks_no_other_host() -> None:

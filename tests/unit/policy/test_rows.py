@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 
@@ -15,6 +16,8 @@ from callability.policy.loading import Policy, ProvedRuleSet, load
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reporting.box import boxes, combinations_in, needed
 from callability.policy.reporting.difference import Impact, PolicyChange, compared_space, differences
+from callability.policy.reporting.graph import of_diagram
+from callability.policy.reporting.plain_data import Plain, of_count
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
 from callability.policy.rules.semantics import decide
@@ -189,3 +192,42 @@ def test_the_simplest_combination_of_a_set_has_as_many_facts_at_their_default_as
 def _status(drawn: RuleSet, facts: Mapping[str, str]) -> str:
     decision = decide(drawn.rules, facts)
     return "disabled_unknown" if decision.undetermined else drawn.rules[decision.rule].status
+
+
+@drawing(30)
+@given(drawn=rule_sets())
+def test_a_diagram_for_programs_gives_each_verdict_and_its_unread_facts(drawn: RuleSet) -> None:
+    """By the numbers alone, as a program would follow them."""
+    diagram = diagram_of(drawn)
+    plain = json.loads(json.dumps(of_diagram(diagram)))
+    assert plain["combinations"] == diagram.space.size
+    for combination, verdict in diagram:
+        facts = dict(zip(diagram.space.facts, combination, strict=True))
+        found = plain["verdicts"][_followed(plain, facts, plain["root"], plain["nodes"], len(plain["verdicts"]))]
+        assert (found["status"], found["rule"], found["undetermined"]) == (
+            verdict.status,
+            verdict.rule,
+            verdict.undetermined,
+        )
+        unread = plain["unread"]
+        firsts = unread["rules"][verdict.rule].items() if verdict.undetermined else ()
+        names = tuple(fact for fact, first in firsts if _followed(plain, facts, first, unread["nodes"], 2))
+        assert names == diagram.unread(verdict, facts)
+
+
+def _followed(plain: Plain, facts: Mapping[str, str], number: int, nodes: list[Plain], results: int) -> int:
+    while number >= results:
+        node = nodes[number - results]
+        axis = plain["axes"][node["axis"]]
+        number = node["children"][axis["points"].index([facts[fact] for fact in axis["facts"]])]
+    return number
+
+
+def test_counts_that_readers_of_json_would_round_are_strings() -> None:
+    """Those that they keep are numbers."""
+    assert [of_count(count) for count in (0, 2**53, 2**53 + 1, 10**30)] == [
+        0,
+        9007199254740992,
+        "9007199254740993",
+        "1000000000000000000000000000000",
+    ]
