@@ -12,6 +12,7 @@ import typer
 from callability.command_line.options import leave, loaded
 from callability.command_line.table_report import as_html, as_markdown, write
 from callability.finding import did_you_mean, shown
+from callability.policy.deciding.nodes import TooManyNodes
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.graph import as_dot, of_diagram
@@ -49,8 +50,8 @@ def table(
 
     The table covers every combination of facts. `-` stands for any value; facts that no row names have no column.
     `combinations` is the number of combinations that the row decides, so all rows add up to the whole. A row is
-    `undetermined` if its rule depends on an unknown fact. Exit code 0: printed. 1: the policy is refused. 2: a question
-    is not known.
+    `undetermined` if its rule depends on an unknown fact. Exit code 0: printed. 1: the policy is refused, or its
+    table is too large. 2: a question is not known.
     """
     if question not in QUESTIONS:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
@@ -62,7 +63,10 @@ def table(
         case TableFormat.DOT:
             typer.echo(as_dot(question, proved.diagram))
             return
-    rows = rows_of(proved.rule_set, proved.diagram)
+    try:
+        rows = rows_of(proved.rule_set, proved.diagram)
+    except TooManyNodes:
+        leave("the table is too large; `--format diagram` prints what it is read from", 1)
     facts = proved.diagram.space.facts
     match form:
         case TableFormat.TERMINAL:
