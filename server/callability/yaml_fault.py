@@ -41,7 +41,8 @@ def fault(error: MarkedYAMLError, text: str) -> Fault:
     if "quoted scalar" in found:
         return _at(opening or mark, "a quoted text is not closed", "")
     stray = _STRAY.search(found)
-    if "flow" in found and opening is not None:
+    # The library may take a wrong closing bracket for an entry, and give its place as that of the opening one.
+    if "flow" in found and opening is not None and _bracket(opening, text) in _PAIRS:
         return _unclosed(mark, opening, text, closing=stray[1] if stray else "")
     if stray:
         problem = "this `,` separates nothing" if stray[1] == "," else f"this `{stray[1]}` closes nothing"
@@ -59,12 +60,16 @@ def _at(mark: StringMark | None, problem: str, hint: str) -> Fault:
 
 def _unclosed(mark: StringMark | None, opening: StringMark, text: str, *, closing: str) -> Fault:
     """Distinguish a wrong closing bracket from one that is missing."""
-    bracket = _line(text, opening.line)[opening.column : opening.column + 1]
+    bracket = _bracket(opening, text)
     if closing in _PAIRS.values():
         problem = f"this `{closing}` does not close the `{bracket}` in line {opening.line + 1}"
         return _at(mark, problem, f"write `{_PAIRS[bracket]}` before it, or remove it")
     problem = f"the `{bracket}` in line {opening.line + 1} is not closed, or a comma is missing"
     return _at(mark, problem, "quote a sentence that begins with `{`" if bracket == "{" else "")
+
+
+def _bracket(opening: StringMark, text: str) -> str:
+    return _line(text, opening.line)[opening.column : opening.column + 1]
 
 
 def _colon(mark: StringMark | None, text: str) -> Fault:

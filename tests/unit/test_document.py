@@ -59,6 +59,8 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         (b"# only a comment\n", "a.yaml: is empty"),
         (b"a: {b: 1", "a.yaml:1:9: is not YAML: the `{` in line 1 is not closed, or a comma is missing"),
         (b"a: 'b\n", "a.yaml:1:4: is not YAML: a quoted text is not closed"),
+        (b"a: [[}", "a.yaml:1:6: is not YAML: this `}` closes nothing (remove it)"),
+        (b"a: [}", "a.yaml:1:5: is not YAML: this `}` closes nothing (remove it)"),
         (b"a:\n\t- 1", "a.yaml:2:1: is not YAML: a tab is used where only spaces are allowed"),
         (b"a: 1\n---\nb: 2", "a.yaml:2:1: is not YAML: a second document begins here"),
         (
@@ -86,7 +88,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ),
         (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
     ],
-    ids=range(18),
+    ids=range(20),
 )
 def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
     """In our own words, without text of the file, since that may be secret."""
