@@ -60,9 +60,9 @@ setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/
 test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
-# A round is bounded by its number of examples, and takes about four minutes on two cores.
-rounds: $(VENV)/installed ## Draw four times as many examples for each law, and swap policies under load for longer.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit
+# A round is bounded by its number of examples.
+rounds: $(VENV)/installed ## Draw twice as many examples for each law of policies, and swap policies under load for longer.
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=long -m hypothesis tests/unit/policy
 	$(BIN)/python -m pytest -q -n 0 --hypothesis-profile=long -k swaps tests/process/service/test_policy_edits.py
 
 # `make cpu CPU=unit` measures one of the two.

@@ -1,4 +1,4 @@
-"""How many examples are drawn for a law: a tenth in the loop of a developer, four times as many in a long round.
+"""How many examples are drawn for a law: a tenth in the loop of a developer, twice as many in a long round.
 
 The profile decides, as in `pytest --hypothesis-profile=quick`. A law states how many it draws in `usual`.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 USUAL = "usual"
-_EXAMPLES = {"quick": 10, USUAL: 100, "long": 400}
+_EXAMPLES = {"quick": 10, USUAL: 100, "long": 200}
 
 
 def register_profiles() -> None:
