@@ -129,7 +129,7 @@ def parse(data: bytes, file: str) -> Node:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig").split("\n")
+        before = re.split("\r\n|[\r\n]", data[: error.start].decode("utf-8-sig"))
         place = Place(file, len(before), len(before[-1]) + 1)
         raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
     return _Reader(file).document(_checked_json(text, file) if is_json(file) else text)
