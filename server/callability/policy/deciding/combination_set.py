@@ -162,10 +162,18 @@ class CombinationSets:
         Its facts are open, or else known, where they can be, the first facts first.
         """
         facts = self.space.question.facts
-        within: list[frozenset[int] | None] = [None] * len(self.axes)
+        tested = {self.nodes.axis(node) for node in self.nodes.below(given.node)}
+        within: list[frozenset[int]] = [frozenset(range(points)) for points in self.nodes.points]
+
+        def possible(place: int) -> frozenset[int]:
+            """Return the points of an axis with which a combination of the set is left."""
+            if place not in tested or len(within[place]) == 1:
+                return within[place]
+            return within[place] & self.nodes.along(given.node, place, within, every=False)
+
         for axis in self.space.axes:
             place = self._place[axis.facts[0]]
-            left = self.nodes.along(given.node, place, within, every=False)
+            left = possible(place)
             for number, fact in enumerate(axis.facts):
                 for values in ((facts[fact].open_value,), facts[fact].values):
                     if narrower := frozenset(n for n in left if axis.points[n].values[number] in values):
@@ -174,9 +182,8 @@ class CombinationSets:
             within[place] = left
         for axis in self.space.axes:
             place = self._place[axis.facts[0]]
-            left = self.nodes.along(given.node, place, within, every=False)
-            within[place] = frozenset((min(left & (within[place] or left)),))
-        return tuple(point for points in within for point in points or ())
+            within[place] = frozenset((min(possible(place)),))
+        return tuple(point for points in within for point in points)
 
     def named(self, points: Sequence[int]) -> dict[str, str]:
         """Return every fact of a combination, given by the points of the axes in the order in which they are tested."""

@@ -113,7 +113,7 @@ class Nodes:
         key = (one, other) if one < other else (other, one)
         found = self._intersections.get(key)
         if found is None:
-            found = self._intersections[key] = self._each(self.intersection, one, other)
+            found = self._intersections[key] = self._intersected(one, other)
         return found
 
     def union(self, one: Node, other: Node) -> Node:
@@ -227,7 +227,8 @@ class Nodes:
             else:
                 points = within[tested]
                 result = bits if every else 0
-                for child in set(children) if points is None else {children[point] for point in points}:
+                whole = points is None or len(points) == len(children)
+                for child in set(children) if whole else {children[point] for point in points or ()}:
                     result = result & found(child) if every else result | found(child)
             done[node] = result
             return result
@@ -254,6 +255,16 @@ class Nodes:
             )
             self._sizes[node] = found
         return found
+
+    def _intersected(self, one: Node, other: Node) -> Node:
+        """Return the intersection of two nodes by their children: of many points, most lead to nothing in one of them,
+        and for these no call is made.
+        """
+        axis = min(self._axis[one], self._axis[other])
+        pairs = zip(self.children_at(one, axis), self.children_at(other, axis), strict=True)
+        return self.node(
+            axis, tuple([self.intersection(left, right) if left and right else EMPTY for left, right in pairs])
+        )
 
     def _each(self, operation: Callable[[Node, Node], Node], one: Node, other: Node) -> Node:
         """Return the node of an operation on the children of two nodes, of which one may test a later axis."""
