@@ -182,6 +182,10 @@ def _too_deep(place: Place) -> Refused:
     return _refused(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
 
 
+_DIRECTIVE = re.compile(r"(?>[ \t]*(?:#[^\r\n]*)?(?:\r\n|[\r\n]))*+(?=%)")
+"""What may stand above a directive."""
+
+
 class _Reader:
     """Turns the nodes of the YAML library into ours, and collects every finding on the way."""
 
@@ -191,10 +195,8 @@ class _Reader:
         self.seen: set[int] = set()
 
     def document(self, text: str) -> Node:
-        if text.startswith("%"):
-            raise _refused(
-                Place(self.file, 1, 1), "directive", "a directive (`%...`) is not supported", "files are YAML 1.2"
-            )
+        if directive := _DIRECTIVE.match(text):
+            raise self._directive(text, directive.end())
         root = self._composed(text)
         if root is None:
             raise _refused(Place(self.file), "empty-file", "is empty")
@@ -203,9 +205,17 @@ class _Reader:
             raise Refused(tuple(self.findings))
         return node
 
+    def _directive(self, text: str, position: int) -> Refused:
+        place = Place(self.file, len(re.split("\r\n|[\n\r]", text[:position])), 1)
+        return _refused(place, "directive", "a directive (`%...`) is not supported", "files are YAML 1.2")
+
     def _composed(self, text: str) -> YamlNode | None:
         try:
             return compose(text)
+        except KeyError as error:
+            # The library looks up the version that a directive names, wherever it stands, and knows only some.
+            found = re.search(r"(?<![^\r\n])%", text)
+            raise self._directive(text, found.start() if found else 0) from error
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file)

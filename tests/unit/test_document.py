@@ -77,6 +77,8 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ),
         (b"a: b\rc: \x1f", "a.yaml:2:4: is not YAML: the character U+001F is not allowed in a file (remove it)"),
         (b"a: !secret x", "a.yaml:1:4: a tag (`!name`) is not supported"),
+        (b"# c\n\n%YAML 1.1\n---\na: 1", "a.yaml:3:1: a directive (`%...`) is not supported (files are YAML 1.2)"),
+        (b"a:\n%YAML 2.2\n--- b", "a.yaml:2:1: a directive (`%...`) is not supported (files are YAML 1.2)"),
         (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
         (b"a: b\rc: \xff", "a.yaml:2:4: byte 0xff is not UTF-8"),
         (b"a: \x01", "a.yaml:1:4: is not YAML: the character U+0001 is not allowed in a file (remove it)"),
@@ -89,7 +91,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ),
         (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
     """In our own words, without text of the file, since that may be secret."""
