@@ -7,6 +7,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
+FUZZ_RUNS ?= 2000
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
@@ -85,13 +86,14 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 	$(BIN)/python -m bench $(BENCH)
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
+# `SEED=1` tries the same inputs each time, a fixed number of them: what fails then fails again.
 fuzz: $(VENV)/fuzz ## Fuzz the reader of rule files for a minute.
 	mkdir -p build/fuzz/inputs
 	if $(BIN)/python -c 'import atheris'; then \
-	  $(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
-	    -max_total_time=$(FUZZ) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
+	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
+	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
 	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
-	CALLABILITY_FUZZ=5 $(BIN)/python -m pytest -q tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
+	CALLABILITY_FUZZ=$(if $(SEED),2,5) $(BIN)/python -m pytest -q $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
