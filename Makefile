@@ -7,7 +7,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
-FUZZ_RUNS ?= 2000
+FUZZ_RUNS ?= 1000
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
