@@ -27,7 +27,7 @@ The event loop counts in whole milliseconds.
 class Turns:
     """Decides the calls that wait, one connection after the other, and those of a connection in order of arrival.
 
-    A call that was begun goes on when its connection has the next turn.
+    A call that takes longer than one turn continues when its connection has the next.
     """
 
     def __init__(self) -> None:
