@@ -586,6 +586,7 @@ class FactChange(_message.Message):
     CHANGED_BY_FIELD_NUMBER: _builtins.int
     ACTION_FIELD_NUMBER: _builtins.int
     WANTED_VALUES_FIELD_NUMBER: _builtins.int
+    PHRASE_FIELD_NUMBER: _builtins.int
     fact: _builtins.str
     """The fact."""
     current: _builtins.str
@@ -596,6 +597,8 @@ class FactChange(_message.Message):
     """Who can change it. LIFTED_BY_NONE for `caller.refuses`, which is the caller's own."""
     action: _builtins.str
     """The action that changes it, a placeholder without its braces such as `enable_server`; empty if there is none."""
+    phrase: _builtins.str
+    """A neutral verb phrase in the infinitive for the action; empty if there is none."""
     @_builtins.property
     def wanted_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Every value that would suffice, in the order of the fact's values; `wanted` is the first of them."""
@@ -609,10 +612,11 @@ class FactChange(_message.Message):
         changed_by: _verdict_pb2.LiftedBy.ValueType = ...,
         action: _builtins.str = ...,
         wanted_values: _abc.Iterable[_builtins.str] | None = ...,
+        phrase: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "changed_by", b"changed_by", "current", b"current", "fact", b"fact", "wanted", b"wanted", "wanted_values", b"wanted_values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "changed_by", b"changed_by", "current", b"current", "fact", b"fact", "phrase", b"phrase", "wanted", b"wanted", "wanted_values", b"wanted_values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -32,8 +32,8 @@ class CallabilityServiceStub(object):
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
     1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
-    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+    The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
+    may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
     A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
@@ -44,10 +44,11 @@ class CallabilityServiceStub(object):
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
     the number of tools or in the size of an item is an error of the request.
 
-    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
-    `INTERNAL` with the code INTERNAL. Others may be added.
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
+    `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
+    code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel):
@@ -90,8 +91,8 @@ class CallabilityServiceServicer(object):
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
     1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
-    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+    The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
+    may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
     A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
@@ -102,10 +103,11 @@ class CallabilityServiceServicer(object):
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
     the number of tools or in the size of an item is an error of the request.
 
-    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
-    `INTERNAL` with the code INTERNAL. Others may be added.
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
+    `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
+    code INTERNAL. Others may be added.
     """
 
     def CheckTool(self, request, context):
@@ -187,8 +189,8 @@ class CallabilityService(object):
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
     1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
-    The facts of a server or a tool have at most 65,536 bytes, and with its name at most 73,728. What a request may hold
-    in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
+    The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
+    may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
     A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
@@ -199,10 +201,11 @@ class CallabilityService(object):
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
     the number of tools or in the size of an item is an error of the request.
 
-    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`, `NAME_NOT_UTF8`,
-    `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
-    `ERROR_TEXT_TOO_LONG`, `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and
-    `INTERNAL` with the code INTERNAL. Others may be added.
+    Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
+    `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
+    `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
+    code INTERNAL. Others may be added.
     """
 
     @staticmethod

@@ -5,7 +5,8 @@ What a caller knows about a tool when it asks: the facts that rules read.
 
 A fact that could not be read is *unknown*: leave it out. "Not there" (no approval record, no such label, no agent
 name) is a value like any other. If a group (a message) is left out, all its facts are unknown. A group that is
-present is complete: a label that is not in it is not there.
+present is complete: a label that is not in it is not there. Declared facts are the exception: one that is not sent is
+unknown, whether or not its group is present.
 """
 
 from collections import abc as _abc
@@ -61,6 +62,7 @@ class ServerFacts(_message.Message):
     ENABLED_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    DECLARED_FACTS_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Fact `server.enabled`: whether the server is enabled. Absent: unknown."""
     quarantined: _builtins.bool
@@ -71,16 +73,23 @@ class ServerFacts(_message.Message):
         rule file.
         """
 
+    @_builtins.property
+    def declared_facts(self) -> Global___DeclaredFacts:
+        """The facts that the rule file declares of servers. A declared fact that is not sent is unknown, even if this message
+        is present.
+        """
+
     def __init__(
         self,
         *,
         enabled: _builtins.bool | None = ...,
         quarantined: _builtins.bool | None = ...,
         labels: Global___Labels | None = ...,
+        declared_facts: Global___DeclaredFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_quarantined", b"_quarantined", "enabled", b"enabled", "labels", b"labels", "quarantined", b"quarantined"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_quarantined", b"_quarantined", "declared_facts", b"declared_facts", "enabled", b"enabled", "labels", b"labels", "quarantined", b"quarantined"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_quarantined", b"_quarantined", "enabled", b"enabled", "labels", b"labels", "quarantined", b"quarantined"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_enabled", b"_enabled", "_quarantined", b"_quarantined", "declared_facts", b"declared_facts", "enabled", b"enabled", "labels", b"labels", "quarantined", b"quarantined"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
     _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
@@ -104,6 +113,7 @@ class ToolFacts(_message.Message):
     CALLER_REFUSES_FIELD_NUMBER: _builtins.int
     ANNOTATIONS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    DECLARED_FACTS_FIELD_NUMBER: _builtins.int
     config_denied: _builtins.bool
     """Fact `tool.config_denied`: whether the operator's configuration denies the tool. Absent: unknown."""
     caller_refuses: _builtins.bool
@@ -122,6 +132,12 @@ class ToolFacts(_message.Message):
         rule file.
         """
 
+    @_builtins.property
+    def declared_facts(self) -> Global___DeclaredFacts:
+        """The facts that the rule file declares of tools. A declared fact that is not sent is unknown, even if this message
+        is present.
+        """
+
     def __init__(
         self,
         *,
@@ -130,10 +146,11 @@ class ToolFacts(_message.Message):
         caller_refuses: _builtins.bool = ...,
         annotations: Global___Annotations | None = ...,
         labels: Global___Labels | None = ...,
+        declared_facts: Global___DeclaredFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_denied", b"_config_denied", "annotations", b"annotations", "approval", b"approval", "config_denied", b"config_denied", "labels", b"labels"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_denied", b"_config_denied", "annotations", b"annotations", "approval", b"approval", "config_denied", b"config_denied", "declared_facts", b"declared_facts", "labels", b"labels"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_denied", b"_config_denied", "annotations", b"annotations", "approval", b"approval", "caller_refuses", b"caller_refuses", "config_denied", b"config_denied", "labels", b"labels"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_denied", b"_config_denied", "annotations", b"annotations", "approval", b"approval", "caller_refuses", b"caller_refuses", "config_denied", b"config_denied", "declared_facts", b"declared_facts", "labels", b"labels"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_denied: _TypeAlias = _typing.Literal["config_denied"]  # noqa: Y015
     _WhichOneofArgType__config_denied: _TypeAlias = _typing.Literal["_config_denied", b"_config_denied"]  # noqa: Y015
@@ -256,7 +273,9 @@ Global___Annotations: _TypeAlias = Annotations  # noqa: Y015
 
 @_typing.final
 class Labels(_message.Message):
-    """The labels that the caller's configuration gives a server or a tool. A label whose key is missing is not there."""
+    """The labels that the caller's configuration gives a server, a tool or an agent. A label whose key is missing is not
+    there.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -299,22 +318,88 @@ class Labels(_message.Message):
 Global___Labels: _TypeAlias = Labels  # noqa: Y015
 
 @_typing.final
+class DeclaredFacts(_message.Message):
+    """Values of facts that the rule file declares under `facts`, such as `proxy.quota`. A fact that is not in it is unknown,
+    and so is one whose value is not declared. A fact that the rule file declares as asserted is never unknown: it then has
+    its default, which locks. An entry that names no fact that the rule file declares of this server, tool or agent is
+    ignored, and the service counts it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """By name of the fact, as the rule file writes values: a truth value is `true` or `false`. At most 64 entries; a name
+        and a value have 1 to 128 bytes.
+        """
+
+    def __init__(
+        self,
+        *,
+        values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclaredFacts: _TypeAlias = DeclaredFacts  # noqa: Y015
+
+@_typing.final
 class Agent(_message.Message):
-    """The agent that the question is about: fact `agent.name`, which is unknown if the message is absent."""
+    """The agent that the question is about. All its facts are unknown if the message is absent, `agent.name` among them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    DECLARED_FACTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The agent's name, at most 512 bytes. Empty: the agent has no name, which is a value and not unknown."""
+    """Fact `agent.name`: the agent's name, at most 512 bytes. Empty: the agent has no name, which is a value and not unknown."""
+    @_builtins.property
+    def labels(self) -> Global___Labels:
+        """Facts `agent.label.KEY`. Absent: every label of the agent is unknown. So is one whose value is not declared in the
+        rule file.
+        """
+
+    @_builtins.property
+    def declared_facts(self) -> Global___DeclaredFacts:
+        """The facts that the rule file declares of agents. A declared fact that is not sent is unknown, even if this message
+        is present.
+        """
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        labels: Global___Labels | None = ...,
+        declared_facts: Global___DeclaredFacts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["declared_facts", b"declared_facts", "labels", b"labels"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declared_facts", b"declared_facts", "labels", b"labels", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

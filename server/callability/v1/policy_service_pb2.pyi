@@ -45,6 +45,34 @@ FINDING_SEVERITY_WARNING: FindingSeverity.ValueType  # 2
 """It is accepted."""
 Global___FindingSeverity: _TypeAlias = FindingSeverity  # noqa: Y015
 
+class _FactSubject:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FactSubjectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FactSubject.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FACT_SUBJECT_UNSPECIFIED: _FactSubject.ValueType  # 0
+    """Never sent."""
+    FACT_SUBJECT_SERVER: _FactSubject.ValueType  # 1
+    """A server: `ServerFacts.declared_facts`."""
+    FACT_SUBJECT_TOOL: _FactSubject.ValueType  # 2
+    """A tool: `ToolFacts.declared_facts`."""
+    FACT_SUBJECT_AGENT: _FactSubject.ValueType  # 3
+    """The agent: `Agent.declared_facts`."""
+
+class FactSubject(_FactSubject, metaclass=_FactSubjectEnumTypeWrapper):
+    """What a declared fact is a fact of."""
+
+FACT_SUBJECT_UNSPECIFIED: FactSubject.ValueType  # 0
+"""Never sent."""
+FACT_SUBJECT_SERVER: FactSubject.ValueType  # 1
+"""A server: `ServerFacts.declared_facts`."""
+FACT_SUBJECT_TOOL: FactSubject.ValueType  # 2
+"""A tool: `ToolFacts.declared_facts`."""
+FACT_SUBJECT_AGENT: FactSubject.ValueType  # 3
+"""The agent: `Agent.declared_facts`."""
+Global___FactSubject: _TypeAlias = FactSubject  # noqa: Y015
+
 @_typing.final
 class GetPolicyRequest(_message.Message):
     """Asks for the policy that is being served."""
@@ -102,7 +130,9 @@ class GetPolicyResponse(_message.Message):
 
     @_builtins.property
     def actions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Action]:
-        """The actions that words may name, each with a neutral phrase for callers that have none of their own."""
+        """The actions that words may name, each with a neutral phrase for callers that have none of their own. Those that rule
+        files declare with their facts come last.
+        """
 
     @_builtins.property
     def limits(self) -> Global___Limits:
@@ -339,6 +369,7 @@ class RuleSet(_message.Message):
     INNER_NODES_FIELD_NUMBER: _builtins.int
     REGIONS_FIELD_NUMBER: _builtins.int
     WITNESSES_FIELD_NUMBER: _builtins.int
+    DECLARED_FACTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The question, which is the name of its file without its ending, such as `callability`."""
     combinations: _builtins.int
@@ -371,6 +402,10 @@ class RuleSet(_message.Message):
     def labels(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredLabel]:
         """The labels that its file declares, in the order of the facts."""
 
+    @_builtins.property
+    def declared_facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredFact]:
+        """The facts that its file declares under `facts`, in the order of the declaration."""
+
     def __init__(
         self,
         *,
@@ -385,10 +420,11 @@ class RuleSet(_message.Message):
         inner_nodes: _builtins.int = ...,
         regions: _builtins.str = ...,
         witnesses: _builtins.int = ...,
+        declared_facts: _abc.Iterable[Global___DeclaredFact] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "exact_combinations", b"exact_combinations", "facts", b"facts", "inner_nodes", b"inner_nodes", "labels", b"labels", "name", b"name", "reads", b"reads", "regions", b"regions", "rules", b"rules", "tests_passed", b"tests_passed", "witnesses", b"witnesses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "declared_facts", b"declared_facts", "exact_combinations", b"exact_combinations", "facts", b"facts", "inner_nodes", b"inner_nodes", "labels", b"labels", "name", b"name", "reads", b"reads", "regions", b"regions", "rules", b"rules", "tests_passed", b"tests_passed", "witnesses", b"witnesses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -421,6 +457,63 @@ class DeclaredLabel(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeclaredLabel: _TypeAlias = DeclaredLabel  # noqa: Y015
+
+@_typing.final
+class DeclaredFact(_message.Message):
+    """A fact that a rule file declares, in addition to those of the contract. Callers send it in `DeclaredFacts`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    ASSERTED_FIELD_NUMBER: _builtins.int
+    PHRASE_FIELD_NUMBER: _builtins.int
+    fact: _builtins.str
+    """The name of the fact, such as `proxy.quota`."""
+    subject: Global___FactSubject.ValueType
+    """What it is a fact of, and so in which message callers send it."""
+    default_value: _builtins.str
+    """The value that a test of the policy gives the fact if it leaves it out. If the fact is not asserted, it is also the
+    value that a path to callable asks for. If it is asserted, it is the value of a fact that is not sent: it locks every
+    tool that another value locks.
+    """
+    owner: _verdict_pb2.LiftedBy.ValueType
+    """Who can change it. LIFTED_BY_NONE: nobody."""
+    action: _builtins.str
+    """The action that changes it, a placeholder without its braces; empty if there is none. `GetPolicyResponse.actions` has
+    its phrase.
+    """
+    asserted: _builtins.bool
+    """Whether it is never unknown: a fact that is not sent, or has a value that is not declared, has its default."""
+    phrase: _builtins.str
+    """A neutral verb phrase in the infinitive for the action; empty if there is none."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values, in the order of the declaration. A truth value is `true` or `false`."""
+
+    def __init__(
+        self,
+        *,
+        fact: _builtins.str = ...,
+        subject: Global___FactSubject.ValueType = ...,
+        values: _abc.Iterable[_builtins.str] | None = ...,
+        default_value: _builtins.str = ...,
+        owner: _verdict_pb2.LiftedBy.ValueType = ...,
+        action: _builtins.str = ...,
+        asserted: _builtins.bool = ...,
+        phrase: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "asserted", b"asserted", "default_value", b"default_value", "fact", b"fact", "owner", b"owner", "phrase", b"phrase", "subject", b"subject", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclaredFact: _TypeAlias = DeclaredFact  # noqa: Y015
 
 @_typing.final
 class StatusInfo(_message.Message):
@@ -591,6 +684,9 @@ class Limits(_message.Message):
     VALIDATION_SECONDS_FIELD_NUMBER: _builtins.int
     CONCURRENT_CALLS_FIELD_NUMBER: _builtins.int
     METHODS_FIELD_NUMBER: _builtins.int
+    DECLARED_FACTS_FIELD_NUMBER: _builtins.int
+    DECLARED_FACT_NAME_BYTES_FIELD_NUMBER: _builtins.int
+    DECLARED_FACT_VALUE_BYTES_FIELD_NUMBER: _builtins.int
     tools: _builtins.int
     """Tools in a request."""
     servers: _builtins.int
@@ -600,7 +696,7 @@ class Limits(_message.Message):
     message_bytes: _builtins.int
     """Bytes in a message."""
     labels: _builtins.int
-    """Labels of a server or a tool."""
+    """Labels of a server, a tool or an agent."""
     label_key_bytes: _builtins.int
     """Bytes in the key of a label."""
     label_value_bytes: _builtins.int
@@ -623,6 +719,12 @@ class Limits(_message.Message):
     half of the number, if it is alone. Health checks are still answered. One connection may have three times as many
     streams open, and at least 6,000: gRPC refuses more as UNAVAILABLE, so that no connection can delay the others.
     """
+    declared_facts: _builtins.int
+    """Declared facts of a server, a tool or an agent."""
+    declared_fact_name_bytes: _builtins.int
+    """Bytes in the name of a declared fact."""
+    declared_fact_value_bytes: _builtins.int
+    """Bytes in the value of a declared fact."""
     @_builtins.property
     def methods(self) -> _containers.RepeatedCompositeFieldContainer[Global___MethodLimits]:
         """The limits of a request, by method. A method that is not listed accepts `message_bytes`."""
@@ -645,10 +747,13 @@ class Limits(_message.Message):
         validation_seconds: _builtins.int = ...,
         concurrent_calls: _builtins.int = ...,
         methods: _abc.Iterable[Global___MethodLimits] | None = ...,
+        declared_facts: _builtins.int = ...,
+        declared_fact_name_bytes: _builtins.int = ...,
+        declared_fact_value_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrent_calls", b"concurrent_calls", "error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "methods", b"methods", "name_bytes", b"name_bytes", "policy_bytes", b"policy_bytes", "policy_files", b"policy_files", "policy_findings", b"policy_findings", "servers", b"servers", "tools", b"tools", "validation_seconds", b"validation_seconds", "validations", b"validations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrent_calls", b"concurrent_calls", "declared_fact_name_bytes", b"declared_fact_name_bytes", "declared_fact_value_bytes", b"declared_fact_value_bytes", "declared_facts", b"declared_facts", "error_text_bytes", b"error_text_bytes", "label_key_bytes", b"label_key_bytes", "label_value_bytes", b"label_value_bytes", "labels", b"labels", "message_bytes", b"message_bytes", "methods", b"methods", "name_bytes", b"name_bytes", "policy_bytes", b"policy_bytes", "policy_files", b"policy_files", "policy_findings", b"policy_findings", "servers", b"servers", "tools", b"tools", "validation_seconds", b"validation_seconds", "validations", b"validations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63\x61llability/v1/verdict.proto\x12\x0e\x63\x61llability.v1\"\xd7\x01\n\x0bToolVerdict\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x14\n\x0cundetermined\x18\x03 \x01(\x08\x12+\n\tlifted_by\x18\x04 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x05 \x01(\x0e\x32\x15.callability.v1.Retry\x12\x15\n\rwithhold_text\x18\x06 \x01(\x08\x12\x0e\n\x06unread\x18\x07 \x03(\t\"m\n\tToolWords\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x13\n\x0bremediation\x18\x03 \x01(\t\x12\x11\n\trejection\x18\x04 \x01(\t\"H\n\x0bStatusCount\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\r\n\x05\x63ount\x18\x02 \x01(\r\",\n\tItemError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*\x92\x02\n\nToolStatus\x12\x1b\n\x17TOOL_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTOOL_STATUS_SERVER_DISABLED\x10\x01\x12\"\n\x1eTOOL_STATUS_DISABLED_BY_CONFIG\x10\x02\x12\"\n\x1eTOOL_STATUS_SERVER_QUARANTINED\x10\x03\x12 \n\x1cTOOL_STATUS_DISABLED_BY_USER\x10\x04\x12 \n\x1cTOOL_STATUS_PENDING_APPROVAL\x10\x05\x12 \n\x1cTOOL_STATUS_DISABLED_UNKNOWN\x10\x06\x12\x18\n\x14TOOL_STATUS_CALLABLE\x10\x07*\x81\x01\n\x08LiftedBy\x12\x19\n\x15LIFTED_BY_UNSPECIFIED\x10\x00\x12\x12\n\x0eLIFTED_BY_USER\x10\x01\x12\x16\n\x12LIFTED_BY_OPERATOR\x10\x02\x12\x1a\n\x16LIFTED_BY_UNDETERMINED\x10\x03\x12\x12\n\x0eLIFTED_BY_NONE\x10\x04*O\n\x05Retry\x12\x15\n\x11RETRY_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRETRY_NEVER\x10\x01\x12\x0f\n\x0bRETRY_LATER\x10\x02\x12\r\n\tRETRY_NOW\x10\x03\x42\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x63\x61llability/v1/verdict.proto\x12\x0e\x63\x61llability.v1\"\xd7\x01\n\x0bToolVerdict\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x14\n\x0cundetermined\x18\x03 \x01(\x08\x12+\n\tlifted_by\x18\x04 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x05 \x01(\x0e\x32\x15.callability.v1.Retry\x12\x15\n\rwithhold_text\x18\x06 \x01(\x08\x12\x0e\n\x06unread\x18\x07 \x03(\t\"\xd6\x01\n\tToolWords\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x13\n\x0bremediation\x18\x03 \x01(\t\x12\x11\n\trejection\x18\x04 \x01(\t\x12\x37\n\x07phrases\x18\x05 \x03(\x0b\x32&.callability.v1.ToolWords.PhrasesEntry\x1a.\n\x0cPhrasesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\x0bStatusCount\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\r\n\x05\x63ount\x18\x02 \x01(\r\",\n\tItemError\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t*\x92\x02\n\nToolStatus\x12\x1b\n\x17TOOL_STATUS_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTOOL_STATUS_SERVER_DISABLED\x10\x01\x12\"\n\x1eTOOL_STATUS_DISABLED_BY_CONFIG\x10\x02\x12\"\n\x1eTOOL_STATUS_SERVER_QUARANTINED\x10\x03\x12 \n\x1cTOOL_STATUS_DISABLED_BY_USER\x10\x04\x12 \n\x1cTOOL_STATUS_PENDING_APPROVAL\x10\x05\x12 \n\x1cTOOL_STATUS_DISABLED_UNKNOWN\x10\x06\x12\x18\n\x14TOOL_STATUS_CALLABLE\x10\x07*\x81\x01\n\x08LiftedBy\x12\x19\n\x15LIFTED_BY_UNSPECIFIED\x10\x00\x12\x12\n\x0eLIFTED_BY_USER\x10\x01\x12\x16\n\x12LIFTED_BY_OPERATOR\x10\x02\x12\x1a\n\x16LIFTED_BY_UNDETERMINED\x10\x03\x12\x12\n\x0eLIFTED_BY_NONE\x10\x04*O\n\x05Retry\x12\x15\n\x11RETRY_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRETRY_NEVER\x10\x01\x12\x0f\n\x0bRETRY_LATER\x10\x02\x12\r\n\tRETRY_NOW\x10\x03\x42\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,18 +32,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'callability.v1.verdict_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\034callability/v1;callabilityv1'
-  _globals['_TOOLSTATUS']._serialized_start=498
-  _globals['_TOOLSTATUS']._serialized_end=772
-  _globals['_LIFTEDBY']._serialized_start=775
-  _globals['_LIFTEDBY']._serialized_end=904
-  _globals['_RETRY']._serialized_start=906
-  _globals['_RETRY']._serialized_end=985
+  _globals['_TOOLWORDS_PHRASESENTRY']._loaded_options = None
+  _globals['_TOOLWORDS_PHRASESENTRY']._serialized_options = b'8\001'
+  _globals['_TOOLSTATUS']._serialized_start=604
+  _globals['_TOOLSTATUS']._serialized_end=878
+  _globals['_LIFTEDBY']._serialized_start=881
+  _globals['_LIFTEDBY']._serialized_end=1010
+  _globals['_RETRY']._serialized_start=1012
+  _globals['_RETRY']._serialized_end=1091
   _globals['_TOOLVERDICT']._serialized_start=49
   _globals['_TOOLVERDICT']._serialized_end=264
-  _globals['_TOOLWORDS']._serialized_start=266
-  _globals['_TOOLWORDS']._serialized_end=375
-  _globals['_STATUSCOUNT']._serialized_start=377
-  _globals['_STATUSCOUNT']._serialized_end=449
-  _globals['_ITEMERROR']._serialized_start=451
-  _globals['_ITEMERROR']._serialized_end=495
+  _globals['_TOOLWORDS']._serialized_start=267
+  _globals['_TOOLWORDS']._serialized_end=481
+  _globals['_TOOLWORDS_PHRASESENTRY']._serialized_start=435
+  _globals['_TOOLWORDS_PHRASESENTRY']._serialized_end=481
+  _globals['_STATUSCOUNT']._serialized_start=483
+  _globals['_STATUSCOUNT']._serialized_end=555
+  _globals['_ITEMERROR']._serialized_start=557
+  _globals['_ITEMERROR']._serialized_end=601
 # @@protoc_insertion_point(module_scope)

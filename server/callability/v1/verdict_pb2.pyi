@@ -155,7 +155,8 @@ class ToolVerdict(_message.Message):
     place of `RETRY_LATER` if a fact in `unread` cannot become known by itself. Such a fact is a label, an annotation or
     the name of the agent: a caller sends their groups (`labels`, `annotations`, `agent`) always or never, and a label
     with a value that the rule file does not declare stays unknown until a person changes the value or the file. Any other
-    fact that is absent is one that the caller could not read this time.
+    fact that is absent is one that the caller could not read this time. A fact that the rule file declares is such a
+    fact, whether it is not sent or has a value that is not declared.
     """
     withhold_text: _builtins.bool
     """Whether text from the upstream (title, description, schema, annotations, error text) must neither be shown nor
@@ -198,10 +199,31 @@ class ToolWords(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PhrasesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     STATUS_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     REMEDIATION_FIELD_NUMBER: _builtins.int
     REJECTION_FIELD_NUMBER: _builtins.int
+    PHRASES_FIELD_NUMBER: _builtins.int
     status: Global___ToolStatus.ValueType
     """The status that the words are for."""
     rule: _builtins.str
@@ -214,6 +236,13 @@ class ToolWords(_message.Message):
     """
     rejection: _builtins.str
     """What the agent reads when it calls the tool."""
+    @_builtins.property
+    def phrases(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The neutral phrases of the actions in these texts that the rule file declares, by placeholder without its braces.
+        A client fills such a placeholder with its own phrase, or with this one. The phrases of all other actions are fixed:
+        see `GetPolicyResponse.actions`.
+        """
+
     def __init__(
         self,
         *,
@@ -221,10 +250,11 @@ class ToolWords(_message.Message):
         rule: _builtins.str = ...,
         remediation: _builtins.str = ...,
         rejection: _builtins.str = ...,
+        phrases: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rejection", b"rejection", "remediation", b"remediation", "rule", b"rule", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["phrases", b"phrases", "rejection", b"rejection", "remediation", b"remediation", "rule", b"rule", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
