@@ -354,3 +354,49 @@ def test_what_is_no_inventory_is_refused(content: str, tmp_path: Path) -> None:
     done = callability("diff", str(POLICY), str(POLICY), "--inventory", str(path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"callability: `{path}` is not an inventory: ")
+
+
+def test_a_table_is_printed_as_sql() -> None:
+    """The query names the revision, and passes on the columns that were chosen."""
+    printed = callability("table", "--format", "sql", "--dialect", "duckdb", "--from", "team_tools", "--keep", "team")
+    revision = json.loads(callability("check", str(POLICY), "--json").stdout)["revision"]
+    assert printed.returncode == 0, printed.stderr
+    assert revision in printed.stdout.splitlines()[0]
+    assert '"team" AS kept_1,' in printed.stdout
+    assert "FROM team_tools\n" in printed.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--format", "sql"], "--format sql needs --dialect (duckdb, spark, postgres, bigquery)"),
+        (["--dialect", "duckdb"], "--dialect needs --format sql"),
+        (["--keep", "team"], "--keep needs --format sql"),
+        (["--from", "team_tools"], "--from needs --format sql"),
+        (
+            ["--format", "sql", "--dialect", "duckdb", "--question", "load_outcome"],
+            "--format sql is for the question callability: no table has the facts of load_outcome",
+        ),
+    ],
+)
+def test_options_about_sql_that_do_not_fit_are_usage_errors(options: list[str], sentence: str) -> None:
+    """Each message says what is missing."""
+    refused = callability("table", *options)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert sentence in refused.stderr
+
+
+def test_a_policy_with_a_column_that_a_dialect_cannot_have_is_not_printed(tmp_path: Path) -> None:
+    """PostgreSQL would cut the name of a long label."""
+    key = "k" * 60
+    rule = (
+        f"  - {{id: locked, when: {{tool.label.{key}: a}}, status: disabled_by_config, action: '{{edit_labels}}.'}}\n"
+    )
+    changes = (
+        ("\nrules:\n", f"\nlabels: {{tool: {{{key}: [a]}}}}\n\nrules:\n"),
+        ("  - {id: open,", f"{rule}  - {{id: open,"),
+    )
+    directory = edited(tmp_path, "callability.yaml", *changes)
+    refused = callability("table", str(directory), "--format", "sql", "--dialect", "postgres")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "postgres cannot hold this policy: the column `tool.label.k" in refused.stderr

@@ -116,7 +116,7 @@ def verdicts_of(rule_set: RuleSet, sets: CombinationSets) -> Iterator[tuple[Verd
     Raises:
         TooManyNodes: the sets would be too large; it carries the id of the rule.
     """
-    withheld = _withheld(sets)
+    withheld = withheld_in(sets)
     left = sets.all
     for rule in rule_set.rules:
         try:
@@ -141,7 +141,7 @@ def _given(
     yield from ((Verdict(status, rule.id, undetermined, text), part) for text, part in parts.items() if part)
 
 
-def _withheld(sets: CombinationSets) -> CombinationSet | None:
+def withheld_in(sets: CombinationSets) -> CombinationSet | None:
     """Return where text of the upstream is withheld; None if the question is not about such text.
 
     What decides that is on axes that are always included.

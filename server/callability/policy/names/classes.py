@@ -42,15 +42,26 @@ class NameClasses:
 
     def describe(self, names: Collection[str]) -> tuple[str, ...]:
         """Describe a set of classes, given by representatives: by patterns that match it, or by those that do not."""
-        names = frozenset(names)
-        wanted = frozenset(each for each, name in self.members.items() if name in names)
-        covering = self._covering(wanted)
-        if covering:
-            return tuple(_patterns_of((unit,)) for unit in covering)
+        cover = self.cover(names)
+        if cover is None:
+            return tuple(map(self._describe_class, self.numbers(names)))
+        units, complement = cover
+        return (f"other than {_patterns_of(units)}",) if complement else tuple(_patterns_of((each,)) for each in units)
+
+    def numbers(self, names: Collection[str]) -> tuple[Class, ...]:
+        """Return the classes with these representatives."""
+        return tuple(each for each, name in self.members.items() if name in names)
+
+    def cover(self, names: Collection[str]) -> tuple[tuple[Unit, ...], bool] | None:
+        """Return units that match some classes, given by their representatives, and no other class.
+
+        With True, the units match exactly the other classes. None: there are no such units.
+        """
+        wanted = frozenset(self.numbers(frozenset(names)))
+        if covering := self._covering(wanted):
+            return tuple(covering), False
         others = self._covering(frozenset(self.members) - wanted)
-        if others:
-            return (f"other than {_patterns_of(others)}",)
-        return tuple(self._describe_class(each) for each in self.members if each in wanted)
+        return (tuple(others), True) if others else None
 
     @cached_property
     def _matched(self) -> tuple[frozenset[Class], ...]:
