@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 COMMAND = (sys.executable, "-m", "callability")
+_SMALL = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
+"""A small process that forks once more: it does not replace itself, because the exit follows."""
 
 
 def callability_process(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run a command as a process, to its end."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def run_from_small_process(
+    command: Sequence[str], directory: Path, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that limits its own memory by its peak (`ru_maxrss`), to its end.
+
+    A program begins with the peak of the process that becomes it. After a fork in this process, that is the peak of all
+    tests that ran here.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*_SMALL, *command], cwd=directory, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from support.checkout import TESTS
+from support.running import run_from_small_process
 
 FUZZING = TESTS / "fuzzing"
 
@@ -20,9 +20,20 @@ def test_inputs_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     """A few hundred of them, from the seeds on; the same ones each time."""
     command = [sys.executable, str(FUZZING / "rule_files.py"), str(tmp_path), str(FUZZING / "seeds")]
     options = [f"-dict={FUZZING / 'words.dict'}", "-seed=1", "-runs=400", "-max_len=2048", "-rss_limit_mb=1024"]
-    done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, timeout=1200, check=False)
+    # The limit is on the peak of memory.
+    done = run_from_small_process([*command, *options], tmp_path, 1200)
     assert done.returncode == 0, done.stderr[-3000:]
     covered = [int(number) for number in re.findall(r"cov: (\d+)", done.stderr)]
     assert "Done 400 runs" in done.stderr
     # Were nothing of the program instrumented, there would be next to nothing to cover.
     assert covered[-1] > 500
+
+
+def test_the_memory_of_other_tests_does_not_count_for_the_fuzzer(tmp_path: Path) -> None:
+    """A program that this process starts directly has this process's peak; one from a small process has its own."""
+    memory = bytearray(100 << 20)
+    memory[::4096] = b"x" * len(memory[::4096])
+    del memory
+    peak = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    done = run_from_small_process([sys.executable, "-c", peak], tmp_path, 120)
+    assert int(done.stdout) < 100
