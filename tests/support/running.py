@@ -22,9 +22,7 @@ def callability_process(*arguments: str, **options: object) -> subprocess.Comple
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
-def run_from_small_process(
-    command: Sequence[str], directory: Path, seconds: float
-) -> subprocess.CompletedProcess[str]:
+def run_from_small_process(command: Sequence[str], directory: Path, seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a program that limits its own memory by its peak (`ru_maxrss`), to its end.
 
     A program begins with the peak of the process that becomes it. After a fork in this process, that is the peak of all
