@@ -18,6 +18,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_server import serve_http
 from callability.gateway.serving.line_limit import limited
 from callability.gateway.serving.mcp_server import mcp_server
+from callability.gateway.serving.unreadable import readable
 from callability.uvicorn_server import StopSignals
 
 Transport = Literal["stdio", "http"]
@@ -34,7 +35,7 @@ async def run(
     """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
 
     Over HTTP, calls in flight have a grace time to finish, unless another signal comes.
-    Over stdio the `agent` asks; empty, it is not told apart, and sees every server.
+    Over stdio the `agent` asks; if it is empty, the agent has no name and sees every server.
     With `signals` it ends when they request it, and those of the process are left alone.
 
     Raises:
@@ -59,8 +60,8 @@ async def run(
 
 async def _serve_stdio(router: AgentRouter, agent: str) -> None:
     server = mcp_server(router, agent)
-    async with stdio_server() as (read, write), limited(write) as outgoing:
-        await server.run(read, outgoing, server.create_initialization_options())
+    async with stdio_server() as (read, write), limited(write) as outgoing, readable(read, outgoing) as incoming:
+        await server.run(incoming, outgoing, server.create_initialization_options())
 
 
 def _listening_at(address: str) -> socket.socket:

@@ -1,0 +1,73 @@
+"""Messages over stdio that cannot be read: each is answered, and the session goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.gateway_requests import INITIALIZE
+from support.gateways import write_config
+from support.running import COMMAND
+from support.waiting import SECONDS
+
+PING = {"jsonrpc": "2.0", "id": "last", "method": "ping"}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+INVALID, MALFORMED = -32600, -32700
+CASES: dict[str, tuple[bytes, Any, int]] = {
+    "a method that is no string": (b'{"jsonrpc": "2.0", "id": 5, "method": 5}', 5, INVALID),
+    "parameters that are a list": (
+        b'{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": [1]}',
+        "x",
+        INVALID,
+    ),
+    "another version of JSON-RPC": (b'{"jsonrpc": "1.0", "id": 6, "method": "tools/list"}', 6, INVALID),
+    "no version of JSON-RPC": (b'{"id": 7, "method": "tools/list"}', 7, INVALID),
+    "an id that is a fraction": (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', None, INVALID),
+    "an id that is true": (b'{"jsonrpc": "2.0", "id": true, "method": 5}', None, INVALID),
+    "several requests in one line": (json.dumps([PING, PING]).encode(), None, INVALID),
+    "no JSON": (b"tools/list", None, MALFORMED),
+    "no UTF-8": (b"\xff\xfe", None, MALFORMED),
+    "JSON that is too deep": (b"[" * 5_000, None, MALFORMED),
+}
+
+
+def _answers(directory: Path, *lines: bytes) -> list[dict[str, Any]]:
+    """Send lines to a gateway in a session, and return its answers."""
+    command = [*COMMAND, "gateway", "--config", str(write_config(directory, {}))]
+    sent = [json.dumps(INITIALIZE).encode(), json.dumps(INITIALIZED).encode(), *lines, json.dumps(PING).encode()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as gateway:
+        assert gateway.stdin is not None
+        assert gateway.stdout is not None
+        gateway.stdin.write(b"".join(line + b"\n" for line in sent))
+        gateway.stdin.flush()
+        answers = []
+        for line in gateway.stdout:
+            answers.append(json.loads(line))
+            if answers[-1]["id"] == PING["id"]:
+                break
+        gateway.stdin.close()
+        assert gateway.wait(SECONDS) == 0
+    first, *answers, last = answers
+    assert (first["id"], last["result"]) == (INITIALIZE["id"], {})
+    return answers
+
+
+def test_a_request_that_cannot_be_read_is_answered_with_an_error(tmp_path: Path) -> None:
+    """With its id if that can be read; otherwise the agent would wait for an answer that never comes."""
+    answers = _answers(tmp_path, *(line for line, _, _ in CASES.values()))
+    found = [(answer["id"], answer["error"]["code"]) for answer in answers]
+    assert found == [(request, code) for _, request, code in CASES.values()]
+    assert answers[0]["error"]["message"].endswith("`method`: Input should be a valid string")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"  ", b'{"jsonrpc": "2.0", "id": 1, "result": 5}', b'{"jsonrpc": "2.0", "method": "notifications/x"}'],
+)
+def test_what_needs_no_answer_gets_none(line: bytes, tmp_path: Path) -> None:
+    """An error with the id of a response could be taken for the answer to a request of the client."""
+    assert _answers(tmp_path, line) == []
