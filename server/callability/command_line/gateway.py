@@ -44,6 +44,7 @@ from callability.service.edits import Edits, followed
 from callability.service.in_process import InProcessStub
 from callability.service.observability.metrics import PolicyMetrics
 
+_ADDRESS = "127.0.0.1:7421"
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +57,11 @@ class Transport(StrEnum):
 
 TransportOption = Annotated[Transport, typer.Option(help="How agents connect.")]
 AddressOption = Annotated[
-    str, typer.Option(metavar="ADDRESS", help="127.0.0.1:PORT for `--transport http`; port 0 selects a free one.")
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With `--transport http`: 127.0.0.1:PORT, where port 0 selects a free one. Default: 127.0.0.1:7421.",
+    ),
 ]
 AgentOption = Annotated[
     str,
@@ -75,7 +80,7 @@ def gateway(
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
     transport: TransportOption = Transport.STDIO,
-    address: AddressOption = "127.0.0.1:7421",
+    address: AddressOption = None,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
@@ -96,7 +101,7 @@ def gateway(
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address)
-    check_address(address, "what agents send is not encrypted")
+    at = _listening_address(address, transport)
     if check:
         choice = PolicyChoice(policy or (shipped_policy() if policy_address is None else None), policy_address)
         raise _checked(config, approvals, choice, agent, transport, strict=strict).printed(form)
@@ -110,7 +115,7 @@ def gateway(
     async def serve() -> None:
         async with connected_options(read, approvals, of_policy, policy, policy_address, metrics_address) as options:
             with status_line(options.metrics):
-                await run(options, transport.value, address, agent, _started)
+                await run(options, transport.value, at, agent, _started)
 
     _run_and_exit(serve())
 
@@ -158,6 +163,15 @@ def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
         _log.exception("the gateway failed")
     logging.shutdown()
     os._exit(code)
+
+
+def _listening_address(address: str | None, transport: Transport) -> str:
+    if address is None:
+        return _ADDRESS
+    if transport is not Transport.HTTP:
+        leave("`--address` goes with `--transport http`: over stdio, the gateway listens on no address", 2)
+    check_address(address, "what agents send is not encrypted")
+    return address
 
 
 def _check_agent(config: Config, agent: str, transport: Transport) -> None:

@@ -36,7 +36,8 @@ def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
     """A server may have side effects at its start."""
     started = tmp_path / "started"
     config = write_config(tmp_path, {"marks": {"command": "touch", "args": [str(started)]}})
-    others = ["--address", "127.0.0.1:0"] if option == "--metrics-address" else ["--metrics-address", "127.0.0.1:0"]
+    free = "127.0.0.1:0"
+    others = ["--metrics-address", free] if option == "--address" else ["--address", free] * (transport == "http")
     with _taken() as taken:
         address = {"taken": taken, "not loopback": "0.0.0.0:0", "no address": "127.0.0.1:port"}[wrong]
         command = ["gateway", "--config", str(config), "--transport", transport, *others, option, address]
@@ -45,6 +46,20 @@ def test_an_address_that_cannot_be_had_is_refused_before_any_server_is_run(
     assert (done.returncode, words[wrong] in done.stderr) == (2, True), done.stderr
     assert "`marks`" not in done.stderr
     assert not started.exists()
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+@pytest.mark.parametrize("transport", [(), ("--transport", "stdio")])
+def test_an_address_without_http_is_a_usage_error(
+    transport: tuple[str, ...], check: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Otherwise a gateway that waits on standard input looks like one that listens."""
+    config = write_config(tmp_path, {})
+    command = ["gateway", "--config", str(config), *transport, *check, "--address", "127.0.0.1:0"]
+    done = callability(*command, stdin=subprocess.DEVNULL)
+    words = "`--address` goes with `--transport http`: over stdio, the gateway listens on no address"
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.splitlines()[-1].endswith(words)
 
 
 def test_the_warning_that_no_agent_has_a_token_names_the_port(tmp_path: Path) -> None:
