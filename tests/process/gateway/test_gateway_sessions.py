@@ -15,6 +15,7 @@ from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
 from support.gateways import agents_of, token_of, write_config
 from support.running import COMMAND
+from support.waiting import SECONDS
 
 pytestmark = pytest.mark.anyio
 
@@ -142,6 +143,20 @@ async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
             while (await initialized(client, url)).status_code == 429:
                 pass
             assert [answer.status_code for answer in await _opened(client, url, 1)] == [429]
+
+
+async def test_an_edit_of_the_idle_time_counts_for_sessions_that_are_already_idle(tmp_path: Path) -> None:
+    """Otherwise the places of the agents that filled them would stay taken for as long as the old file said."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 86_000})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            idle = (await initialized(client, url)).headers["mcp-session-id"]
+            assert (await initialized(client, url)).status_code == 429
+            write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 0.1})
+            async with asyncio.timeout(SECONDS):
+                while (await initialized(client, url)).status_code == 429:
+                    pass
+            assert (await client.post(url, **legacy("tools/call", LIST, idle))).status_code == 404
 
 
 @pytest.mark.parametrize(("most", "status"), [(1_000, 413), (1_000_000, 200)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
@@ -47,6 +47,8 @@ class AgentRouter:
         self.guarded = False
         """Whether HTTP requests need a token."""
         self.list_changed = ListChangedNotifier()
+        self.http_changed: Callable[[], object] = lambda: None
+        """Called after an edit has replaced the limits for agents over HTTP."""
         self.replace(by_agent, nobody, tokens, http)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
@@ -61,6 +63,7 @@ class AgentRouter:
         self._by_agent, self._nobody, self.tokens = by_agent, nobody, tokens
         self.http = http
         """The limits for agents over HTTP, for the requests from now on."""
+        self.http_changed()
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the agent that currently has a token, or None."""

@@ -48,6 +48,7 @@ class HttpApplication:
             max_request_body_size=MAX_REQUEST_BYTES,
         )
         self._requests = HttpRequests(self._library.handle_request, lambda: router.http)
+        router.http_changed = self._requests.sessions.apply_limits
         self._open = Starlette(routes=[Route(PATH, self._requests)])
         self._guarded = Starlette(
             routes=[Route(PATH, RequireAuthMiddleware(self._requests, []))],

@@ -33,6 +33,8 @@ class _Session:
     ending: Scope
     """The request that ends the session."""
     requests: int = 0
+    idle_since: float = 0.0
+    """The event loop's time at which its last request ended."""
     expiry: asyncio.TimerHandle | None = None
 
 
@@ -93,6 +95,13 @@ class HttpSessions:
         if known is not None and known.agent == agent:
             self._forget(session)
 
+    def apply_limits(self) -> None:
+        """Let sessions that are idle end when the edited limits say."""
+        for session, known in self._sessions.items():
+            if known.expiry is not None and not known.requests:
+                known.expiry.cancel()
+                self._schedule_expiry(session, known)
+
     def stop(self) -> None:
         """End every session as soon as it has no request under way."""
         self._stopping = True
@@ -140,8 +149,12 @@ class HttpSessions:
         if self._stopping:
             self._begin(self._end([session]))
         else:
-            seconds = self._limits().session_idle_seconds
-            known.expiry = asyncio.get_running_loop().call_later(seconds, self._expire, session)
+            known.idle_since = asyncio.get_running_loop().time()
+            self._schedule_expiry(session, known)
+
+    def _schedule_expiry(self, session: str, known: _Session) -> None:
+        end = known.idle_since + self._limits().session_idle_seconds
+        known.expiry = asyncio.get_running_loop().call_at(end, self._expire, session)
 
     def _expire(self, session: str) -> None:
         self._begin(self._end([session]))
