@@ -42,7 +42,7 @@ def surface() -> dict[str, list[str]]:
     kinds = {
         "commands": _commands(),
         "finding codes": _finding_codes(),
-        "metrics": _metrics(),
+        "metrics": metrics(),
         "exported names": _exported(),
         "keys of JSON": _json_keys(),
         "keys of YAML": _yaml_keys(),
@@ -81,7 +81,7 @@ def _finding_codes() -> Iterator[str]:
     yield from re.findall(r"(?m)^### ([a-z0-9-]+)$", (ROOT / "docs/findings.md").read_text(encoding="utf-8"))
 
 
-def _metrics() -> Iterator[str]:
+def metrics() -> Iterator[str]:
     """Yield each metric with its labels, as the calls that make them are written."""
     for path in sorted((ROOT / "server").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
