@@ -97,7 +97,7 @@ fuzz: $(VENV)/fuzz ## Fuzz the reader of rule files for a minute.
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(STUBS) --mypy_out=$(STUBS) \
-	  proto/callability/v1/*.proto
+	  proto/callability/v1/*.proto proto/callability/bundle/v1/*.proto
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) \
 	  --mypy_grpc_out=$(STUBS) proto/callability/v1/*_service.proto
 

@@ -1,0 +1,1 @@
+"""Compiled policies as files: reading them, and deciding from them without the rule files."""

@@ -1,0 +1,1 @@
+"""Writing a proved policy as a bundle."""

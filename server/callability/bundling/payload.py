@@ -1,0 +1,139 @@
+"""From a proved policy to the payload of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.bundling.condition_parts import ConditionParts
+from callability.bundling.fact_messages import axis_message, fact_message, lifted_by_number, status_message
+from callability.policy.deciding.confirmation import Confirmation, confirm
+from callability.policy.deciding.diagram import InnerNode
+from callability.policy.deciding.evaluation import Engine, evaluator
+from callability.policy.loading import Policy, ProvedRuleSet
+from callability.policy.questions.questions import QUESTIONS
+from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.policy.rules.semantics import SEMANTICS
+from callability.policy.rules.words import rule_words, status_words
+from callability.vocabulary import ACTIONS
+
+
+def payload_of(policy: Policy, sequence: int = 0) -> bytes:
+    """Return the payload of a policy, always the same for the same rule set files, whatever engine confirmed it.
+
+    The reference evaluator confirms each diagram here, since its witnesses are the same everywhere.
+
+    Raises:
+        NotDecided: the reference evaluator decides otherwise than a diagram.
+    """
+    payload = pb.Payload(
+        revision=policy.revision,
+        semantics=SEMANTICS,
+        sequence=sequence,
+        actions=[
+            pb.Action(
+                name=action.name,
+                owner=lifted_by_number(action.owner),
+                fact=action.fact or "",
+                phrase=action.phrase,
+                labels=action.labels,
+            )
+            for action in ACTIONS
+        ],
+        rule_sets=[_rule_set(policy.rule_sets[name]) for name in QUESTIONS],
+    )
+    return payload.SerializeToString(deterministic=True)
+
+
+def _rule_set(proved: ProvedRuleSet) -> pb.RuleSet:
+    rule_set, diagram = proved.rule_set, proved.diagram
+    question = rule_set.question
+    places = {name: place for place, name in enumerate(question.facts)}
+    numbers = {str(status): number for number, status in enumerate(question.statuses)}
+    rules = {rule.id: number for number, rule in enumerate(rule_set.rules)}
+    parts = ConditionParts(question)
+    message = pb.RuleSet(
+        question=question.name,
+        facts=[fact_message(fact, question) for fact in question.facts.values()],
+        statuses=map(status_message, question.statuses),
+        undetermined_status=numbers[question.undetermined],
+        open_status=None if question.open_status is None else numbers[question.open_status],
+        rules=[_rule(rule, rule_set, parts.add(rule.when), numbers) for rule in rule_set.rules],
+        laws=[
+            pb.Law(
+                name=law.name,
+                condition=parts.add(law.when),
+                statuses=[numbers[status] for status in law.statuses],
+                always=law.always,
+                line=law.place.line,
+                column=law.place.column,
+            )
+            for law in rule_set.laws
+        ],
+        text_names=question.texts,
+        status_words=[
+            pb.StatusWords(status=numbers[status], texts=_texts(status_words(rule_set, status), question.texts))
+            for status in question.statuses
+            if status not in question.wordless
+        ],
+        axes=[axis_message(axis, question.facts, places) for axis in diagram.axes],
+        verdicts=[
+            pb.Verdict(
+                status=numbers[verdict.status],
+                rule=rules[verdict.rule],
+                undetermined=verdict.undetermined,
+                withhold_text=bool(verdict.withhold_text),
+            )
+            for verdict in diagram.verdicts
+        ],
+        diagram=_diagram(diagram.inner),
+        unread_diagram=_diagram(diagram.unread_nodes.inner),
+        unread_starts=[
+            pb.UnreadStart(rule=rules[rule], fact=places[fact], start=start)
+            for rule in sorted(diagram.unread_nodes.first, key=rules.__getitem__)
+            for fact, start in sorted(diagram.unread_nodes.first[rule].items(), key=lambda each: places[each[0]])
+        ],
+        counts=_counts(proved, _confirmation(proved)),
+    )
+    message.condition_parts.extend(parts.written)
+    return message
+
+
+def _rule(rule: Rule, rule_set: RuleSet, condition: int | None, statuses: dict[str, int]) -> pb.Rule:
+    own = rule_words(rule_set, rule)
+    return pb.Rule(
+        id=rule.id,
+        condition=condition,
+        status=statuses[rule.status],
+        line=rule.place.line,
+        column=rule.place.column,
+        words=_texts(own, rule_set.question.texts) if own else (),
+    )
+
+
+def _texts(words: object, names: Iterable[str]) -> list[str]:
+    assert isinstance(words, dict)
+    return [words[name] for name in names]
+
+
+def _diagram(inner: Iterable[InnerNode]) -> pb.Diagram:
+    nodes = tuple(inner)
+    return pb.Diagram(
+        places=[node.place for node in nodes], children=[child for node in nodes for child in node.children]
+    )
+
+
+def _confirmation(proved: ProvedRuleSet) -> Confirmation:
+    file = f"{proved.rule_set.question.name}.yaml"
+    return confirm(proved.diagram, evaluator(proved.rule_set, proved.diagram.space, file, by=Engine.REFERENCE))
+
+
+def _counts(proved: ProvedRuleSet, confirmation: Confirmation) -> pb.Counts:
+    return pb.Counts(
+        combinations=str(proved.diagram.space.size),
+        regions=str(proved.diagram.regions),
+        witnesses=confirmation.witnesses,
+        confirmed_regions=str(confirmation.regions),
+        tests=proved.tests,
+        laws=len(proved.rule_set.laws),
+    )
