@@ -15,6 +15,7 @@ from callability.address import AddressRefused, check_free, check_loopback, chec
 from callability.policy.loading import Policy
 from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.served_policy import ServedPolicy
+from callability.service.memory import LargeRequests
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
@@ -60,7 +61,7 @@ class Server:
         _check_address(address)
         self.served = ServedPolicy(policy, metrics)
         about_policy = PolicyCalls(self.served, concurrent_calls)
-        places, turns = Places(concurrent_calls), Turns()
+        places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()
         methods: Mapping[str, Mapping[str, Answer]] = {
             CALLABILITY: {
                 name: turns.answer(method, places, 0 if name == _SLOW else _AT_ONCE_BYTES)
@@ -71,7 +72,7 @@ class Server:
         self._health = Health()
         handlers = {
             **{
-                f"/{service}/{name}": unary(answer, REQUEST_BYTES[f"{service}/{name}"], places)
+                f"/{service}/{name}": unary(answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended)
                 for service, named in methods.items()
                 for name, answer in named.items()
             },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.running import Service, service
 from support.services import reason_of, varint
+from support.waiting import eventually
 
 _SERVICE = "callability.v1.CallabilityService"
 _POLICY = "callability.v1.PolicyService"
@@ -126,6 +129,29 @@ def test_the_largest_legal_batch_is_answered(running: Service) -> None:
     assert len(reply.servers[0].results) == 20_000
     assert not any(result.HasField("error") for result in reply.servers[0].results)
     assert _resident(running) - before < 50
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can return the memory of its heaps")
+@pytest.mark.parametrize("request_of", ["refused", "answered"])
+def test_the_memory_of_many_large_requests_at_once_is_returned(request_of: str) -> None:
+    """24 connections send one of the maximum size each: what gRPC gathered them in goes back to the system too."""
+    names = [f"{number:05}{'n' * 507}" for number in range(20_000)]
+    legal = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", tools=[pb.Tool(name=name) for name in names])])
+    request = _field(2, _full(b"\x1a\0")) if request_of == "refused" else legal.SerializeToString()
+    wanted = grpc.StatusCode.INVALID_ARGUMENT if request_of == "refused" else None
+
+    def ask(_: int) -> grpc.StatusCode | None:
+        own = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
+        with grpc.insecure_channel(started.address, options=own) as channel:
+            method: Any = channel.unary_unary(f"/{_SERVICE}/CheckTools")
+            error = method.future(request).exception()
+            return error.code() if error else None
+
+    with service() as started, ThreadPoolExecutor(24) as callers:
+        before = _resident(started)
+        for _ in range(2):
+            assert set(callers.map(ask, range(24))) == {wanted}
+        eventually(lambda: _resident(started) - before < 50)
 
 
 def test_the_labels_that_a_tool_may_have_fit_into_its_facts(running: Service) -> None:

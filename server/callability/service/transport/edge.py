@@ -36,8 +36,11 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(answer: Answer, request_bytes: int, places: Places) -> Handler:
-    """Return the handler of a call with one request, of at most so many bytes, and one reply."""
+def unary(answer: Answer, request_bytes: int, places: Places, ended: Callable[[int], object]) -> Handler:
+    """Return the handler of a call with one request, of at most so many bytes, and one reply.
+
+    `ended` is called with the size of the request when the call ends.
+    """
 
     async def handle(request: bytes, context: Context) -> bytes:
         connection = context.peer()
@@ -53,6 +56,8 @@ def unary(answer: Answer, request_bytes: int, places: Places) -> Handler:
             refused = refusal(ShuttingDown())
         except Exception as error:
             refused = refusal(error)
+        finally:
+            ended(len(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
         return await abort(context, refused)
