@@ -130,3 +130,21 @@ def test_a_connection_that_was_lost_before_its_caller_returned_is_not_reported(t
     lost = (*RETURNED, ("page", "guarded", "code"), ("accept", "guarded"), ("crash", "guarded"))
     seen = _played(tmp_path, lambda world: _seen_after(world, *lost, ("again", 1, 0, "accepted")))
     assert (seen["states"]["guarded"], seen["callers"]) == ("failed", {0: "returned", 1: "connect_failed"})
+
+
+def test_a_variable_that_is_unset_as_its_attempt_starts_is_reported_as_unset(tmp_path: Path) -> None:
+    """Nothing is connected, no fault is logged, and the server can be enabled once it is set."""
+
+    async def play(world: World) -> list[dict[str, Any]]:
+        await world.do(("enable", 0, "waiting", "keyed"))
+        # The caller's task makes the attempt, whose own task runs in the next turn.
+        await asyncio.sleep(0)
+        await world.do(("variable", False))
+        await world.settle()
+        missing = await world.seen()
+        assert world.dials["keyed"] == 0
+        return [missing, await _seen_after(world, ("variable", True), ("enable", 1, "waiting", "keyed"))]
+
+    missing, enabling = _played(tmp_path, play)
+    assert (missing["states"]["keyed"], missing["callers"]) == ("absent", {0: "missing_credentials"})
+    assert enabling["states"]["keyed"] == "connecting"

@@ -145,7 +145,12 @@ class Switch:
         redirect: Redirect | None = None
         upstream: Upstream | None = None
         outcome, kept = attempt.failed(Failure(_FAULT)), False
+        # It may have been unset since the attempt was made.
+        missing = self.unset
         try:
+            if missing:
+                outcome = EnableOutcome(variables=missing)
+                return
             redirect = Redirect(self.entry.oauth.redirect_port) if self.entry.oauth else None
             upstream = self._upstream(attempt, redirect)
             outcome, kept = await self._classifier.classify(await attempt.connected(upstream))
