@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -127,9 +128,11 @@ def parse(data: bytes, file: str) -> Node:
     if len(data) > MAX_BYTES:
         raise _refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
     try:
-        text = data.decode("utf-8-sig")
+        # The places of an error count from after the byte order mark.
+        data = data.removeprefix(BOM_UTF8)
+        text = data.decode()
     except UnicodeDecodeError as error:
-        before = re.split("\r\n|[\r\n]", data[: error.start].decode("utf-8-sig"))
+        before = re.split("\r\n|[\r\n]", data[: error.start].decode())
         place = Place(file, len(before), len(before[-1]) + 1)
         raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
     return _Reader(file).document(_checked_json(text, file) if is_json(file) else text)

@@ -81,6 +81,10 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         (b"a:\n%YAML 2.2\n--- b", "a.yaml:2:1: a directive (`%...`) is not supported (files are YAML 1.2)"),
         (b"\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
         (b"a: b\rc: \xff", "a.yaml:2:4: byte 0xff is not UTF-8"),
+        (b"\xef\xbb\xbf\xff", "a.yaml:1:1: byte 0xff is not UTF-8"),
+        (b"\xef\xbb\xbfa: \xff", "a.yaml:1:4: byte 0xff is not UTF-8"),
+        (b"\xef\xbb\xbfa: b\nc: \xff", "a.yaml:2:4: byte 0xff is not UTF-8"),
+        (b"\xef\xbb", "a.yaml:1:1: byte 0xef is not UTF-8"),
         (b"a: \x01", "a.yaml:1:4: is not YAML: the character U+0001 is not allowed in a file (remove it)"),
         (b"[" * 5000, "a.yaml:1:50: is nested more than 48 levels deep"),
         (b"[" * 60 + b"]" * 60, "a.yaml:1:50: is nested more than 48 levels deep"),
@@ -91,7 +95,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
         ),
         (b" " * (MAX_BYTES + 1), f"a.yaml: is larger than {MAX_BYTES:,} bytes"),
     ],
-    ids=range(23),
+    ids=range(27),
 )
 def test_what_is_no_sound_document_is_refused_at_its_place(data: bytes, finding: str) -> None:
     """In our own words, without text of the file, since that may be secret."""
