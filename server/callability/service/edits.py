@@ -49,7 +49,12 @@ class Edits:
     async def _look(self) -> None:
         """Check what was edited since the last time, and again if it was edited during the check."""
         while (written := await asyncio.to_thread(source_in, self._directory)).digest != self._seen:
-            loaded = await _checked(written, self._metrics)
+            try:
+                loaded = await _checked(written, self._metrics)
+            except Exception:
+                # The same files fail again: they are rejected, and not checked at every look.
+                _logger.exception("an edit of the policy could not be checked")
+                loaded = _unchecked(written, "the service failed; its log says why")
             if (await asyncio.to_thread(source_in, self._directory)).digest != written.digest:
                 continue
             self._seen = written.digest
@@ -101,9 +106,13 @@ async def _checked(
     try:
         answer = await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
     except NoOutput as error:
-        finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {error}")
-        return RejectedEdit(written.revision, (finding,))
+        return _unchecked(written, str(error))
     return await asyncio.to_thread(_loaded, answer, written, metrics)
+
+
+def _unchecked(written: PolicySource, why: str) -> RejectedEdit:
+    finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {why}")
+    return RejectedEdit(written.revision, (finding,))
 
 
 def _loaded(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.checkout import POLICY
 from support.edits import replace
+from support.gateways import write_config
 from support.running import callability_process
 from support.services import served
 from support.waiting import eventually
@@ -44,6 +47,41 @@ def test_check_refuses_a_diagram_that_is_wrong(engine: str, directory: Path) -> 
     assert done.returncode == 1
     assert ", and the decision diagram `" in line
     assert ", for server.enabled " in line
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_a_start_refuses_a_diagram_that_is_wrong(command: str, directory: Path, tmp_path: Path) -> None:
+    """By the finding, without a traceback: it is the policy that cannot be served."""
+    rules = directory / "callability.yaml"
+    rules.write_text(_marked(rules.read_text()))
+    arguments = ("--config", str(write_config(tmp_path, {}))) if command == "gateway" else ("--address", "127.0.0.1:0")
+    done = callability_process(command, "--policy", str(directory), *arguments, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    assert [each for each in done.stderr.splitlines() if each.endswith("[engines-differ]")]
+
+
+def test_an_edit_whose_check_fails_is_rejected_and_not_checked_again(tmp_path: Path, monkeypatch: Any) -> None:
+    """A fault of the program is logged once, until the next edit; what was served is served on."""
+    checks = tmp_path / "checks"
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start/sitecustomize.py").write_text(
+        f"from callability.policy import packing\n"
+        f"def packed(_):\n    open({str(checks)!r}, 'a').write('check ')\n    return b'nothing'\n"
+        "packing.packed = packed\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
+    with served(Path(shutil.copytree(POLICY, tmp_path / "policy"))) as service:
+        before, text = service.policy().revision, service.rules.read_text()
+        replace(service.rules, text.replace("id: user-off,", "id: switched-off,"))
+        eventually(lambda: service.policy().HasField("rejected_edit"))
+        assert service.policy().rejected_edit.findings[0].endswith("its log says why [check-failed]")
+        assert (service.policy().revision, service.rule()) == (before, "user-off")
+        # Each new file beside the policy's own makes the service look at these again.
+        for number in range(5):
+            (service.directory / f"{number}.txt").touch()
+        replace(service.rules, text.replace("id: user-off,", "id: turned-off,"))
+        eventually(lambda: service.log.count("[check-failed]") >= 2)
+        assert checks.read_text().split() == ["check"] * 2
 
 
 def test_a_reload_whose_diagram_is_wrong_leaves_the_served_policy(directory: Path) -> None:
