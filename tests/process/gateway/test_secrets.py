@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import sys
@@ -53,6 +54,19 @@ def test_a_secret_is_masked_wherever_it_was_given_and_however_it_is_said(value: 
             if len(line.strip()) >= SECRET_CHARACTERS:
                 assert line.strip() not in secrets.masked(line)
     assert Secrets.of(StdioTarget("x")).masked(before) == before
+
+
+@given(value=VALUES, before=st.binary(max_size=20), after=st.binary(max_size=20))
+@example("Zq7#xW", b"", b"\n")
+def test_a_secret_is_masked_in_base64_wherever_it_begins(value: str, before: bytes, after: bytes) -> None:
+    """As in `Authorization: Basic`; what is left are the characters of what surrounds it, and one at either end."""
+    secret = value.strip().encode()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(before + secret + after).decode()
+        left, mask, right = Secrets.of(StdioTarget("x", env={"ANY": value})).masked(text).partition("***")
+        assert mask
+        assert len(left) <= -(-len(before) * 8 // 6)
+        assert len(right.rstrip("=")) <= -(-len(after) * 8 // 6) + 1
 
 
 @pytest.mark.parametrize(
@@ -137,3 +151,5 @@ def test_no_secret_is_in_a_refusal_or_a_log_record(
     assert "`x` stderr: my token is ***" in caplog.text
     assert "Zq7#xW" not in said + caplog.text
     assert "Zq7%23xW" not in said + caplog.text
+    # What all these secrets have in common, after eight bytes that are none.
+    assert base64.b64encode(b"someone:Zq7#xW")[11:18].decode() not in caplog.text

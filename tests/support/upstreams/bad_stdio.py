@@ -1,5 +1,6 @@
 """An MCP server over stdio that misbehaves: at its start as its argument says, in a call as the tool's name says."""
 
+import base64
 import json
 import os
 import signal
@@ -94,8 +95,10 @@ def release(request: dict[str, Any]) -> None:
 
 def print_secrets() -> None:
     """Say on both streams what should stay in the environment, and on one what should stay in the arguments."""
-    sys.stderr.write(f"my token is {os.environ['TOKEN']}\n{sys.argv}\n{json.dumps(sys.argv)}\n")
-    write(os.environ["TOKEN"].encode() + b"\n")
+    token = os.environ["TOKEN"]
+    sys.stderr.write(f"my token is {token}\n{sys.argv}\n{json.dumps(sys.argv)}\n")
+    sys.stderr.write(f"Authorization: Basic {base64.b64encode(f'someone:{token}'.encode()).decode()}\n")
+    write(token.encode() + b"\n")
 
 
 def refuse_with_secrets(request: dict[str, Any]) -> None:

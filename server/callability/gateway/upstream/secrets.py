@@ -56,14 +56,28 @@ class Secrets:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a value and each of its lines, as they are, and as JSON and Python write them.
+    """Yield a value and each of its lines, as they are, as JSON and Python write them, and in base64.
 
     Programs disagree about which characters end a line: in a log, only the newline does.
     """
     for part in (value, *value.split("\n"), *value.splitlines()):
         plain = part.strip()
         written = (repr(plain), json.dumps(plain), json.dumps(plain, ensure_ascii=False))
-        yield from (plain, *(each[1:-1] for each in written))
+        yield from (plain, *(each[1:-1] for each in written), *_in_base64(plain))
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """Yield the characters that a secret has in base64, wherever it begins in the text that is encoded.
+
+    The first and the last character may also depend on what surrounds the secret, and are left out then.
+    """
+    if len(value) < SECRET_CHARACTERS:
+        return
+    secret = value.encode(errors="replace")
+    for before in range(3):
+        start, end = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+        for encoded in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encoded(bytes(before) + secret).decode()[start:end]
 
 
 def _credentials(values: Iterable[str]) -> Iterator[str]:
