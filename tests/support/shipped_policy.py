@@ -24,8 +24,8 @@ _LARGE = 1_000_000
 
 
 @cache
-def _checked(source: PolicySource, engine: Engine | None) -> Check:
-    return check_source(source, engine=engine)
+def _checked(source: PolicySource, engine: Engine | None, advice: bool) -> Check:
+    return check_source(source, engine=engine, advice=advice)
 
 
 def _check_once(
@@ -34,11 +34,12 @@ def _check_once(
     engine: Engine | None = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
+    advice: bool = True,
 ) -> Check:
     """Check a policy, unless it is the shipped one and was checked before."""
     if progress is no_progress and source.digest == _SHIPPED.digest:
-        return _checked(source, engine)
-    return check_source(source, engine=engine, seconds=seconds, progress=progress)
+        return _checked(source, engine, advice)
+    return check_source(source, engine=engine, seconds=seconds, progress=progress, advice=advice)
 
 
 _outputs: dict[tuple[str, str], EngineOutput] = {}

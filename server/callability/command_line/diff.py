@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +13,9 @@ import typer
 
 from callability.command_line.diff_report import as_json, as_text
 from callability.command_line.options import JsonOption, leave
-from callability.command_line.tool_changes import read_inventory, tool_changes
+from callability.command_line.tool_change import ToolChange
 from callability.finding import finding_lines, shown
-from callability.policy.loading import Policy, check_files, policy_files
+from callability.policy.loading import Policy, rules_in
 from callability.policy.reporting.difference import TooMuch, differences
 from callability.policy.shipped import shipped_policy
 
@@ -49,22 +49,32 @@ def diff(
     revision.
     """
     directory = new or shipped_policy()
-    request = read_inventory(inventory) if inventory else None
+    compared = _tools_of(inventory) if inventory else None
     with _directory(old, directory) as before:
         policies = _loaded(before, old), _loaded(directory, str(directory))
     try:
         changes = differences(*policies)
     except TooMuch as error:
         leave(f"the two policies cannot be compared: {error}", 1)
-    tools = None if request is None else tool_changes(*policies, request)
+    tools = compared(*policies) if compared else None
     typer.echo(as_json(changes, tools) if json_output else as_text(changes, tools, unknown=unknown))
     raise typer.Exit(1 if changes else 0)
 
 
+def _tools_of(inventory: Path) -> Callable[[Policy, Policy], tuple[ToolChange, ...]]:
+    """Return what compares the answers of two policies for the tools of an inventory; leave with exit code 1 if it
+    cannot be read.
+    """
+    # It imports the service, which takes as long as a comparison of small policies.
+    from callability.command_line.tool_changes import read_inventory, tool_changes  # noqa: PLC0415
+
+    request = read_inventory(inventory)
+    return lambda old, new: tool_changes(old, new, request)
+
+
 def _loaded(directory: Path, name: str) -> Policy:
     """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 1."""
-    files = [path for path in policy_files(directory) if not path.stem.endswith("_test")]
-    check = check_files(files, directory, engine=None)
+    check = rules_in(directory)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each.replace(str(directory), name), err=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import number_of
-from callability.command_line.tool_changes import ToolChange
+from callability.command_line.tool_change import ToolChange
 from callability.policy.reporting.difference import Impact, PolicyChange
 from callability.policy.reporting.plain_data import of_change
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import JsonOption, PolicyOption, leave, loaded
+from callability.command_line.options import JsonOption, PolicyOption, leave, viewed
 from callability.finding import did_you_mean, shown
 from callability.policy.loading import Policy
 from callability.policy.names.automaton import NAME_BYTES
@@ -51,7 +51,7 @@ def explain(
     subject = QUESTIONS.get(question)
     if subject is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    served = loaded(policy, engine=None)
+    served = viewed(policy)
     proved = served.rule_sets[subject.name]
     subject = proved.rule_set.question
     given = subject.completed(_given(facts or [], subject))

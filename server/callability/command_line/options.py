@@ -13,9 +13,7 @@ import typer
 
 from callability.address import AddressRefused, check_loopback, check_service_address
 from callability.finding import finding_lines
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Policy, check_source, source_in
-from callability.policy.reading.policy_source import PolicySource
+from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
 from callability.policy.shipped import shipped_policy
 
 
@@ -66,12 +64,12 @@ class Loaded:
     digest: str
 
 
-def loaded(directory: Path | None, *, engine: Engine | None = Engine.AUTO) -> Policy:
-    """Return the policy in a directory, with its warnings on standard error; one that is refused exits with code 1.
+def viewed(directory: Path | None) -> Policy:
+    """Return the policy in a directory to look at its rules, with warnings about them on standard error.
 
-    Without an engine, it is a policy to look at: its diagrams are not confirmed.
+    Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
     """
-    policy = _accepted(source_in(directory or shipped_policy()), engine)
+    policy = _accepted(rules_in(directory or shipped_policy()))
     for each in finding_lines(policy.warnings):
         typer.echo(each, err=True)
     return policy
@@ -80,14 +78,13 @@ def loaded(directory: Path | None, *, engine: Engine | None = Engine.AUTO) -> Po
 def loaded_to_serve(directory: Path | None) -> Loaded:
     """Return the same with the digest of its files, so that edits are noticed; warnings go to the log."""
     written = source_in(directory or shipped_policy())
-    policy = _accepted(written, Engine.AUTO)
+    policy = _accepted(check_source(written))
     for each in finding_lines(policy.warnings):
         logging.getLogger(__name__).warning("%s", each)
     return Loaded(policy, written.digest)
 
 
-def _accepted(written: PolicySource, engine: Engine | None) -> Policy:
-    check = check_source(written, engine=engine)
+def _accepted(check: Check) -> Policy:
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each, err=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import leave, loaded
+from callability.command_line.options import leave, viewed
 from callability.command_line.table_report import as_html, as_markdown, write
 from callability.finding import did_you_mean, shown
 from callability.policy.deciding.nodes import TooManyNodes
@@ -81,7 +81,7 @@ def table(
     if question not in QUESTIONS:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
     _check_sql_options(form, question, {"--dialect": dialect, "--from": source, "--keep": keep})
-    policy = loaded(directory, engine=None)
+    policy = viewed(directory)
     proved = policy.rule_sets[question]
     match form:
         case TableFormat.SQL:

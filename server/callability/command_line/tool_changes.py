@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -13,21 +12,13 @@ from google.protobuf.json_format import ParseDict, ParseError
 
 from callability.adapter import judge
 from callability.command_line.options import leave
+from callability.command_line.tool_change import ToolChange
 from callability.finding import shown
 from callability.policy.loading import Policy
 from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 MAX_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ToolChange:
-    """A tool, by `server:tool`, and its status before and after."""
-
-    tool: str
-    before: str
-    after: str
 
 
 def read_inventory(path: Path) -> CheckToolsRequest:

@@ -30,7 +30,7 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.case_file import Case, read_cases
 from callability.policy.reading.form import Form
 from callability.policy.reading.label_form import read_labels
-from callability.policy.reading.policy_source import PolicyFile, PolicySource, read_source
+from callability.policy.reading.policy_source import TESTS, PolicyFile, PolicySource, read_source
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 
@@ -130,24 +130,35 @@ def check_files(
     return check_source(read_source(paths, directory), engine=engine, seconds=seconds)
 
 
+def rules_in(directory: Path) -> Check:
+    """Check the rules of the policy in a directory, to look at them.
+
+    Its tests are not read, its diagrams are not confirmed, and nothing is said about parts of rules that never matter.
+    """
+    files = [path for path in policy_files(directory) if not path.stem.endswith(TESTS)]
+    return check_source(read_source(files, directory), engine=None, advice=False)
+
+
 def check_source(
     source: PolicySource,
     *,
     engine: Engine | None = Engine.AUTO,
     seconds: float = TIME_LIMIT,
     progress: OnProgress = no_progress,
+    advice: bool = True,
 ) -> Check:
     """Check the source of a policy; `seconds` is the engine's time limit for one rule set.
 
     Without an engine, the policy is for looking at: its diagrams are not confirmed, and nothing may be served from it.
-    Several threads call `progress` as the engine decides witnesses.
+    Several threads call `progress` as the engine decides witnesses. Without `advice`, parts of rules that never matter
+    are not looked for.
     """
     by = partial(evaluator, by=engine, seconds=seconds, progress=progress) if engine else None
     files = source.files
     findings = [*source.findings, *_check_names(source)]
     # Each rule set is decided in a process of its own, so that one need not wait for another.
     with ThreadPoolExecutor(max_workers=len(QUESTIONS)) as pool:
-        checked = tuple(pool.map(partial(_check_question, files, by), QUESTIONS.values()))
+        checked = tuple(pool.map(partial(_check_question, files, by, advice), QUESTIONS.values()))
     findings += chain.from_iterable(found for _, found in checked)
     proved = {name: one for name, (one, _) in zip(QUESTIONS, checked, strict=True) if one}
     ordered = in_order(findings)
@@ -177,7 +188,7 @@ def _check_names(source: PolicySource) -> list[Finding]:
 
 
 def _check_question(
-    files: tuple[PolicyFile, ...], by: _EvaluatorOf | None, question: Question
+    files: tuple[PolicyFile, ...], by: _EvaluatorOf | None, advice: bool, question: Question
 ) -> tuple[ProvedRuleSet | None, list[Finding]]:
     mine = [file for file in files if file.question == question.name and file.path.suffix == ".yaml"]
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
@@ -195,7 +206,7 @@ def _check_question(
             return None, [*findings]
         try:
             confirmed = pool.submit(_confirmed, rule_set, diagram.result(), by, rules.shown)
-            proved, unproved = _proved(rule_set, diagram.result(), cases)
+            proved, unproved = _proved(rule_set, diagram.result(), cases, advice=advice)
             return replace(proved, confirmation=confirmed.result()), [*findings, *unproved]
         except NotDecided as error:
             return None, [*findings, error.finding]
@@ -223,14 +234,14 @@ def _confirmed(rule_set: RuleSet, diagram: DecisionDiagram, by: _EvaluatorOf | N
 
 
 def _proved(
-    rule_set: RuleSet, diagram: DecisionDiagram, cases: tuple[Case, ...]
+    rule_set: RuleSet, diagram: DecisionDiagram, cases: tuple[Case, ...], *, advice: bool
 ) -> tuple[ProvedRuleSet, tuple[Finding, ...]]:
     results = tuple(run_case(case, rule_set, diagram) for case in cases)
     failed = [result.finding for result in results if result.finding]
     proved = ProvedRuleSet(rule_set, diagram, len(cases) - len(failed), results)
     try:
         decided = Decided(rule_set, diagram)
-        return proved, (*prove(rule_set, decided), *failed, *_untested(rule_set, decided, results))
+        return proved, (*prove(rule_set, decided, advice=advice), *failed, *_untested(rule_set, decided, results))
     except TooManyNodes:
         raise NotDecided(too_large(rule_set.rules[-1], diagram.space)) from None
 

@@ -149,6 +149,16 @@ def test_explain_marks_the_warnings_of_a_policy(tmp_path: Path) -> None:
     assert all(": warning: " in line and line.endswith(" [toggle-phrase]") for line in lines)
 
 
+@pytest.mark.parametrize("command", [("explain", "--policy"), ("table",), ("diff", str(POLICY))])
+def test_a_policy_whose_tests_fail_can_be_looked_at(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Its author wants to know why; its tests are not read."""
+    shutil.copytree(POLICY, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "callability_test.yaml").write_text("tests: [{name: a, facts: {}, expect: {status: no_status}}]\n")
+    assert callability("check", str(tmp_path)).returncode == 1
+    done = callability(*command, str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_explain_writes_json() -> None:
     """For programs: the same, in full."""
     report = json.loads(callability("explain", "server.quarantined=unknown", "--json").stdout)

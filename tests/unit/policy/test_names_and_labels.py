@@ -245,8 +245,18 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path, monkeypatch: 
         _policy(tmp_path / fact, *(f"{fact}: n{number}" for number in range(60)))
         for fact in ("tool.name", "server.name")
     )
-    with pytest.raises(TooMuch, match="too many nodes"):
+    with pytest.raises(TooMuch, match=r"these facts multiply: `server\.name` 61, `tool\.name` 61"):
         differences(one, other)
+
+
+def test_changes_with_too_many_conditions_are_not_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command says what is too much, and which facts multiply."""
+    before = _policy(tmp_path / "before", "tool.name: n0")
+    after = _policy(tmp_path / "after", *(f"tool.name: n{n}, server.name: s{n}" for n in range(1, 20)))
+    assert differences(before, after)
+    monkeypatch.setattr("callability.policy.reporting.difference.MAX_LOOKS", 50)
+    with pytest.raises(TooMuch, match=r"50 looks at nodes; these facts multiply: `tool\.name` 21, `server\.name` 20"):
+        differences(before, after)
 
 
 def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: Path) -> None:

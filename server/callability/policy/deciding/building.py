@@ -199,13 +199,19 @@ def _first_large(roots: Mapping[str, Node], sets: CombinationSets) -> str:
 def too_large(rule: Rule, space: Space) -> Finding:
     """Return the finding that the rules up to one need too much to be decided, or to be proved."""
     wide = [axis for axis in space.axes if not rule.when or not set(axis.facts).isdisjoint(rule.reads)]
-    wide.sort(key=lambda axis: -len(axis.points))
-    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide[:MAX_LISTED])
-    more = f" and {len(wide) - MAX_LISTED} more" if len(wide) > MAX_LISTED else ""
     sentence = f"the decision diagram of the rules up to `{rule.id}` is too large"
     limit = (
         f"it would need more than {MAX_NODES:,} nodes or {MAX_STEPS:,} steps while it is built,"
         f" or {MAX_INNER:,} inner nodes in the end"
     )
     hint = "let fewer rules read them together, or replace some of them by one label with a value for each case"
-    return Finding(rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes}{more}; {hint}")
+    return Finding(
+        rule.place, "diagram-too-large", sentence, f"{limit}; these facts multiply: {sizes_of(wide)}; {hint}"
+    )
+
+
+def sizes_of(axes: Iterable[Axis]) -> str:
+    """Return the facts of some axes with their numbers of points, the most points first."""
+    wide = sorted(axes, key=lambda axis: -len(axis.points))
+    sizes = ", ".join(f"`{'`, `'.join(axis.facts)}` {len(axis.points)}" for axis in wide[:MAX_LISTED])
+    return sizes + (f" and {len(wide) - MAX_LISTED} more" if len(wide) > MAX_LISTED else "")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from math import inf
 from operator import and_, or_
 
 from callability.finding import Witness
 from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Nodes
+from callability.policy.deciding.points_along import PointsAlong
 from callability.policy.deciding.space import Space
 from callability.policy.questions.fact import Axis
 from callability.policy.rules.condition import All, Any, Condition, Is, Not
@@ -73,16 +75,24 @@ class Truths:
 class CombinationSets:
     """The sets of one space, whose axes are tested in an order: the numbers of the axes.
 
-    Each operation raises `TooManyNodes` where it would need more than `most` nodes, or all together more than `steps`.
+    Each operation raises `TooManyNodes` where it would need more than `most` nodes, or all together more than `steps`
+    or `looks`.
     """
 
     def __init__(
-        self, space: Space, order: Sequence[int] | None = None, *, most: int = MAX_NODES, steps: int = MAX_STEPS
+        self,
+        space: Space,
+        order: Sequence[int] | None = None,
+        *,
+        most: int = MAX_NODES,
+        steps: int = MAX_STEPS,
+        looks: float = inf,
     ) -> None:
         self.space = space
         self.order = tuple(range(len(space.axes)) if order is None else order)
         self.axes = tuple(space.axes[number] for number in self.order)
         self.nodes = Nodes([len(axis.points) for axis in self.axes], most, steps)
+        self.along = PointsAlong(self.nodes, looks)
         self.all = self.of(FULL)
         self.none = self.of(EMPTY)
         self._place = {fact: place for place, axis in enumerate(self.axes) for fact in axis.facts}
@@ -123,12 +133,15 @@ class CombinationSets:
 
     def where(self, fact: str, values: Iterable[str]) -> CombinationSet:
         """Return where a fact has one of the values; a fact that no rule and no law reads is at its default."""
-        values = frozenset(values)
         if fact not in self._place:
-            return self.all if self.space.question.facts[fact].open_value in values else self.none
+            return self.all if self.space.question.facts[fact].open_value in frozenset(values) else self.none
+        having = self.having(fact)
         place = self._place[fact]
-        number = self.axes[place].facts.index(fact)
-        return self.where_points(place, lambda state: state[number] in values)
+        children = [EMPTY] * self.nodes.points[place]
+        for value in values:
+            for point in having.get(value, ()):
+                children[point] = FULL
+        return self.of(self.nodes.node(place, tuple(children)))
 
     def truths(self, condition: Condition | None) -> Truths:
         """Return where a condition holds, in Kleene's logic; none holds everywhere."""
@@ -169,7 +182,7 @@ class CombinationSets:
             """Return the points of an axis with which a combination of the set is left."""
             if place not in tested or len(within[place]) == 1:
                 return within[place]
-            return within[place] & self.nodes.along(given.node, place, within, every=False)
+            return within[place] & self.along.find(given.node, place, within, every=False)
 
         for axis in self.space.axes:
             place = self._place[axis.facts[0]]

@@ -17,6 +17,8 @@ FULL: Node = 1
 
 MAX_STEPS = 20_000_000
 """Children that all nodes which are computed in one store may have together, whether they are new or not."""
+_FEW = 8
+"""Points of an axis up to which it costs less to compute each pair of children than to look for those that differ."""
 Points = Collection[int] | None
 """Some points of an axis; None stands for all of them."""
 
@@ -45,6 +47,7 @@ class Nodes:
         self._differences: dict[tuple[Node, Node], Node] = {}
         self._complements: dict[Node, Node] = {EMPTY: FULL, FULL: EMPTY}
         self._sizes: dict[Node, int] = {EMPTY: 0, FULL: 1}
+        self._points: dict[Node, Sequence[tuple[int, Node]]] = {}
         # How many combinations the axes from each one on have.
         self._combinations = [1] * (len(points) + 1)
         for axis in reversed(range(len(points))):
@@ -88,7 +91,7 @@ class Nodes:
             one = waiting.pop()
             if one not in found and self._children[one]:
                 found.add(one)
-                waiting.extend(self._children[one])
+                waiting.extend(set(self._children[one]))
         return found
 
     def terminal(self) -> Node:
@@ -113,7 +116,7 @@ class Nodes:
         key = (one, other) if one < other else (other, one)
         found = self._intersections.get(key)
         if found is None:
-            found = self._intersections[key] = self._intersected(one, other)
+            found = self._intersections[key] = self._both(self.intersection, one, other, kept=False)
         return found
 
     def union(self, one: Node, other: Node) -> Node:
@@ -127,7 +130,7 @@ class Nodes:
         key = (one, other) if one < other else (other, one)
         found = self._unions.get(key)
         if found is None:
-            found = self._unions[key] = self._each(self.union, one, other)
+            found = self._unions[key] = self._both(self.union, one, other, kept=True)
         return found
 
     def difference(self, one: Node, other: Node) -> Node:
@@ -141,7 +144,7 @@ class Nodes:
         key = (one, other)
         found = self._differences.get(key)
         if found is None:
-            found = self._differences[key] = self._each(self.difference, one, other)
+            found = self._differences[key] = self._each(self.difference, one, other, kept=True)
         return found
 
     def complement(self, node: Node) -> Node:
@@ -164,7 +167,7 @@ class Nodes:
                 return result
             key = (one, where)
             if key not in done:
-                done[key] = self._each(changed, one, where)
+                done[key] = self._each(changed, one, where, kept=True)
             return done[key]
 
         return changed(diagram, where)
@@ -207,34 +210,12 @@ class Nodes:
         node = FULL
         for axis in reversed(range(len(self.points))):
             points = within[axis]
-            if points is not None:
-                node = self.node(axis, tuple(node if n in points else EMPTY for n in range(self.points[axis])))
+            if points is not None and node != EMPTY:
+                children = [EMPTY] * self.points[axis]
+                for point in points:
+                    children[point] = node
+                node = self.node(axis, tuple(children))
         return node
-
-    def along(self, node: Node, axis: int, within: Sequence[Points], *, every: bool) -> frozenset[int]:
-        """Return the points of an axis at which a set has some combination of a box of the other axes, or every one."""
-        bits = (1 << self.points[axis]) - 1
-        done: dict[Node, int] = {EMPTY: 0, FULL: bits}
-
-        def found(node: Node) -> int:
-            known = done.get(node)
-            if known is not None:
-                return known
-            tested, children = self._axis[node], self._children[node]
-            if tested == axis:
-                holding = {child for child in set(children) if found(child)}
-                result = sum([1 << point for point, child in enumerate(children) if child in holding])
-            else:
-                points = within[tested]
-                result = bits if every else 0
-                whole = points is None or len(points) == len(children)
-                for child in set(children) if whole else {children[point] for point in points or ()}:
-                    result = result & found(child) if every else result | found(child)
-            done[node] = result
-            return result
-
-        result = found(node)
-        return frozenset(point for point in range(self.points[axis]) if result >> point & 1)
 
     def size(self, node: Node) -> int:
         """Return how many combinations a set has."""
@@ -256,24 +237,40 @@ class Nodes:
             self._sizes[node] = found
         return found
 
-    def _intersected(self, one: Node, other: Node) -> Node:
-        """Return the intersection of two nodes by their children: of many points, most lead to nothing in one of them,
-        and for these no call is made.
+    def _each(self, operation: Callable[[Node, Node], Node], one: Node, other: Node, *, kept: bool) -> Node:
+        """Return the node of an operation on the children of two nodes, of which one may test a later axis.
+
+        `kept` says what the operation makes of a node and nothing: that node, or nothing. Of many points of an axis,
+        most lead to nothing in one of the two, or to a pair of children that others lead to.
         """
         axis = min(self._axis[one], self._axis[other])
-        pairs = zip(self.children_at(one, axis), self.children_at(other, axis), strict=True)
-        return self.node(
-            axis, tuple([self.intersection(left, right) if left and right else EMPTY for left, right in pairs])
-        )
+        left, right = self.children_at(one, axis), self.children_at(other, axis)
+        if len(left) <= _FEW:
+            return self.node(axis, tuple(map(operation, left, right)))
+        few = self._few(other) if self._axis[other] == axis else None
+        if few is not None:
+            children = [*left] if kept else [EMPTY] * len(left)
+            for point, child in few:
+                children[point] = operation(left[point], child)
+            return self.node(axis, tuple(children))
+        found = {pair: operation(*pair) for pair in dict.fromkeys(zip(left, right, strict=True))}
+        return self.node(axis, tuple([found[pair] for pair in zip(left, right, strict=True)]))
 
-    def _each(self, operation: Callable[[Node, Node], Node], one: Node, other: Node) -> Node:
-        """Return the node of an operation on the children of two nodes, of which one may test a later axis."""
-        axis, later = self._axis[one], self._axis[other]
-        if axis == later:
-            return self.node(axis, tuple(map(operation, self._children[one], self._children[other])))
-        if axis < later:
-            return self.node(axis, tuple([operation(child, other) for child in self._children[one]]))
-        return self.node(later, tuple([operation(one, child) for child in self._children[other]]))
+    def _both(self, operation: Callable[[Node, Node], Node], one: Node, other: Node, *, kept: bool) -> Node:
+        """Return the same for an operation that is the same both ways."""
+        if self._axis[one] == self._axis[other] and self._few(one) is not None:
+            one, other = other, one
+        return self._each(operation, one, other, kept=kept)
+
+    def _few(self, node: Node) -> Sequence[tuple[int, Node]] | None:
+        """Return the points that lead to something, with what they lead to; None if they are not few."""
+        children = self._children[node]
+        if (len(children) - children.count(EMPTY)) * _FEW > len(children):
+            return None
+        found = self._points.get(node)
+        if found is None:
+            found = self._points[node] = [(point, child) for point, child in enumerate(children) if child]
+        return found
 
     def _along(self, node: Node, axis: int, combined: Callable[[tuple[Node, ...]], Node]) -> Node:
         """Return a set in which every test of an axis is replaced by what its children come to."""

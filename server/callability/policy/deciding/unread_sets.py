@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from itertools import combinations, product
 from operator import or_
@@ -114,15 +114,21 @@ class UnreadSets:
         if found is None:
             place = self._nodes.axis(node)
             children = self._nodes.children(node)
-            complete = {point: self._complete(children[point]) for point in self._known[place]}
-            each = []
-            for points in self._completing[place]:
-                joined = EMPTY
-                for child in dict.fromkeys(complete[point] for point in points):
-                    joined = self._nodes.union(joined, child)
-                each.append(joined)
+            known = dict.fromkeys([children[point] for point in self._known[place]])
+            complete = {child: self._complete(child) for child in known}
+            each = [
+                complete[children[points[0]]] if len(points) == 1 else self._joined(children, points, complete)
+                for points in self._completing[place]
+            ]
             found = self._completed[node] = self._nodes.node(place, tuple(each))
         return found
+
+    def _joined(self, children: tuple[Node, ...], points: list[int], complete: Mapping[Node, Node]) -> Node:
+        """Return what any of some points of an axis leads to, completed."""
+        joined = EMPTY
+        for child in dict.fromkeys([complete[children[point]] for point in points]):
+            joined = self._nodes.union(joined, child)
+        return joined
 
 
 def _completions(axis: Axis, state: tuple[str, ...], known: list[int]) -> list[int]:

@@ -30,6 +30,13 @@ def holds(patterns: frozenset[str], name: str) -> bool:
 
 
 @lru_cache(maxsize=KEPT)
+def held(patterns: frozenset[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that are among some names, or are matched by one of the patterns among them."""
+    compiled = [_compiled(glob) for glob in _globs(patterns)]
+    return tuple([name for name in names if name in patterns or any(each.match(name) for each in compiled)])
+
+
+@lru_cache(maxsize=KEPT)
 def _globs(patterns: frozenset[str]) -> tuple[str, ...]:
     return tuple(filter(is_glob, patterns))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TypeVar
 
 from callability.policy.deciding.combination_set import CombinationSet
@@ -24,7 +25,7 @@ class Decided:
         self._certain = _joined((verdict.rule, where) for verdict, where in each if not verdict.undetermined)
         self._undetermined = _joined((verdict.rule, where) for verdict, where in each if verdict.undetermined)
         self._statuses = _joined((verdict.status, where) for verdict, where in each)
-        self._tried = dict(self._tries(rule_set))
+        self._rule_set = rule_set
 
     def certain(self, rule: str) -> CombinationSet:
         """Return where a rule is reached and true."""
@@ -40,17 +41,20 @@ class Decided:
 
     def tried(self, rule: str) -> CombinationSet:
         """Return where every rule above a rule is false, whatever it is itself."""
-        return self._tried[rule]
+        return self._tries[rule]
 
     def status(self, status: str) -> CombinationSet:
         """Return where a status is given."""
         return self._statuses.get(status, self.sets.none)
 
-    def _tries(self, rule_set: RuleSet) -> Iterator[tuple[str, CombinationSet]]:
+    @cached_property
+    def _tries(self) -> Mapping[str, CombinationSet]:
         left = self.sets.all
-        for rule in rule_set.rules:
-            yield rule.id, left
+        found: dict[str, CombinationSet] = {}
+        for rule in self._rule_set.rules:
+            found[rule.id] = left
             left -= self.reached(rule.id)
+        return found
 
 
 def _joined(pairs: Iterable[tuple[Name, CombinationSet]]) -> dict[Name, CombinationSet]:

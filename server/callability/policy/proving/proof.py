@@ -17,13 +17,13 @@ from callability.policy.rules.words import actions_named, rule_words, status_wor
 from callability.vocabulary import Action
 
 
-def prove(rule_set: RuleSet, decided: Decided) -> tuple[Finding, ...]:
-    """Return what is wrong: rules that never decide, parts of conditions that never matter, words that send somebody
-    to what is open already, combinations that are callable although text is withheld, and laws that do not hold.
+def prove(rule_set: RuleSet, decided: Decided, *, advice: bool = True) -> tuple[Finding, ...]:
+    """Return what is wrong: rules that never decide, words that send somebody to what is open already, combinations
+    that are callable although text is withheld, laws that do not hold, and, as advice, parts that never matter.
     """
     return (
         *_check_dead(rule_set, decided),
-        *check_parts(rule_set.rules, decided),
+        *(check_parts(rule_set.rules, decided) if advice else ()),
         *_check_actions(rule_set, decided),
         *_check_callable(rule_set, decided),
         *_check_withheld(rule_set, decided),

@@ -20,18 +20,24 @@ MAX_PARTS = 500
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """A part with its truths, and where it matters: where the rule is tried and the rest of the condition leaves it
-    open; for what is certain, and for what is possible.
+    """A part with its truths, where its rule is tried, and where the rest of the condition leaves it open; for what is
+    certain, and for what is possible.
     """
 
     part: Is
     truths: Truths
-    matters: Truths
+    tried: CombinationSet
+    open: Truths
 
     def changed(self, certain: CombinationSet, possible: CombinationSet) -> CombinationSet:
         """Return where the rule would be another one with other truths of the part."""
-        of_certain = (self.truths.certain ^ certain) & self.matters.certain
-        return of_certain | ((self.truths.possible ^ possible) & self.matters.possible)
+        # Where a rule is tried is a large set, and the others are small: it is intersected last.
+        of_certain = (self.truths.certain ^ certain) & self.open.certain
+        return (of_certain | ((self.truths.possible ^ possible) & self.open.possible)) & self.tried
+
+    def matters(self, where: CombinationSet) -> bool:
+        """Say whether the part decides anywhere in a set."""
+        return bool(where & (self.open.certain | self.open.possible) & self.tried)
 
 
 def check_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Finding]:
@@ -50,7 +56,7 @@ def _check_values(rule: Rule, weighed: _Weighed, decided: Decided) -> Iterator[F
     for value in sorted(part.values):
         what = f"value {shown(value)} of `{part.fact}` in"
         having = decided.sets.where(part.fact, fact.held_with(value))
-        if not having & (weighed.matters.certain | weighed.matters.possible):
+        if not weighed.matters(having):
             yield _never_matters(rule, part, what, having, decided)
         elif value in needless:
             sentence = f"{what} rule `{rule.id}` never matters: whatever it matches, others in the list match too"
@@ -73,15 +79,16 @@ def needless_parts(rules: tuple[Rule, ...], decided: Decided) -> Iterator[Findin
 def _weighed(rules: tuple[Rule, ...], decided: Decided) -> Iterator[tuple[Rule, _Weighed]]:
     for rule in rules:
         if rule.when and decided.certain(rule.id) and sum(1 for _ in atoms(rule.when)) <= MAX_PARTS:
-            tried = decided.tried(rule.id)
-            for weighed in _parts(rule.when, Truths(tried, tried), decided.sets):
-                yield rule, weighed
+            every = Truths(decided.sets.all, decided.sets.all)
+            for part, left_open in _parts(rule.when, every, decided.sets):
+                yield rule, _Weighed(part, decided.sets.truths(part), decided.tried(rule.id), left_open)
 
 
-def _parts(condition: Condition, matters: Truths, sets: CombinationSets) -> Iterator[_Weighed]:
+def _parts(condition: Condition, matters: Truths, sets: CombinationSets) -> Iterator[tuple[Is, Truths]]:
+    """Yield the parts of a condition, each with where the rest of it leaves it open."""
     match condition:
         case Is():
-            yield _Weighed(condition, sets.truths(condition), matters)
+            yield condition, matters
         case Not(part=part):
             # What is certain of the whole is what is not possible of the part.
             yield from _parts(part, Truths(matters.possible, matters.certain), sets)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from callability.finding import shown
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
-from callability.policy.names.glob import holds
+from callability.policy.names.glob import held
 from callability.vocabulary import EDIT_LABELS, UNKNOWN, LiftedBy
 
 BOOLEAN = ("true", "false")
@@ -61,7 +61,7 @@ class Fact:
 
     def held_by(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return its values that a condition names, or that a pattern in the condition matches."""
-        return tuple(each for each in self.values if holds(values, each))
+        return held(values, self.values)
 
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return values as a condition spells them, in their order."""

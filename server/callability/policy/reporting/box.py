@@ -93,6 +93,8 @@ class _Widening:
         place = self._sets.place(fact)
         fitting = self._fitting(fact, place)
         inside = self._along(self._allowed, place, every=True)
+        if fitting & inside <= self._within[place]:
+            return
         some = self._along(left, place, every=False)
         had, having = self._readings[fact], self._sets.having(fact)
         added = tuple(
@@ -112,4 +114,4 @@ class _Widening:
         return points
 
     def _along(self, given: CombinationSet, place: int, *, every: bool) -> frozenset[int]:
-        return self._sets.nodes.along(given.node, place, self._within, every=every)
+        return self._sets.along.find(given.node, place, self._within, every=every)

@@ -11,9 +11,9 @@ from enum import IntEnum
 from functools import reduce
 from operator import or_
 
-from callability.policy.deciding.building import order_of, verdicts_of
-from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
-from callability.policy.deciding.nodes import TooManyNodes
+from callability.policy.deciding.building import order_of, sizes_of, verdicts_of
+from callability.policy.deciding.combination_set import MAX_NODES, CombinationSet, CombinationSets
+from callability.policy.deciding.nodes import MAX_STEPS, TooManyNodes
 from callability.policy.deciding.space import Space, space_of_facts
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.names.automaton import TooManyStates
@@ -25,6 +25,9 @@ from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
 from callability.vocabulary import UNKNOWN
+
+MAX_LOOKS = 1_500_000
+"""Nodes that are looked at to describe what changes: some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
     """
     space = compared_space(old, new)
     try:
-        sets = CombinationSets(space, order_of(space))
+        sets = CombinationSets(space, order_of(space), looks=MAX_LOOKS)
         before, after = (_Replies(each.rule_set, sets) for each in (old, new))
         known = _known(sets)
         for reply, where in before.sets.items():
@@ -150,7 +153,9 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
                             unknown=not part & known,
                         )
     except TooManyNodes:
-        raise TooMuch("the decision diagrams of both policies need too many nodes together") from None
+        limit = f"more than {MAX_NODES:,} nodes, {MAX_STEPS:,} steps or {MAX_LOOKS:,} looks at nodes"
+        facts = f"these facts multiply: {sizes_of(space.axes)}"
+        raise TooMuch(f"describing what changes would need {limit}; {facts}") from None
 
 
 def _known(sets: CombinationSets) -> CombinationSet:
