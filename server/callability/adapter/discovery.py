@@ -9,8 +9,8 @@ from typing import Any
 
 from callability.adapter.discovery_arguments import DEFAULT_LIMIT, checked_limit
 from callability.adapter.judgement import JudgedTool, Judgement
+from callability.adapter.name_words import name_words, without_stop_words
 from callability.adapter.phrases import Phrases
-from callability.adapter.search_words import without_stop_words, words
 from callability.tool_name import is_plain
 
 MAX_LOCKED = 10
@@ -46,13 +46,13 @@ def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, 
     """Return the tools that a query finds by their names alone: by query words matched, most first, then by name.
 
     A word of two letters or more that is no stop word matches if it is or begins a word of the tool's or its
-    server's name.
+    server's name. Words are of ASCII letters and digits, and capitals count as small letters.
     """
-    wanted = [word for word in without_stop_words(words(query)) if len(word) >= _SHORTEST_WORD]
+    wanted = [word for word in without_stop_words(name_words(query)) if len(word) >= _SHORTEST_WORD]
     distinct = tuple(dict.fromkeys(wanted))[:_MOST_WORDS]
     ranked = []
     for tool in tools:
-        parts = (*words(tool.tool), *words(tool.server))
+        parts = (*name_words(tool.tool), *name_words(tool.server))
         matched = sum(any(part.startswith(word) for part in parts) for word in distinct)
         if matched:
             ranked.append((-matched, tool.name, tool))
@@ -77,9 +77,9 @@ def discovery(
         judgement: the tools that the caller may see.
         query: what was asked for; locked tools whose text is withheld or not known are found by it here, by their
             names alone.
-        found: what the proxy's search found among the callable tools alone, best first, by `server:tool`.
+        found: the qualified names of what the proxy's search found among the callable tools alone, best first.
         found_locked: what its search found among the locked tools whose text is not withheld, best first.
-        texts: what is known of the tools' texts, by `server:tool`. Those of withheld tools are not looked at.
+        texts: what is known of the tools' texts, by qualified name. Those of withheld tools are not looked at.
         phrases: the proxy's own action phrases.
         limit: the maximum number of callable tools, 1 to 100.
         include_disabled: whether to show the locked tools that the query finds.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.adapter.search_words import words
+from callability.gateway.inventory.search_words import words
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 from support.drawing import drawing
 

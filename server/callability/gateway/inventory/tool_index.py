@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import tantivy
 
-from callability.adapter.search_words import without_stop_words, words
+from callability.adapter.name_words import without_stop_words
+from callability.gateway.inventory.search_words import words
 
 MAX_QUERY_CHARACTERS = 10_000
 MAX_QUERY_WORDS = 32
