@@ -15,15 +15,17 @@ from callability.adapter.discovery_arguments import (
     checked_arguments,
     checked_limit,
     checked_query,
+    invalid_argument,
 )
 from callability.adapter.enable_result import enable_result, enable_status
 from callability.adapter.inputs import DeclaredLabels, InputFault, NotPublished, UnreadInput, unread_inputs
-from callability.adapter.judgement import JudgedTool, Judgement, judge
+from callability.adapter.json_text import JsonNumber, read_json
+from callability.adapter.judgement import SEPARATOR, JudgedTool, Judgement, judge
 from callability.adapter.load_messages import load_messages, load_status
 from callability.adapter.phrases import NEUTRAL, Phrases
 from callability.adapter.question import check_tool_request
 from callability.adapter.rejection import rejection, unavailable, unknown_tool
-from callability.adapter.result import error_result, tool_result
+from callability.adapter.result import error_result, result_json, tool_result
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -31,11 +33,13 @@ __all__ = [
     "INCLUDE_DISABLED_SENTENCE",
     "MAX_LIMIT",
     "NEUTRAL",
+    "SEPARATOR",
     "Asked",
     "DeclaredLabels",
     "DiscoveryArguments",
     "InputFault",
     "InvalidArgument",
+    "JsonNumber",
     "JudgedTool",
     "Judgement",
     "NotPublished",
@@ -50,10 +54,13 @@ __all__ = [
     "enable_result",
     "enable_status",
     "error_result",
+    "invalid_argument",
     "judge",
     "load_messages",
     "load_status",
+    "read_json",
     "rejection",
+    "result_json",
     "tool_counts",
     "tool_result",
     "unavailable",

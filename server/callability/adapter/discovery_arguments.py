@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from callability.adapter.search_words import words
+from callability.adapter.name_words import has_a_word
+from callability.adapter.result import error_result
 
 DEFAULT_LIMIT = 15
 """Callable tools in an answer, if the call gives no limit."""
 MAX_LIMIT = 100
 """The largest limit of a call, in tools."""
 _SHOWN = 10**9
-"""Larger numbers are not repeated to the agent."""
+"""Numbers of ten digits and more are not repeated to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def checked_query(query: object) -> str:
     """
     if not isinstance(query, str):
         raise InvalidArgument(f"`query` must be text, and is {_kind(query)}")
-    if not words(query):
+    if not has_a_word(query):
         raise InvalidArgument("`query` is empty: it needs at least one word")
     return query
 
@@ -69,10 +70,22 @@ def checked_limit(limit: object) -> int:
     """
     whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
     if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
-        number = isinstance(limit, int | float) and not isinstance(limit, bool) and abs(limit) < _SHOWN
-        found = limit if number else _kind(limit)
-        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {found}")
+        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {_shown(limit)}")
     return int(limit)
+
+
+def invalid_argument(error: InvalidArgument) -> dict[str, Any]:
+    """Return the MCP tool result for a call with an argument that is not as the schema says."""
+    return error_result(f"Not done: {error}.")
+
+
+def _shown(limit: object) -> str:
+    """Return a number if it is short, so that every language writes it alike, and its kind otherwise."""
+    if not isinstance(limit, int | float) or isinstance(limit, bool):
+        return _kind(limit)
+    if abs(limit) < _SHOWN:
+        return str(int(limit)) if limit == limit // 1 else "a fraction"
+    return "a number"
 
 
 def _kind(value: object) -> str:

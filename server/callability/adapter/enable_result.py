@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callability.adapter.load_messages import load_status
-from callability.adapter.phrases import MAX_NAME, Phrases, fill, on_one_line, quoted
+from callability.adapter.phrases import Phrases, fill
 from callability.adapter.result import tool_result
+from callability.adapter.shown_text import cut_name, on_one_line, quoted
 from callability.v1.callability_service_pb2 import ClassifyEnableResponse, ClassifyLoadResponse
 from callability.v1.outcome_pb2 import EnableStatus as WireStatus
 from callability.vocabulary import EnableStatus
@@ -60,7 +61,7 @@ def enable_result(
     }
     author = fill(response.words.message if known else UNEXPLAINED, phrases, {"server": server}, texts)
     parts = (f"Connected: {status}.", author) if status.connected else (f"Not connected: {status}.", author, _NO_CLAIM)
-    content = {"status": str(status), "server": server[:MAX_NAME], "tools_changed": status.tools_changed}
+    content = {"status": str(status), "server": cut_name(server), "tools_changed": status.tools_changed}
     return tool_result(content, text=" ".join(parts), is_error=status.error)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from callability.adapter.phrases import Phrases, fill, on_one_line
+from callability.adapter.phrases import Phrases, fill
+from callability.adapter.shown_text import on_one_line
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
@@ -14,6 +15,9 @@ from callability.vocabulary import ToolStatus
 
 UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
+
+SEPARATOR = ":"
+"""What stands between server and tool in a qualified name, unless the proxy has names of another form."""
 
 _STATUSES: Mapping[int, ToolStatus] = {
     number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number
@@ -35,11 +39,12 @@ class JudgedTool(NamedTuple):
     words_of: str = ""
     undetermined: bool = False
     unread: tuple[str, ...] = ()
+    separator: str = SEPARATOR
 
     @property
     def name(self) -> str:
-        """The name by which an agent knows it, `server:tool`."""
-        return f"{self.server}:{self.tool}"
+        """The name by which an agent knows it, such as `server:tool`: server, separator, tool."""
+        return f"{self.server}{self.separator}{self.tool}"
 
     @property
     def callable(self) -> bool:
@@ -51,7 +56,7 @@ class JudgedTool(NamedTuple):
 class Judgement:
     """The tools of the visible servers, in the order of the request, and the words for their statuses.
 
-    `refusals` are why the proxy's own gate refuses tools for good, by `server:tool`.
+    `refusals` are why the proxy's own gate refuses tools for good, by qualified name.
     """
 
     tools: tuple[JudgedTool, ...]
@@ -118,15 +123,17 @@ def judge(
     *,
     visible: Collection[str] | None = None,
     refusals: Mapping[str, str] | None = None,
+    separator: str = SEPARATOR,
 ) -> Judgement:
     """Join a request with its response, for the servers in `visible` (None: all that were asked about).
 
     A tool outside the caller's scope does not belong into the request (FR-007); `visible` leaves out what is there all
     the same. An item that is an error counts as undetermined, and its text is withheld. `refusals` say, by
-    `server:tool`, why the proxy's own gate refuses a tool for good, where it sent `caller_refuses`; see `rejection`.
+    qualified name, why the proxy's own gate refuses a tool for good, where it sent `caller_refuses`; see `rejection`.
+    `separator` stands between server and tool in a qualified name.
 
     Raises:
-        ValueError: the response is not one to this request, or two tools of it have one name, `server:tool`.
+        ValueError: the response is not one to this request, or two tools of it have one qualified name.
         TypeError: `visible` is one name and not several.
     """
     if isinstance(visible, str):
@@ -147,7 +154,7 @@ def judge(
                 verdict = verdicts.get(encoded)
                 if verdict is None:
                     verdict = verdicts[encoded] = _judged(result, words)
-                tools.append(JudgedTool(server, tool.name, *verdict))
+                tools.append(JudgedTool(server, tool.name, *verdict, separator))
     if len({tool.name for tool in tools}) < len(tools):
         raise ValueError("two tools of the request have the same name")
     return Judgement(tuple(tools), words, refusals or {})

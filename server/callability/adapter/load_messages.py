@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
-from callability.adapter.phrases import Phrases, fill, on_one_line, quoted, shortened
+from callability.adapter.phrases import Phrases, fill
+from callability.adapter.shown_text import on_one_line, quoted, shortened
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.vocabulary import LoadStatus

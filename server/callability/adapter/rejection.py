@@ -7,15 +7,19 @@ from typing import Any
 
 from rapidfuzz import fuzz, process
 
+from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
-from callability.adapter.phrases import MAX_NAME, Phrases, fill, on_one_line, quoted
+from callability.adapter.phrases import Phrases, fill
 from callability.adapter.result import error_result, tool_result
+from callability.adapter.shown_text import cut_name, on_one_line, quoted
 from callability.adapter.unread import retry_of, unread_sentence
 from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
 from callability.vocabulary import LiftedBy, Retry, ToolStatus
 
 _MAX_NEAR = 3
+_NEAR = 60
+"""Percent: twice the length of the longest common subsequence, by the length of both names."""
 _MOST_COMPARED = 256
 _WHO: Mapping[LiftedBy, str] = {
     LiftedBy.USER: "The user can lift this.",
@@ -75,8 +79,8 @@ def rejection(
     )
     content = {
         "status": str(status),
-        "server": server[:MAX_NAME],
-        "tool": tool[:MAX_NAME],
+        "server": cut_name(server),
+        "tool": cut_name(tool),
         "lifted_by": str(status.lifted_by),
         "retry": str(retry),
     }
@@ -88,7 +92,8 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
 
     A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
-    near = process.extract(name[:_MOST_COMPARED], sorted(names), scorer=fuzz.ratio, score_cutoff=60, limit=_MAX_NEAR)
+    asked = well_formed(name)[:_MOST_COMPARED]
+    near = process.extract(asked, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
     hint = f" Similar names: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
     text = f"Not called: there is no tool {quoted(name)}.{hint} Find tools with `{discovery_tool}`."
     return tool_result(None, text=text, is_error=True)
@@ -96,7 +101,8 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
 
 def unavailable(reason: str) -> dict[str, Any]:
     """Return the MCP tool result for a call while the policy service gives no answer (spec A.7): it is no status."""
+    why = on_one_line(reason).rstrip(".")
     return error_result(
-        f"Not done: {reason}. Nothing was shown or called; this says nothing about any tool. A later retry may succeed."
+        f"Not done: {why}. Nothing was shown or called; this says nothing about any tool. A later retry may succeed."
         " If it does not, tell the user that the policy service is down."
     )

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from callability.adapter.json_text import json_text, portable, well_formed
 
 
 def tool_result(
     structured: Mapping[str, Any] | None, *, text: str | None = None, is_error: bool = False
 ) -> dict[str, Any]:
     """Return a `CallToolResult` as JSON; without a `text` of its own the block holds the structured content's JSON."""
-    structured, json_text = _sound(structured)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": json_text if text is None else text}]}
+    found, written = portable(None if structured is None else dict(structured))
+    text = written if text is None else well_formed(text)
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     if structured is not None:
-        result["structuredContent"] = structured
+        result["structuredContent"] = found
     return result | {"isError": is_error}
 
 
-def _sound(structured: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return an object with its JSON; what JSON cannot hold, and an upstream may send all the same, is replaced."""
-    found = None if structured is None else dict(structured)
-    try:
-        text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        text.encode()
-    except ValueError:
-        found = _replaced(found)
-        text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return found, text
-
-
-def _replaced(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case float() if not math.isfinite(value):
-            return None
-        case Mapping():
-            return {_replaced(key): _replaced(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_replaced(each) for each in value]
-    return value
+def result_json(result: Mapping[str, Any]) -> str:
+    """Return a tool result as the JSON text that a proxy sends, to the byte in UTF-8 what every language sends."""
+    return json_text(result)
 
 
 def error_result(text: str) -> dict[str, Any]:

@@ -5,20 +5,27 @@ A word names a kind of fact and never the fact: the key of a label is the operat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from callability.v1.verdict_pb2 import RETRY_NEVER, ToolVerdict
 from callability.vocabulary import Retry, ToolStatus
 
+_LABEL = "a label set by the operator"
 _KINDS: Mapping[str, str] = {
-    r"server\.(enabled|quarantined)": "the server's state",
-    r"tool\.config_denied": "the operator's config",
-    r"approval\..*": "the tool's approval",
-    r"annotations\..*": "the tool's annotations",
-    r"agent\.name": "the agent's name",
-    r"(server|tool|agent)\.label\..*": "a label set by the operator",
+    "server.enabled": "the server's state",
+    "server.quarantined": "the server's state",
+    "tool.config_denied": "the operator's config",
+    "agent.name": "the agent's name",
 }
+"""By fact."""
+_FAMILIES: Mapping[str, str] = {
+    "approval.": "the tool's approval",
+    "annotations.": "the tool's annotations",
+    "server.label.": _LABEL,
+    "tool.label.": _LABEL,
+    "agent.label.": _LABEL,
+}
+"""By the beginning of a fact."""
 _OTHER = "another fact that the policy reads"
 
 
@@ -36,4 +43,5 @@ def retry_of(verdict: ToolVerdict, status: ToolStatus) -> Retry:
 
 
 def _kind(fact: str) -> str:
-    return next((kind for pattern, kind in _KINDS.items() if re.fullmatch(pattern, fact, re.DOTALL)), _OTHER)
+    family = next((kind for beginning, kind in _FAMILIES.items() if fact.startswith(beginning)), _OTHER)
+    return _KINDS.get(fact, family)

@@ -505,7 +505,7 @@ def test_what_json_cannot_hold_does_not_break_an_answer() -> None:
     """An upstream may send half a character, or a number that is not a number."""
     result = tool_result({"tools": [{"description": "a\ud800b", "inputSchema": {"default": float("nan")}}]})
     assert json.loads(text_of(result)) == result["structuredContent"]
-    assert result["structuredContent"]["tools"] == [{"description": "a?b", "inputSchema": {"default": None}}]
+    assert result["structuredContent"]["tools"] == [{"description": "a\ufffdb", "inputSchema": {"default": None}}]
     json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
 
 

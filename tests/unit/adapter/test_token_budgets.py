@@ -7,7 +7,7 @@ import re
 import pytest
 
 from callability.adapter import NEUTRAL, load_messages, rejection
-from callability.adapter.phrases import MAX_PARTS, shortened
+from callability.adapter.shown_text import MAX_PARTS, shortened
 from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus

@@ -8,7 +8,7 @@ from typing import Any
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, InputRequiredResult, Tool
 
-from callability.adapter import InvalidArgument, error_result, unavailable
+from callability.adapter import InvalidArgument, error_result, invalid_argument, unavailable
 from callability.gateway.catalog import Catalog
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
@@ -101,6 +101,6 @@ class Gateway:
                     return await catalog_tools.search_servers(arguments)
             return error_result(f"Not done: the tools are {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
-            return error_result(f"Not done: {error}.")
+            return invalid_argument(error)
         except PolicyUnavailable as error:
             return unavailable(str(error))

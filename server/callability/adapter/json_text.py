@@ -1,0 +1,101 @@
+"""JSON as an agent reads it: the same bytes from every language, with an upstream's numbers as it wrote them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONGEST = 32
+"""Characters of a number up to which Python may write it as it was; reading a long one takes time."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonNumber:
+    """A number of a JSON text that Python would write in another way, such as `1e400`, `1.50` or `-0`.
+
+    Raises:
+        ValueError: the text is no JSON number.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _NUMBER.fullmatch(self.text):
+            raise ValueError("the text is no JSON number")
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text; a number that Python would write in another way is a `JsonNumber`.
+
+    The last of several members with one key counts, in the place of the first.
+
+    Raises:
+        ValueError: the text is no JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_int=_integer, parse_float=_decimal, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+
+
+def well_formed(text: str) -> str:
+    """Return a text with U+FFFD in place of each half of a surrogate pair that is without its other half."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as compact JSON: only what must be escaped is, and what JSON cannot hold is replaced."""
+    return portable(value)[1]
+
+
+def portable(value: Any) -> tuple[Any, str]:
+    """Return a value without what JSON cannot hold, and its JSON: null for what is no number, well-formed texts."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError):
+        value = _replaced(value)
+        text = _written(value)
+    return value, text
+
+
+def _replaced(value: Any) -> Any:
+    match value:
+        case str():
+            return well_formed(value)
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {_replaced(key): _replaced(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_replaced(each) for each in value]
+    return value
+
+
+def _written(value: Any) -> str:
+    match value:
+        case JsonNumber():
+            return value.text
+        case dict():
+            return "{" + ",".join(f"{_written(key)}:{_written(each)}" for key, each in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _integer(text: str) -> int | JsonNumber:
+    return int(text) if text != "-0" and len(text) <= _LONGEST else JsonNumber(text)
+
+
+def _decimal(text: str) -> float | JsonNumber:
+    number = float(text) if len(text) <= _LONGEST else math.nan
+    return number if repr(number) == text else JsonNumber(text)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"`{text}` is no JSON number")
