@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from callability.adapter.json_text import JsonNumber
 from callability.adapter.name_words import has_a_word
 from callability.adapter.result import error_result
 
@@ -68,6 +69,7 @@ def checked_limit(limit: object) -> int:
     Raises:
         InvalidArgument: it is not a whole number from 1 to 100.
     """
+    limit = limit.value if isinstance(limit, JsonNumber) else limit
     whole = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit // 1
     if not whole or not isinstance(limit, int | float) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}, and is {_shown(limit)}")

@@ -28,6 +28,11 @@ class JsonNumber:
         if not _NUMBER.fullmatch(self.text):
             raise ValueError("the text is no JSON number")
 
+    @property
+    def value(self) -> float:
+        """The nearest number that Python's floats have, which may be an infinity."""
+        return float(self.text)
+
 
 def read_json(text: str | bytes) -> Any:
     """Return the value of a JSON text; a number that Python would write in another way is a `JsonNumber`.

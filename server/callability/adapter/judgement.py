@@ -93,7 +93,7 @@ class Judgement:
             if rules:
                 rule = rules.pop() if len(rules) == 1 else ""
                 words = self.words.get((status, rule)) or self.words.get((status, ""))
-                said = [fill(words.remediation if words else UNEXPLAINED, phrases)]
+                said = [fill((words and words.remediation) or UNEXPLAINED, phrases)]
             if refusals and said:
                 said = ["For some of these tools:", *refusals, "For the others:", *said]
             if said := said or [*refusals]:

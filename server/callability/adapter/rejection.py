@@ -92,8 +92,8 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
 
     A tool outside the caller's scope gets the same answer, so that the two cannot be distinguished (FR-007).
     """
-    asked = well_formed(name)[:_MOST_COMPARED]
-    near = process.extract(asked, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
+    compared = well_formed(name)[:_MOST_COMPARED]
+    near = process.extract(compared, sorted(set(names)), scorer=fuzz.ratio, score_cutoff=_NEAR, limit=_MAX_NEAR)
     hint = f" Similar names: {', '.join(quoted(each) for each, _, _ in near)}." if near else ""
     text = f"Not called: there is no tool {quoted(name)}.{hint} Find tools with `{discovery_tool}`."
     return tool_result(None, text=text, is_error=True)
@@ -101,7 +101,7 @@ def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retr
 
 def unavailable(reason: str) -> dict[str, Any]:
     """Return the MCP tool result for a call while the policy service gives no answer (spec A.7): it is no status."""
-    why = on_one_line(reason).rstrip(".")
+    why = on_one_line(reason).rstrip(".") or "the policy service gave no answer"
     return error_result(
         f"Not done: {why}. Nothing was shown or called; this says nothing about any tool. A later retry may succeed."
         " If it does not, tell the user that the policy service is down."
