@@ -40,12 +40,13 @@ def payload_of(policy: Policy, sequence: int = 0) -> bytes:
             )
             for action in ACTIONS
         ],
-        rule_sets=[_rule_set(policy.rule_sets[name]) for name in QUESTIONS],
+        rule_sets=[rule_set_message(policy.rule_sets[name]) for name in QUESTIONS],
     )
     return payload.SerializeToString(deterministic=True)
 
 
-def _rule_set(proved: ProvedRuleSet) -> pb.RuleSet:
+def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:
+    """Return a rule set as a bundle has it."""
     rule_set, diagram = proved.rule_set, proved.diagram
     question = rule_set.question
     places = {name: place for place, name in enumerate(question.facts)}

@@ -1,0 +1,14 @@
+"""Verdicts for whole tables: a compiled policy over columns of Arrow.
+
+A table has a row for each tool, and a column for each fact, with the fact's name. Null is unknown. `decide` yields the
+verdicts batch by batch, in constant memory.
+
+Its modules, from bottom to top: `name_classes` and `fact_column` read the columns of facts, `states` and `transitions`
+walk the decision diagram with tables, `rule_columns` and `verdict_columns` decide and write, and `column_policy` joins
+them.
+"""
+
+from callability.columns.column_policy import ColumnPolicy, Columns, Reading, decide
+from callability.columns.fact_column import OddValues, UnfitColumn
+
+__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide"]

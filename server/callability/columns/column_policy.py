@@ -1,0 +1,172 @@
+"""A compiled policy that decides record batches of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.columns.fact_column import Codes, FactReader, OddValues, UnfitColumn
+from callability.columns.rule_columns import RuleColumns
+from callability.columns.verdict_columns import VerdictColumns
+
+QUESTION = "callability"
+CHUNK = 1 << 15
+"""Rows that are decided together: their codes stay in the cache of a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What to read of a table, and what to pass on.
+
+    `kept` are columns that are passed on, before the verdict; None: all of the table. `agent` is the agent that would
+    call every tool, in place of a column `agent.name`; an empty name: it has none. With `missing_unknown`, a fact whose
+    column is missing is unknown; otherwise it is an error.
+    """
+
+    kept: tuple[str, ...] | None = None
+    agent: str | None = None
+    missing_unknown: bool = False
+
+
+class ColumnPolicy:
+    """A compiled policy over columns. It is never changed, but for the counts of odd values of a reading.
+
+    Args:
+        payload: the payload of a bundle, which its reader has checked.
+        digest: the bundle's SHA-256, in lower-case hexadecimal.
+    """
+
+    def __init__(self, payload: pb.Payload, digest: str) -> None:
+        self.revision, self.semantics, self.digest = payload.revision, payload.semantics, digest
+        self._rules = RuleColumns(next(each for each in payload.rule_sets if each.question == QUESTION))
+        self._verdicts = VerdictColumns(self._rules)
+
+    @property
+    def facts(self) -> pa.Schema:
+        """The columns that the policy reads, each with the name of its fact; metadata names their values."""
+        facts = (self._rules.rule_set.facts[place] for place in self._rules.facts)
+        return pa.schema([_field(fact) for fact in facts], self.metadata)
+
+    @property
+    def verdict(self) -> pa.Schema:
+        """The columns of a verdict."""
+        return self._verdicts.schema.with_metadata(self.metadata)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the schema of each table of verdicts says of the policy."""
+        return {
+            "callability.revision": self.revision,
+            "callability.semantics": str(self.semantics),
+            "callability.bundle": self.digest,
+        }
+
+    def reading(self, schema: pa.Schema, columns: Columns = Columns()) -> Reading:
+        """Return what decides the batches of a table.
+
+        Raises:
+            UnfitColumn: a column is missing, is there twice, or would be there twice in the result.
+        """
+        return Reading(self, self._rules, self._verdicts, schema, columns)
+
+
+class Reading:
+    """Decides the batches of one table, and counts the values that are outside the domains of their facts."""
+
+    def __init__(
+        self, policy: ColumnPolicy, rules: RuleColumns, verdicts: VerdictColumns, schema: pa.Schema, columns: Columns
+    ) -> None:
+        self._rules, self._verdicts = rules, verdicts
+        self._readers = {place: FactReader(rules.rule_set.facts[place]) for place in rules.facts}
+        self._table = schema
+        self._constants = _constants(self._readers, schema, columns)
+        self._kept = tuple(schema.names) if columns.kept is None else columns.kept
+        _check_kept(self._kept, schema, policy.verdict)
+        self.missing = tuple(self._readers[place].name for place in self._constants if not columns.agent)
+        kept = [schema.field(name) for name in self._kept]
+        self.schema = pa.schema([*kept, *policy.verdict], {**(schema.metadata or {}), **policy.metadata})
+
+    @property
+    def odd(self) -> Mapping[str, OddValues]:
+        """The values so far that were read as unknown because their fact does not have them, by column."""
+        return {reader.name: reader.odd for reader in self._readers.values() if reader.odd.rows}
+
+    def decide(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the kept columns of a batch and those of the verdicts, row by row.
+
+        Raises:
+            UnfitColumn: a column cannot be read as its fact.
+        """
+        if batch.schema.names != self._table.names:
+            raise UnfitColumn(
+                f"a batch has the columns {_listed(batch.schema.names)}, not {_listed(self._table.names)}"
+            )
+        codes: dict[int, Codes | int] = dict(self._constants)
+        for place, reader in self._readers.items():
+            if place not in self._constants:
+                codes[place] = reader.read(batch.column(reader.name))
+        room = self._verdicts.room(batch.num_rows)
+        for start in range(0, batch.num_rows, CHUNK):
+            rows = slice(start, min(start + CHUNK, batch.num_rows))
+            mine = {place: each[rows] if isinstance(each, np.ndarray) else each for place, each in codes.items()}
+            decided = self._rules.decide(mine, rows.stop - rows.start)
+            self._verdicts.write(*decided, [each[rows] for each in room])
+        kept = [batch.column(name) for name in self._kept]
+        return pa.RecordBatch.from_arrays([*kept, *self._verdicts.arrays(room)], schema=self.schema)
+
+
+def decide(
+    batches: Iterable[pa.RecordBatch],
+    policy: ColumnPolicy,
+    columns: Columns = Columns(),
+) -> Iterator[pa.RecordBatch]:
+    """Yield the verdicts of batches of one table, in their order and in constant memory.
+
+    Raises:
+        UnfitColumn: a column cannot be read as its fact, or the batches have different columns.
+    """
+    reading: Reading | None = None
+    for batch in batches:
+        reading = reading or policy.reading(batch.schema, columns)
+        yield reading.decide(batch)
+
+
+def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Columns) -> dict[int, int]:
+    """Return the codes of facts that have no column."""
+    found = {}
+    for place, reader in readers.items():
+        if reader.name == "agent.name" and columns.agent is not None:
+            found[place] = reader.constant(columns.agent)
+        elif not schema.get_all_field_indices(reader.name):
+            found[place] = reader.constant(None)
+    missing = [readers[place].name for place in found if readers[place].name != "agent.name" or columns.agent is None]
+    if missing and not columns.missing_unknown:
+        raise UnfitColumn(f"the table has no column {_listed(missing)}; it has {_listed(schema.names)}")
+    twice = [reader.name for reader in readers.values() if len(schema.get_all_field_indices(reader.name)) > 1]
+    if twice:
+        raise UnfitColumn(f"the table has two columns {_listed(twice)}")
+    return found
+
+
+def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> None:
+    for name in kept:
+        if len(schema.get_all_field_indices(name)) != 1:
+            raise UnfitColumn(f"the table has no column `{name}`, or two of them; it has {_listed(schema.names)}")
+        if name in verdict.names:
+            raise UnfitColumn(f"the table has a column `{name}`, which is the name of a column of the verdict")
+
+
+def _field(fact: pb.Fact) -> pa.Field:
+    reader = FactReader(fact)
+    values = "" if reader.is_name or reader.boolean else ", ".join(fact.values)
+    return pa.field(
+        fact.name, reader.arrow_type, nullable=not (fact.asserted and reader.is_name), metadata={"values": values}
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"

@@ -1,0 +1,170 @@
+"""From a column of Arrow to codes of a fact's readings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.columns.name_classes import NameClasses
+
+Codes = NDArray[Any]
+"""Integers, as small as they fit."""
+MAX_SHOWN = 5
+"""Values outside a domain that are kept to be reported, for each column."""
+
+
+class UnfitColumn(ValueError):
+    """A column that cannot be read as its fact. Its text names the column, what was found, and what is wanted."""
+
+
+@dataclass(slots=True)
+class OddValues:
+    """The values of a column that its fact does not have: the rows that were read as unknown, and a few."""
+
+    rows: int = 0
+    values: dict[str, None] = field(default_factory=dict)
+
+
+class FactReader:
+    """Reads the columns of one fact.
+
+    A *code* is the place of a value of the fact; the number of values stands for unknown. An asserted fact
+    has its default if it is null, or has a value outside its domain.
+    """
+
+    def __init__(self, fact: pb.Fact) -> None:
+        self.name = fact.name
+        self.is_name = fact.kind == pb.FACT_KIND_NAME
+        self.unknown = len(fact.values)
+        self.codes = self.unknown + 1
+        self.odd = OddValues()
+        self._values: Sequence[str] = tuple(fact.values)
+        self._null = fact.default_value if fact.asserted and not self.is_name else self.unknown
+        self._needed = fact.asserted and self.is_name
+        self._classes = NameClasses(fact) if self.is_name else None
+        self._last: tuple[pa.Array, NDArray[np.int32], NDArray[np.bool_] | None] | None = None
+
+    @property
+    def boolean(self) -> bool:
+        """Whether the fact is true or false."""
+        return set(self._values) == {"true", "false"}
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """The type of Arrow that its column should have."""
+        return pa.bool_() if self.boolean else pa.dictionary(pa.int32(), pa.string())
+
+    def constant(self, value: str | None) -> int:
+        """Return the code of a value that all rows have; None: it is unknown."""
+        if value is None:
+            if self._needed:
+                raise UnfitColumn(f"column `{self.name}` is missing: every row needs it")
+            return self._null
+        return int(self._text_codes(pa.array([value], pa.string()))[0][0])
+
+    def read(self, column: pa.Array) -> Codes:
+        """Return the code of each row.
+
+        Raises:
+            UnfitColumn: the column has another type, or a null where a name is needed.
+        """
+        if self._needed and column.null_count:
+            row = int(pc.index(column.is_null(), True).as_py())
+            raise UnfitColumn(f"column `{self.name}` is null in row {row} of a batch: every row needs a name")
+        if pa.types.is_null(column.type):
+            return np.full(len(column), self._null, self._dtype)
+        if pa.types.is_boolean(column.type) and not self.is_name:
+            return self._of_booleans(column)
+        if not pa.types.is_dictionary(column.type):
+            if not _is_text(column.type):
+                raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
+            column = column.dictionary_encode()
+        if not _is_text(column.type.value_type):
+            raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
+        return self._of_dictionary(column)
+
+    @property
+    def _wanted(self) -> str:
+        return "boolean" if self.boolean else "text, best dictionary-encoded,"
+
+    @property
+    def _dtype(self) -> type[np.unsignedinteger]:
+        return np.uint8 if self.codes <= 256 else np.uint16 if self.codes <= 65_536 else np.uint32
+
+    def _of_booleans(self, column: pa.BooleanArray) -> Codes:
+        validity, data = column.buffers()
+        true = _packed(data, column)
+        valid = None if validity is None or not column.null_count else _packed(validity, column)
+        if self._values != ("true", "false"):
+            by_bit = [self._values.index(word) if word in self._values else self.unknown for word in ("false", "true")]
+            codes = _bits(true, column)
+            if valid is not None:
+                codes |= _bits(~valid, column) << 1
+            return np.take(np.array([*by_bit, self._null, self._null], self._dtype), codes)
+        # Bit by bit: 0 is true, 1 is false, and 2 is null.
+        if valid is None:
+            return _bits(~true, column)
+        if self._null == 1:
+            return _bits(~(true & valid), column)
+        return _bits(~true & valid, column) | (_bits(~valid, column) << 1)
+
+    def _of_dictionary(self, column: pa.DictionaryArray) -> Codes:
+        table, odd = self._table(column.dictionary)
+        validity = column.indices.buffers()[0]
+        indices = np.frombuffer(column.indices.buffers()[1], np.dtype(column.indices.type.to_pandas_dtype()))
+        indices = indices[column.indices.offset : column.indices.offset + len(column)]
+        if validity is not None and column.indices.null_count:
+            missing = _bits(~_packed(validity, column.indices), column.indices).view(np.bool_)
+            # What lies under a null may be any number. The last place of the table is for nulls.
+            indices = np.where(missing, len(table) - 1, indices)
+        if odd is not None:
+            self._count(column.dictionary, indices, odd)
+        codes: Codes = np.take(table, indices, mode="clip").astype(self._dtype, copy=False)
+        return codes
+
+    def _table(self, dictionary: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+        """Return the code of each value of a dictionary, and of null; and which values the fact does not have."""
+        if self._last is None or not (self._last[0] is dictionary or self._last[0].equals(dictionary)):
+            codes, odd = self._text_codes(dictionary)
+            table = np.append(codes, self._null).astype(self._dtype)
+            self._last = dictionary, table, odd if odd.any() else None
+        return self._last[1], self._last[2]
+
+    def _text_codes(self, texts: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        if self._classes is not None:
+            present = texts.is_valid().to_numpy(zero_copy_only=False)
+            codes = np.full(len(texts), self._null, np.int32)
+            codes[present] = self._classes.readings(texts.drop_null())
+            return codes, np.zeros(len(texts), np.bool_)
+        found = pc.index_in(texts, value_set=pa.array(self._values, texts.type))
+        odd = pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
+        return pc.fill_null(found, self._null).to_numpy(zero_copy_only=False).astype(np.int32), odd
+
+    def _count(self, dictionary: pa.Array, indices: NDArray[np.generic], odd: NDArray[np.bool_]) -> None:
+        """Count the rows whose value the fact does not have."""
+        uses = np.bincount(indices.astype(np.int64), minlength=len(odd))[: len(odd)]
+        self.odd.rows += int(uses[odd].sum())
+        for place in np.flatnonzero(odd & (uses > 0)):
+            if len(self.odd.values) < MAX_SHOWN:
+                self.odd.values.setdefault(dictionary[int(place)].as_py())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _packed(buffer: pa.Buffer, column: pa.Array) -> NDArray[np.uint8]:
+    """Return the bytes of a buffer of bits in which those of a column are."""
+    return np.frombuffer(buffer, np.uint8)[column.offset // 8 : (column.offset + len(column) + 7) // 8]
+
+
+def _bits(packed: NDArray[np.uint8], column: pa.Array) -> NDArray[np.uint8]:
+    """Return the bits of a column, a byte each."""
+    return np.unpackbits(packed, bitorder="little")[column.offset % 8 :][: len(column)]

@@ -1,0 +1,246 @@
+"""Columns are decided as single requests are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from callability import document
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.bundling.payload import rule_set_message
+from callability.columns import ColumnPolicy, Columns, UnfitColumn, decide
+from callability.policy.deciding.diagram import DecisionDiagram
+from callability.policy.loading import ProvedRuleSet
+from callability.policy.questions.callability import CALLABILITY
+from callability.policy.reading.rule_file import read_rule_set
+from callability.policy.rules.rule_set import RuleSet, Text
+from support.drawing import drawing
+from support.drawn_policies import NOWHERE, any_rule_sets, diagram_of, rule_sets
+from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, drawn_states
+
+_WORDS = {
+    str(status): {name: Text("It is locked.", NOWHERE) for name in CALLABILITY.texts} for status in CALLABILITY.statuses
+}
+
+
+def _policy(rule_set: RuleSet, diagram: DecisionDiagram) -> ColumnPolicy:
+    message = rule_set_message(ProvedRuleSet(replace(rule_set, words=_WORDS), diagram, 0))
+    return ColumnPolicy(pb.Payload(revision="drawn", semantics=2, rule_sets=[message]), "digest")
+
+
+def _rule_set(text: str) -> RuleSet:
+    found, findings = read_rule_set(document.parse(text.encode(), "callability.yaml"), CALLABILITY)
+    assert found, findings
+    return found
+
+
+def _batch(policy: ColumnPolicy, states: Sequence[Mapping[str, str]], *, encoded: bool = True) -> pa.RecordBatch:
+    """Return a table of facts; `unknown` becomes null."""
+    arrays = []
+    for column in policy.facts:
+        values = [None if state[column.name] == "unknown" else state[column.name] for state in states]
+        if pa.types.is_boolean(column.type):
+            arrays.append(pa.array([None if value is None else value == "true" for value in values], pa.bool_()))
+        else:
+            plain = pa.array(values, pa.string())
+            arrays.append(plain.dictionary_encode() if encoded else plain)
+    return pa.RecordBatch.from_arrays(arrays, names=policy.facts.names)
+
+
+def _answers(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
+    names = ("status", "rule", "undetermined", "unread", "withhold_text", "lifted_by", "retry")
+    return list(zip(*(batch.column(name).to_pylist() for name in names), strict=True))
+
+
+_ALL = Columns()
+
+
+def _decided(policy: ColumnPolicy, batch: pa.RecordBatch, columns: Columns = _ALL) -> list[tuple[object, ...]]:
+    return _answers(next(decide([batch], policy, columns)))
+
+
+@drawing(60)
+@given(rule_sets())
+def test_columns_are_decided_as_drawn_rules_decide(drawn: RuleSet) -> None:
+    """In every combination of facts, nulls included."""
+    diagram = diagram_of(drawn)
+    policy, states = _policy(drawn, diagram), drawn_states(diagram, 3_000)
+    assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
+
+
+@drawing(60)
+@given(any_rule_sets())
+def test_columns_are_decided_as_drawn_rules_about_names_labels_and_annotations_decide(drawn: RuleSet) -> None:
+    """Whatever the patterns are."""
+    diagram = diagram_of(drawn)
+    policy, states = _policy(drawn, diagram), drawn_states(diagram, 3_000)
+    assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
+
+
+def test_names_and_labels_may_hold_what_is_special_in_expressions() -> None:
+    """Dots, brackets and backslashes are characters like any other."""
+    rule_set = _rule_set(ODD_POLICY)
+    diagram = diagram_of(rule_set)
+    policy = _policy(rule_set, diagram)
+    label = rule_set.declared_labels[0]
+    states = [
+        CALLABILITY.completed({"server.name": one, "tool.name": other, label.name: value})
+        for one, other, value in product((*ODD_NAMES, "a\nb", "ünï"), (*ODD_NAMES, "50%_\n", "itüs"), label.readings)
+    ]
+    assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
+    assert _decided(policy, _batch(policy, states, encoded=False)) == [answer_of(diagram, state) for state in states]
+
+
+_RULES = """
+labels: {server: {stage: [trial, adopted]}}
+rules:
+  - {id: user-off, when: {approval.disabled: true}, status: disabled_by_user}
+  - {id: pending, when: {approval.status: [pending, changed]}, status: pending_approval}
+  - {id: destructive, when: {annotations.destructive: true}, status: disabled_by_config, action: "{edit_policy}."}
+  - {id: trial, when: {server.label.stage: trial, not: {agent.name: bot}}, status: disabled_by_config}
+  - {id: named, when: {tool.name: "delete_*"}, status: disabled_by_config, action: "{edit_policy}."}
+  - {id: open, status: callable}
+words:
+  disabled_by_user: {remediation: "{enable_tool}.", rejection: "{enable_tool}."}
+  pending_approval: {remediation: "{approve_tool}.", rejection: "{approve_tool}."}
+  disabled_by_config: {remediation: "{edit_labels}.", rejection: "{edit_labels}."}
+  disabled_unknown: {remediation: "{check_logs}.", rejection: "{check_logs}."}
+"""
+_OPEN: Mapping[str, object] = {
+    "server.quarantined": False,
+    "approval.disabled": False,
+    "approval.status": "approved",
+    "annotations.read_only": True,
+    "annotations.destructive": False,
+    "server.label.stage": "none",
+    "agent.name": "assistant",
+    "tool.name": "read",
+}
+
+
+@pytest.fixture(scope="module")
+def policy() -> ColumnPolicy:
+    """Rules about approvals, annotations, a label and names."""
+    rule_set = _rule_set(_RULES)
+    return _policy(rule_set, diagram_of(rule_set))
+
+
+@pytest.mark.parametrize(
+    ("row", "rule", "unread", "retry"),
+    [
+        ({}, "open", "", "now"),
+        ({"annotations.destructive": True}, "open", "", "now"),
+        ({"annotations.read_only": False, "annotations.destructive": True}, "destructive", "", "never"),
+        ({"annotations.read_only": None}, "destructive", "annotations.destructive", "never"),
+        ({"approval.status": "none", "approval.disabled": None}, "open", "", "now"),
+        ({"approval.status": "none", "approval.disabled": True}, "user-off", "approval.disabled", "later"),
+        ({"approval.status": "Approved"}, "pending", "approval.status", "later"),
+        ({"server.label.stage": "trail"}, "trial", "server.label.stage", "never"),
+        ({"server.label.stage": "trial", "agent.name": None}, "trial", "agent.name", "never"),
+        ({"server.label.stage": None, "agent.name": "bot"}, "open", "", "now"),
+        ({"tool.name": "delete_all"}, "named", "", "never"),
+    ],
+)
+def test_what_a_row_holds_is_read_as_the_specification_says(
+    policy: ColumnPolicy, row: Mapping[str, object], rule: str, unread: str, retry: str
+) -> None:
+    """A value that a fact does not have is unknown, and so are values that cannot occur together (spec A.2)."""
+    answer = _decided(policy, pa.RecordBatch.from_pylist([{**_OPEN, **row}], _plain(policy)))[0]
+    assert (answer[1], answer[3], answer[6]) == (rule, unread, retry)
+
+
+def _plain(policy: ColumnPolicy) -> pa.Schema:
+    """Return the schema of a table with texts that are not dictionary-encoded."""
+    return pa.schema([(f.name, pa.bool_() if pa.types.is_boolean(f.type) else pa.string()) for f in policy.facts])
+
+
+def test_values_that_a_fact_does_not_have_are_counted(policy: ColumnPolicy) -> None:
+    """With the first few of them, and only as far as rows have them."""
+    rows = [{**_OPEN, "server.label.stage": value} for value in ("trial", "trail", None, "trail", "Adopted")]
+    reading = policy.reading(_plain(policy))
+    reading.decide(pa.RecordBatch.from_pylist(rows, _plain(policy)))
+    assert {name: (odd.rows, [*odd.values]) for name, odd in reading.odd.items()} == {
+        "server.label.stage": (3, ["trail", "Adopted"])
+    }
+
+
+def test_batches_may_have_different_dictionaries_slices_and_garbage_below_nulls(policy: ColumnPolicy) -> None:
+    """A batch is read by its own dictionary."""
+    stages = ["trial", "none", None, "adopted", "trial", None, "none", "trial"] * 5
+    rows = [{**_OPEN, "server.label.stage": stage} for stage in stages]
+    whole = pa.RecordBatch.from_pylist(rows, _plain(policy))
+    wanted = _decided(policy, whole)
+    place = whole.schema.get_field_index("server.label.stage")
+    found: list[tuple[object, ...]] = []
+    for start, stop, words in ((0, 7, ["none", "adopted", "trial"]), (7, 16, ["trial", "unused", "none", "adopted"])):
+        part = whole.slice(start, stop - start)
+        mask = [stage is None for stage in stages[start:stop]]
+        numbers = [99 if stage is None else words.index(stage) for stage in stages[start:stop]]
+        encoded = pa.DictionaryArray.from_arrays(
+            pa.array(numbers, pa.int8(), mask=_numpy(mask)), pa.array(words), safe=False
+        )
+        found += _decided(policy, part.set_column(place, "server.label.stage", encoded))
+    found += _decided(policy, whole.slice(16))
+    assert found == wanted
+
+
+def _numpy(mask: list[bool]) -> object:
+    return pa.array(mask).to_numpy(zero_copy_only=False)
+
+
+def test_a_missing_column_is_an_error_that_names_it(policy: ColumnPolicy) -> None:
+    """It can be asked for that its fact is unknown instead."""
+    batch = pa.RecordBatch.from_pylist([dict(_OPEN)], _plain(policy)).drop_columns(["server.label.stage"])
+    with pytest.raises(UnfitColumn, match=r"no column `server\.label\.stage`"):
+        _decided(policy, batch)
+    assert _decided(policy, batch, Columns(missing_unknown=True))[0][3] == "server.label.stage"
+
+
+def test_the_agent_may_be_given_for_all_rows(policy: ColumnPolicy) -> None:
+    """In place of a column, whether the table has one or not."""
+    batch = pa.RecordBatch.from_pylist([{**_OPEN, "server.label.stage": "trial"}], _plain(policy))
+    without = batch.drop_columns(["agent.name"])
+    assert [_decided(policy, each, Columns(agent="bot"))[0][1] for each in (batch, without)] == ["open", "open"]
+    assert [_decided(policy, each, Columns(agent="other"))[0][1] for each in (batch, without)] == ["trial", "trial"]
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "sentence"),
+    [
+        ("server.quarantined", pa.array([1]), "column `server.quarantined` has the type int64, and boolean is needed"),
+        ("server.label.stage", pa.array([1.5]), "column `server.label.stage` has the type double, and text"),
+        ("tool.name", pa.array([None], pa.string()), "column `tool.name` is null in row 0 of a batch"),
+        ("tool.name", pa.array([None], pa.null()), "column `tool.name` is null in row 0 of a batch"),
+    ],
+)
+def test_a_column_of_another_type_is_an_error(
+    policy: ColumnPolicy, column: str, array: pa.Array, sentence: str
+) -> None:
+    """The error says what was found, and what is needed."""
+    batch = pa.RecordBatch.from_pylist([dict(_OPEN)], _plain(policy))
+    with pytest.raises(UnfitColumn, match=sentence.replace(".", r"\.")):
+        _decided(policy, batch.set_column(batch.schema.get_field_index(column), column, array))
+
+
+def test_a_table_names_what_decided_it(policy: ColumnPolicy) -> None:
+    """Revision, semantics and bundle are in the metadata of its schema."""
+    batch = pa.RecordBatch.from_pylist([dict(_OPEN)], _plain(policy))
+    decided = next(decide([batch], policy, Columns(kept=("tool.name",))))
+    assert decided.schema.names[:2] == ["tool.name", "status"]
+    assert decided.schema.metadata == {
+        b"callability.revision": b"drawn",
+        b"callability.semantics": b"2",
+        b"callability.bundle": b"digest",
+    }
+
+
+def test_an_empty_batch_has_no_verdicts(policy: ColumnPolicy) -> None:
+    """Its columns are there."""
+    batch = pa.RecordBatch.from_pylist([], _plain(policy))
+    decided = next(decide([batch], policy))
+    assert (decided.num_rows, decided.schema.names[-1]) == (0, "retry")
