@@ -1,4 +1,4 @@
-"""What an installation with one extra must be able to do: `wheel_checks.py base|policy|gateway|studio`."""
+"""What an installation with one extra must be able to do: `wheel_checks.py base|policy|gateway|studio|columns`."""
 
 from __future__ import annotations
 
@@ -73,6 +73,15 @@ def studio() -> None:
     _needs("gateway", "gateway")
 
 
+def columns() -> None:
+    """A table is decided."""
+    facts = "server.enabled,tool.config_denied,server.quarantined,approval.disabled,approval.status,caller.refuses"
+    Path("tools.csv").write_text(f"server.name,tool.name,{facts}\ngit,git_log,true,true,false,false,none,false\n")
+    counted = json.loads(callability_process("inventory", "counts", "tools.csv", "--json").stdout)
+    assert [each["status"] for each in counted["agents"][0]["counts"]] == ["disabled_by_config"], counted
+    _needs("gateway", "gateway")
+
+
 def _needs(command: str, extra: str) -> None:
     """Check that a command says in one line which extra it needs."""
     done = callability_process(command)
@@ -82,5 +91,5 @@ def _needs(command: str, extra: str) -> None:
 
 
 if __name__ == "__main__":
-    {"base": base, "policy": policy, "gateway": gateway, "studio": studio}[sys.argv[1]]()
+    {"base": base, "policy": policy, "gateway": gateway, "studio": studio, "columns": columns}[sys.argv[1]]()
     print(f"the wheel works: {sys.argv[1]}")

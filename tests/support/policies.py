@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from callability.policy.shipped import export_policy
+
 SMALLEST = {
     "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: '{check_server}'}}\n",
     "enable_outcome.yaml": "rules: [{id: all, status: connect_failed}]\nwords: {connect_failed: {message: x}}\n",
@@ -33,6 +35,16 @@ def write_policy(directory: Path, text: str) -> Path:
     """Write a policy whose rule set of tools is the text, and return its directory."""
     for name, content in {"callability.yaml": text, **SMALLEST}.items():
         (directory / name).write_text(content)
+    return directory
+
+
+def exported_policy(directory: Path, *changes: tuple[str, str, str], example: str | None = None) -> Path:
+    """Write the shipped policy, or an example, with texts of its files replaced: file, old and new text."""
+    export_policy(directory, example)
+    for file, old, new in changes:
+        text = (directory / file).read_text()
+        assert old in text
+        (directory / file).write_text(text.replace(old, new))
     return directory
 
 

@@ -52,7 +52,10 @@ def surface() -> dict[str, list[str]]:
 
 def _every_command() -> Iterator[tuple[str, ...]]:
     for name, command in COMMANDS.items():
-        yield from ((name, each) for each in command.commands) if isinstance(command, Group) else ((name,),)
+        if not isinstance(command, Group) or command.own:
+            yield (name,)
+        if isinstance(command, Group):
+            yield from ((name, each) for each in command.commands)
 
 
 def _commands() -> Iterator[str]:

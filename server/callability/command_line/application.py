@@ -41,7 +41,7 @@ def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_w
         context_settings={"help_option_names": [*_HELP]},
     )
     made.callback()(_common)
-    _add(made, COMMANDS, _named(arguments), (), without_extra)
+    _add(made, COMMANDS, _named(arguments), (), without_extra, helping=not {*arguments}.isdisjoint(_HELP))
     return made
 
 
@@ -74,14 +74,21 @@ def _add(
     named: Sequence[str],
     parents: tuple[str, ...],
     without_extra: WithoutExtra,
+    *,
+    helping: bool,
 ) -> None:
     for name, command in commands.items():
         wanted = named[:1] == (name,)
         if isinstance(command, Group):
-            group = typer.Typer(help=command.summary, no_args_is_help=True)
-            # With one command it would not be a group without this.
-            group.callback()(_nothing_in_common)
-            _add(group, command.commands, named[1:] if wanted else (), (*parents, name), without_extra)
+            group = typer.Typer(help=command.summary, no_args_is_help=command.own is None)
+            own = command.own if wanted and (not named[1:] or named[1] not in command.commands) else None
+            # With one command it would not be a group without a callback.
+            # The help of a group lists its commands, even if the extra of its own command is not installed.
+            common = (
+                _function(own, name, _nothing_of_its_own if helping else without_extra) if own else _nothing_in_common
+            )
+            group.callback(invoke_without_command=command.own is not None)(common)
+            _add(group, command.commands, named[1:] if wanted else (), (*parents, name), without_extra, helping=helping)
             to.add_typer(group, name=name)
         else:
             function = _function(command, " ".join((*parents, name)), without_extra) if wanted else _not_named
@@ -114,6 +121,10 @@ def _common(
 
 def _nothing_in_common() -> None:
     pass
+
+
+def _nothing_of_its_own(name: str, extra: str, error: ImportError) -> Callable[..., None]:
+    return _nothing_in_common
 
 
 def _nothing_to_complete(name: str, extra: str, error: ImportError) -> Callable[..., None]:

@@ -21,10 +21,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of commands, and what they are about."""
+    """A group of commands, and what they are about.
+
+    `own` runs if none of them is named.
+    """
 
     summary: str
     commands: Mapping[str, Command]
+    own: Command | None = None
 
 
 COMMANDS: Mapping[str, Command | Group] = {
@@ -33,10 +37,20 @@ COMMANDS: Mapping[str, Command | Group] = {
     "explain": Command("explain:explain", "policy", "Explain the answer for given facts."),
     "table": Command("table:table", "policy", "Print the decision table of a policy."),
     "diff": Command("diff:diff", "policy", "Compare the answers of two policies."),
-    "inventory": Command("inventory:inventory", "gateway", "Write a gateway's tools and their facts as JSON."),
     "studio": Command("studio:studio", "studio", "Serve a page to view, try and edit a policy."),
     "serve": Command("serve:serve", "policy", "Answer proxies over gRPC."),
     "gateway": Command("gateway:gateway", "gateway", "Run an MCP server in front of other MCP servers."),
+    "inventory": Group(
+        "Write a gateway's tools and their facts as JSON, or decide tables of tools.",
+        {
+            "decide": Command("inventory_decide:decide", "columns", "Decide the rows of tables of tools."),
+            "counts": Command("inventory_counts:counts", "columns", "Count the verdicts of tables of tools."),
+            "diff": Command(
+                "inventory_diff:diff", "columns", "Compare the verdicts of two policies for tables of tools."
+            ),
+        },
+        Command("inventory:inventory", "gateway", "Write a gateway's tools and their facts as JSON."),
+    ),
     "policy": Group(
         "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},

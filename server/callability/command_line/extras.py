@@ -16,6 +16,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "policy": _POLICY,
     "gateway": (*_POLICY, *_PAGES, "anyio", "httpx2", "mcp", "mcp_types", "pydantic_core", "tantivy", "tenacity"),
     "studio": (*_POLICY, *_PAGES),
+    "columns": (*_POLICY, "numpy", "pyarrow"),
 }
 """For each extra, the top-level modules that it installs for this program, beside those of the base installation."""
 

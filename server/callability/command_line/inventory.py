@@ -17,6 +17,7 @@ from callability.gateway.offline.snapshot import snapshot
 
 
 def inventory(
+    context: typer.Context,
     config: ConfigOption,
     approvals: ApprovalsOption = None,
     agent: Annotated[
@@ -36,6 +37,8 @@ def inventory(
     refused, the output cannot be written, or a server cannot be connected (the others are written). 2: there is no such
     agent.
     """
+    if context.invoked_subcommand is not None:
+        leave(f"the options of `inventory` do not go with `inventory {context.invoked_subcommand}`", 2)
     log_to_standard_error(LogLevel.ERROR)
     files = sound_files(config, approvals)
     if agent and agent not in files.config.agents:

@@ -37,6 +37,10 @@ REFUSED = {
     "gateway --check of a policy": "gateway --check --config good.json --policy bad-policy",
     "inventory": "inventory --config bad.json",
     "inventory --output": "inventory --config good.json --output nowhere/out.json",
+    "inventory decide": "inventory decide nowhere.csv --output out.csv",
+    "inventory decide by a policy": "inventory decide good.csv --policy bad-policy --output out.csv",
+    "inventory counts": "inventory counts bad.json",
+    "inventory diff": "inventory diff good.csv --against bad-policy",
     "config check": "config check --config bad.json",
     "config check of approvals": "config check --config good.json --approvals list.json",
     "servers list": "servers list --config bad.json",
@@ -74,6 +78,9 @@ WRONG = {
     "gateway --strict": "gateway --config good.json --strict",
     "gateway --check --agent": "gateway --check --config good.json --agent nobody",
     "inventory": "inventory --config good.json --agent nobody",
+    "inventory decide": "inventory decide good.csv",
+    "inventory counts": "inventory counts",
+    "inventory diff": "inventory diff good.csv --against no-such-revision",
     "config check": "config check",
     "config check --format": "config check --config good.json --format xml",
     "servers list": "servers list",
@@ -107,6 +114,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bad = directory / "bad-policy/callability.yaml"
     bad.write_text(bad.read_text().replace("{server.enabled: false}", "{server.enabld: false}"))
     (directory / "good.json").write_text('{"mcpServers": {"git": {"command": "git", "enabled": false}}}')
+    (directory / "good.csv").write_text("server.name,tool.name\ngit,git_log\n")
     (directory / "list.json").write_text("[]")
     (directory / "bad.json").write_text('{"mcpServers": {"git": {"comand": "git"}}}')
     return directory
@@ -114,9 +122,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _names(calls: Iterable[str]) -> dict[str, str]:
     """Return the name of the command of each call."""
-    groups = {name for name, command in COMMANDS.items() if isinstance(command, Group)}
+    groups = {name: command.commands for name, command in COMMANDS.items() if isinstance(command, Group)}
     words = {call: call.split() for call in calls}
-    return {call: " ".join(each[:2]) if each[0] in groups else each[0] for call, each in words.items()}
+    return {
+        call: " ".join(each[:2]) if [*each[1:], ""][0] in groups.get(each[0], ()) else each[0]
+        for call, each in words.items()
+    }
 
 
 AS_PROCESSES = {name: call for call, name in reversed(_names(WRONG.values()).items())}.values()
@@ -148,8 +159,10 @@ def test_a_wrong_call_is_exit_code_2_in_every_command(command: str, place: Path)
 
 def test_every_command_is_in_both_tables() -> None:
     """A new command has its exit codes from the start."""
-    groups = {name: it.commands for name, it in COMMANDS.items() if isinstance(it, Group)}
-    commands = {*(COMMANDS.keys() - groups), *(f"{group} {name}" for group, each in groups.items() for name in each)}
+    groups = {name: it for name, it in COMMANDS.items() if isinstance(it, Group)}
+    own = {name for name, group in groups.items() if group.own}
+    inside = {f"{group} {name}" for group, each in groups.items() for name in each.commands}
+    commands = {*(COMMANDS.keys() - groups.keys()), *own, *inside}
     assert commands - {*_names(REFUSED.values()).values()} == WITHOUT_FILES
     assert commands - {*_names(WRONG.values()).values()} == set()
 

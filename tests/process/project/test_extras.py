@@ -19,7 +19,7 @@ from callability.command_line.extras import MODULES, refuse_without_extra
 from support.checkout import ROOT
 
 SERVER = ROOT / "server"
-EXTRAS = ("policy", "gateway", "studio")
+EXTRAS = ("policy", "gateway", "studio", "columns")
 TYPER_NEEDS = {"pydantic", "pydantic_core", "rich"}
 """What some versions of typer import themselves."""
 BASE_LIBRARIES = {"google", "grpc", "rapidfuzz", "typer"}
@@ -42,6 +42,8 @@ main()
 def _leaves(commands: Mapping[str, Command | Group] = COMMANDS, parents: str = "") -> Iterator[tuple[str, Command]]:
     for name, command in commands.items():
         if isinstance(command, Group):
+            if command.own:
+                yield f"{parents}{name}", command.own
             yield from _leaves(command.commands, f"{parents}{name} ")
         else:
             yield f"{parents}{name}", command
@@ -186,7 +188,9 @@ def test_a_command_without_its_extra_says_which_one_to_install(name: str) -> Non
     """In one line, with exit code 2: nothing was refused."""
     extra = LEAVES[name].extra
     missing = {*MODULES[extra]} - ({*MODULES["policy"]} if extra != "policy" else set())
-    done = _without(missing, *name.split(), "--help")
+    # The help of a group lists its commands; its own command is the one without a name.
+    help_of_it = () if isinstance(COMMANDS.get(name), Group) else ("--help",)
+    done = _without(missing, *name.split(), *help_of_it)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         rf"callability: `callability {name}` needs the extra `{extra}` \(`[a-z0-9_.]+` cannot be imported\):"

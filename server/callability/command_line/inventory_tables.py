@@ -1,0 +1,169 @@
+"""What the commands about tables of tools share: options, compiled policies, and the tables with their verdicts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated, NoReturn
+
+import pyarrow as pa
+import typer
+
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.bundling.payload import payload_of
+from callability.columns import ColumnPolicy, Columns, Reading, UnfitColumn
+from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, table_files
+from callability.command_line.options import leave
+from callability.command_line.terminal import number_of
+from callability.policy.loading import Policy
+
+FilesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help=f"Tables of tools: files ({', '.join(ENDINGS)}), directories or patterns."),
+]
+AgentsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent",
+        metavar="NAME",
+        help="The agent that would call each tool, in place of a column `agent.name`; repeatable.",
+    ),
+]
+MissingOption = Annotated[
+    bool, typer.Option("--allow-missing", help="Read a fact whose column is missing as unknown. Default: an error.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Tables that have the columns that a policy reads.
+
+    Every table is read as the first one has it: its columns are those that are passed on.
+    """
+
+    files: tuple[TableFile, ...]
+    kept: tuple[str, ...] | None
+    missing_unknown: bool
+    warned: set[str] = field(default_factory=set)
+
+    def readings(
+        self, policies: Sequence[ColumnPolicy], agent: str | None, advance: Callable[[int], None]
+    ) -> Iterator[tuple[pa.RecordBatch, ...]]:
+        """Yield each batch with the verdicts of each policy; `advance` is called with numbers of rows.
+
+        Raises:
+            TableRefused: a file cannot be read.
+            UnfitColumn: a column cannot be read as its fact.
+        """
+        first: pa.Schema | None = None
+        for file in self.files:
+            columns, batches = file.batches(_facts(policies))
+            first = columns if first is None else first
+            kept = tuple(first.names) if self.kept is None else self.kept
+            with _in(file):
+                readings = [
+                    policy.reading(columns, Columns(_kept_in(kept, columns, agent), agent, self.missing_unknown))
+                    for policy in policies
+                ]
+                for batch in batches:
+                    alike = kept_as(batch, _kept_in(kept, columns, agent), first, file.path)
+                    yield tuple(reading.decide(alike) for reading in readings)
+                    advance(batch.num_rows)
+            _warn(file, readings, self.warned)
+
+
+def opened(names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown: bool) -> Tables:
+    """Return the tables in some files, or leave with exit code 1."""
+    try:
+        return Tables(table_files(names), None if kept is None else tuple(kept), missing_unknown)
+    except TableRefused as error:
+        leave(str(error), 1)
+
+
+def column_policy(policy: Policy) -> ColumnPolicy:
+    """Return a policy that decides columns."""
+    data = payload_of(policy)
+    return ColumnPolicy(pb.Payload.FromString(data), sha256(data).hexdigest())
+
+
+def agents_of(names: Sequence[str] | None) -> tuple[str | None, ...]:
+    """Return the agents to decide for; None: the one that each row names."""
+    return tuple(names) if names else (None,)
+
+
+def with_agent(batch: pa.RecordBatch, agent: str | None) -> pa.RecordBatch:
+    """Return a batch with a column of the agent, if one is given."""
+    if agent is None:
+        return batch
+    names = pa.DictionaryArray.from_arrays(pa.array([0] * batch.num_rows, pa.int32()), pa.array([agent]))
+    place = batch.schema.get_field_index("status")
+    added = batch.add_column(place, pa.field("agent.name", names.type), names)
+    return pa.RecordBatch.from_arrays(added.columns, schema=added.schema.with_metadata(batch.schema.metadata))
+
+
+def counted(batch: pa.RecordBatch, names: tuple[str, str, str]) -> dict[tuple[str, str, str], int]:
+    """Return how many rows of a batch have which words in some columns."""
+    table = pa.Table.from_arrays([batch.column(name).cast(pa.string()) for name in names], names=list(names))
+    groups = table.group_by(list(names)).aggregate([([], "count_all")])
+    words = (groups.column(name).to_pylist() for name in names)
+    return dict(zip(zip(*words, strict=True), groups.column("count_all").to_pylist(), strict=True))
+
+
+def refused(error: Exception) -> NoReturn:
+    """Leave with exit code 1, and say why a table cannot be decided."""
+    leave(str(error), 1)
+
+
+@contextmanager
+def rows_bar() -> Iterator[Callable[[int], None]]:
+    """Yield a callback for rows that are decided: a terminal shows their number, until the end of the block."""
+    if not sys.stderr.isatty():
+        yield lambda rows: None
+        return
+    # Where nobody looks at it, it need not be imported.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} rows decided"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("deciding", total=None)
+        yield lambda rows: bar.advance(task, rows)
+
+
+def _facts(policies: Sequence[ColumnPolicy]) -> pa.Schema:
+    fields = {field.name: field for policy in policies for field in policy.facts}
+    return pa.schema(list(fields.values()))
+
+
+def _kept_in(kept: Sequence[str], columns: pa.Schema, agent: str | None) -> tuple[str, ...]:
+    """Return the columns to pass on; a column of agents is replaced by the agent that is given."""
+    return tuple(name for name in kept if agent is None or name != "agent.name")
+
+
+@contextmanager
+def _in(file: TableFile) -> Iterator[None]:
+    try:
+        yield
+    except UnfitColumn as error:
+        text = str(error)
+        raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
+
+
+def _warn(file: TableFile, readings: Iterable[Reading], warned: set[str]) -> None:
+    """Report what was read as unknown, to standard error, once for each file and column."""
+    lines: dict[str, None] = {}
+    for reading in readings:
+        for name in reading.missing:
+            lines[f"there is no column `{name}`: the fact is unknown in every row"] = None
+        for name, odd in reading.odd.items():
+            values = ", ".join(f"`{value}`" for value in odd.values)
+            have = f"{number_of(odd.rows, 'row')} with a value that the policy does not know"
+            lines[f"column `{name}`: {have}: {values}"] = None
+    for line in lines:
+        text = f"{file.path}: warning: {line}"
+        if text not in warned:
+            warned.add(text)
+            typer.echo(text, err=True)

@@ -1,0 +1,232 @@
+"""`callability inventory decide`, `counts` and `diff`: tables of tools in files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from support.checkout import POLICY
+from support.commands import callability
+from support.policies import exported_policy
+
+OPEN: Mapping[str, object] = {
+    "server.name": "git",
+    "tool.name": "git_log",
+    "server.enabled": True,
+    "tool.config_denied": False,
+    "server.quarantined": False,
+    "approval.disabled": False,
+    "approval.status": "approved",
+    "caller.refuses": False,
+    "team": "tools",
+}
+ROWS: Sequence[Mapping[str, object]] = (
+    OPEN,
+    {**OPEN, "tool.name": "git_reset", "tool.config_denied": True},
+    {**OPEN, "tool.name": "git_commit", "approval.status": "pending"},
+    {**OPEN, "tool.name": "git_show", "server.enabled": None},
+)
+VERDICTS = ("callable", "disabled_by_config", "pending_approval", "disabled_unknown")
+
+
+def _csv(rows: Sequence[Mapping[str, object]]) -> str:
+    spelled = {True: "true", False: "false", None: ""}
+    lines = [",".join(OPEN), *(",".join(str(spelled.get(v, v)) for v in row.values()) for row in rows)]  # type: ignore[call-overload]
+    return "\n".join(lines) + "\n"
+
+
+def _written(directory: Path, ending: str, rows: Sequence[Mapping[str, object]] = ROWS) -> Path:
+    """Write a table in the format of an ending."""
+    path = directory / f"tools{ending}"
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    match ending:
+        case ".parquet":
+            pa.parquet.write_table(table, path)
+        case ".arrow":
+            pa.feather.write_feather(table, path)
+        case ".csv":
+            path.write_text(_csv(rows))
+        case ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _decided(output: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = pa.dataset.dataset(output).to_table().to_pylist()
+    return found
+
+
+def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return callability("inventory", *map(str, arguments))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
+def test_each_format_gets_the_same_verdicts(tmp_path: Path, ending: str) -> None:
+    """The columns of the table come first, and then the verdict."""
+    output = tmp_path / "verdicts.parquet"
+    done = _run("decide", _written(tmp_path, ending), "--output", output)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "4 rows in" in done.stderr
+    found = _decided(output)
+    assert [row["status"] for row in found] == [*VERDICTS]
+    assert [*found[0]] == [
+        *OPEN, "status", "rule", "undetermined", "unread", "withhold_text", "lifted_by", "retry"
+    ]  # fmt: skip
+    assert {name: found[3][name] for name in ("team", "rule", "undetermined", "unread", "retry")} == {
+        "team": "tools", "rule": "server-off", "undetermined": True, "unread": "server.enabled", "retry": "later"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
+def test_verdicts_are_written_in_the_format_of_the_output(tmp_path: Path, ending: str) -> None:
+    """Chosen columns are passed on, and the metadata of the schema names the policy."""
+    output = tmp_path / f"verdicts{ending}"
+    done = _run("decide", _written(tmp_path, ".csv"), "--output", output, "--keep", "tool.name")
+    assert done.returncode == 0, done.stderr
+    form = "feather" if ending == ".arrow" else ending.removeprefix(".")
+    table = pa.dataset.dataset(output, format=form).to_table()
+    assert table.column("status").to_pylist() == [*VERDICTS]
+    assert table.schema.names[:2] == ["tool.name", "status"]
+    revision = json.loads(callability("check", str(POLICY), "--json").stdout)["revision"]
+    assert ending == ".csv" or table.schema.metadata[b"callability.revision"] == revision.encode()
+
+
+def test_directories_and_patterns_stand_for_their_files(tmp_path: Path) -> None:
+    """At any depth, each file once; hidden ones are left out."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for place in ("a", "a/b"):
+        _written(tmp_path / place, ".csv")
+    (tmp_path / "a" / ".hidden.csv").write_text("nothing")
+    counted = json.loads(_run("counts", tmp_path / "a", tmp_path / "a/**/*.csv", "--json").stdout)
+    assert counted["agents"][0]["rows"] == 8
+    assert [(each["status"], each["rows"]) for each in counted["agents"][0]["counts"]] == [
+        *(("disabled_by_config", 2), ("pending_approval", 2), ("disabled_unknown", 2), ("callable", 2))
+    ]
+
+
+def test_files_with_other_columns_and_types_are_read_as_the_first(tmp_path: Path) -> None:
+    """A file that lacks a column of the first is an error that names both."""
+    first = _written(tmp_path, ".parquet")
+    other = tmp_path / "other.parquet"
+    moved = [{"more": 1, **{name: row[name] for name in reversed([*row])}} for row in ROWS]
+    pa.parquet.write_table(pa.Table.from_pylist(moved), other)
+    output = tmp_path / "verdicts.parquet"
+    assert _run("decide", first, other, "--output", output).returncode == 0
+    assert [row["status"] for row in _decided(output)] == [*VERDICTS, *VERDICTS]
+    output.unlink()
+    lacking = tmp_path / "lacking.csv"
+    lacking.write_text(_csv(ROWS).replace(",team", "").replace(",tools", ""))
+    refused = _run("decide", first, lacking, "--output", output)
+    assert refused.returncode == 1
+    assert f"{lacking}: the table has no column `team`" in refused.stderr
+    assert not output.exists()
+    assert not [*tmp_path.glob(".*")]
+
+
+def test_a_missing_fact_is_an_error_unless_it_may_be_unknown(tmp_path: Path) -> None:
+    """What is read as unknown is reported."""
+    path = tmp_path / "tools.csv"
+    path.write_text(_csv(ROWS).replace("server.quarantined", "quarantine"))
+    refused = _run("counts", path)
+    assert refused.returncode == 1
+    assert f"{path}: the table has no column `server.quarantined`" in refused.stderr
+    allowed = _run("counts", path, "--allow-missing")
+    assert allowed.returncode == 0
+    assert "disabled_unknown, by rule `under-quarantine`, unread: server.quarantined" in allowed.stdout
+    assert "there is no column `server.quarantined`: the fact is unknown in every row" in allowed.stderr
+
+
+def test_values_that_the_policy_does_not_know_are_reported(tmp_path: Path) -> None:
+    """Once for each file, however many agents there are."""
+    path = _written(tmp_path, ".csv", [{**OPEN, "approval.status": "Approved"}])
+    done = _run("counts", path, "--agent", "one", "--agent", "other")
+    assert done.stderr.count("column `approval.status`: 1 row with a value that the policy does not know") == 1
+    assert done.stdout.count("unread: approval.status") == 2
+
+
+def test_each_agent_gets_its_own_verdicts(tmp_path: Path) -> None:
+    """The policy lets one agent call what it locks for others."""
+    policy = exported_policy(tmp_path / "policy", example="agents-allowed")
+    path = _written(tmp_path, ".csv", [{**OPEN, "server.name": "billing-eu"}])
+    output = tmp_path / "verdicts.csv"
+    done = _run("decide", path, "--policy", policy, "--agent", "ledger-bot", "--agent", "nobody", "--output", output)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(",") for line in output.read_text().replace('"', "").splitlines()]
+    place = rows[0].index("agent.name")
+    assert [row[place] for row in rows[1:]] == ["ledger-bot", "nobody"]
+    assert [row[place + 1] for row in rows[1:]] == ["callable", "disabled_by_config"]
+
+
+def _locking(directory: Path, tool: str) -> Path:
+    """Write the shipped policy with one tool locked besides."""
+    rule = f'  - {{id: locked, when: {{tool.name: {tool}}}, status: disabled_by_config, action: "{{edit_policy}}."}}\n'
+    return exported_policy(directory, ("callability.yaml", "  - {id: open,", f"{rule}  - {{id: open,"))
+
+
+def test_diff_groups_the_tools_that_change_by_their_effect(tmp_path: Path) -> None:
+    """Callable tools that become locked come first; the exit code says whether any status changes."""
+    older, newer = _locking(tmp_path / "older", "git_status"), _locking(tmp_path / "newer", "git_log")
+    path = _written(tmp_path, ".parquet", [*ROWS, {**OPEN, "tool.name": "git_status"}] * 3)
+    output = tmp_path / "changes.parquet"
+    done = _run("diff", path, "--against", older, "--policy", newer, "--limit", 1, "--output", output)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines() == [
+        *("6 of 15 rows have another status", ""),
+        *("callable -> disabled_by_config: 3", "  git:git_log", "  and 2 more", ""),
+        *("disabled_by_config -> callable: 3", "  git:git_status", "  and 2 more"),
+    ]
+    assert [(row["status.before"], row["rule.after"]) for row in _decided(output)] == [
+        ("callable", "locked"),
+        ("disabled_by_config", "open"),
+    ] * 3
+    same = _run("diff", path, "--against", older, "--policy", older)
+    assert (same.returncode, same.stdout) == (0, "no status changes in 15 rows\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("s3://bucket/tools.parquet", "only local files are read"),
+        ("missing.parquet", "there is no such file"),
+        ("tools.xlsx", "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson"),
+        ("broken.parquet", "cannot be read as parquet"),
+        ("torn.csv", "cannot be read as csv"),
+        ("empty", "the directory has no file that ends in"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) -> None:
+    """With the reason, and without a traceback."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "tools.xlsx").write_bytes(b"PK")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    (tmp_path / "torn.csv").write_text("server.name,tool.name\ngit\n")
+    path = name if "://" in name else str(tmp_path / name)
+    done = _run("counts", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"callability: {path}: {sentence}")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Neither the file nor a part of it."""
+    path = _written(tmp_path, ".csv")
+    for name, sentence in (("no/out.csv", "cannot be written"), ("out.xlsx", "the name must end in")):
+        output = tmp_path / name
+        done = _run("decide", path, "--output", output)
+        assert done.returncode == 1
+        assert f"{output}: {sentence}" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_options_of_the_export_do_not_go_with_a_table(tmp_path: Path) -> None:
+    """`inventory` without a command writes the tools of a gateway."""
+    done = callability("inventory", "--offline", "counts", str(_written(tmp_path, ".csv")))
+    assert done.returncode == 2
