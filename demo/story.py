@@ -16,7 +16,7 @@ from demo import person
 from demo.narration import Narration
 from demo.scene import COUNTS, FREEZE, LOCKED, Scene
 
-APPLIED_SECONDS = 60.0
+APPLIED_SECONDS = 120.0
 """How long an edit may take until the gateway has applied it."""
 
 

@@ -45,7 +45,7 @@ def policy() -> None:
     request = CheckToolRequest(server="git", tool="git_reset", tool_facts=ToolFacts(config_denied=True))
     request.server_facts.enabled = True
     with serving() as address, grpc.insecure_channel(address) as channel:
-        reply = CallabilityServiceStub(channel).CheckTool(request, timeout=60)
+        reply = CallabilityServiceStub(channel).CheckTool(request, timeout=120)
     assert reply.verdict.status == TOOL_STATUS_DISABLED_BY_CONFIG, reply
     _needs("gateway", "gateway")
     _needs("studio", "studio")
@@ -66,7 +66,7 @@ def studio() -> None:
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("listening on ").strip()
             for path in ("", "main.js", "style.css", "icon.svg"):
-                with urllib.request.urlopen(url + path, timeout=60) as answer:
+                with urllib.request.urlopen(url + path, timeout=120) as answer:
                     assert answer.status == 200, path
         finally:
             process.terminate()

@@ -82,7 +82,7 @@ def _gateway(directory: Path, kind: str) -> tuple[Path, list[str]]:
         "gone": {"command": "no-such-command"},
         "weak": bad("lists all"),
     }
-    config = write_config(directory, servers, approvals="approvals.json", deadlines={"open_seconds": 60})
+    config = write_config(directory, servers, approvals="approvals.json", deadlines={"open_seconds": 120})
     return config, ["--policy-address", f"unix:{directory}/nobody"] if kind == "unserved" else []
 
 

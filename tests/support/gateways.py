@@ -41,7 +41,7 @@ def bad(*how: str, **keys: Any) -> dict[str, Any]:
 
 def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
     """Write a config and return its path; its servers have long deadlines for opening, unless one is given."""
-    keys["deadlines"] = {"open_seconds": 60} | keys.get("deadlines", {})
+    keys["deadlines"] = {"open_seconds": 120} | keys.get("deadlines", {})
     path = directory / "mcp_config.json"
     path.write_text(json.dumps({"mcpServers": servers, **keys}, indent=2))
     return path
@@ -104,7 +104,7 @@ async def client_with(url: str, token: str | None) -> AsyncIterator[Client]:
     """Yield a client of a gateway that sends a token."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
+        httpx2.AsyncClient(headers=headers, timeout=120) as http_client,
         Client(streamable_http_client(url, http_client=http_client)) as client,
     ):
         yield client

@@ -39,11 +39,11 @@ class RawConnection:
     def __init__(self, address: str) -> None:
         if address.startswith("unix:"):
             self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.settimeout(60)
+            self._socket.settimeout(120)
             self._socket.connect(address.removeprefix("unix:"))
         else:
             host, _, port = address.rpartition(":")
-            self._socket = socket.create_connection((host, int(port)), timeout=60)
+            self._socket = socket.create_connection((host, int(port)), timeout=120)
         self._stream = -1
         window = frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 2**30))
         settings = frame(SETTINGS, 0, 0) + frame(SETTINGS, ACK, 0)

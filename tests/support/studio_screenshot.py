@@ -12,7 +12,7 @@ from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 from support.checkout import POLICY
 from support.studios import studio
 
-MILLISECONDS = 60_000
+MILLISECONDS = 120_000
 SIZE = ViewportSize(width=1400, height=960)
 
 

@@ -358,7 +358,7 @@ def test_on_a_terminal_a_person_has_to_confirm(answer: str, code: int, tmp_path:
     ) as process:
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=120)
         os.close(ours)
     assert process.returncode == code
     assert b"| Whole files." in said.partition(b"Approve tool `read` of server `files` in this form? [y/N]")[0]

@@ -284,7 +284,7 @@ print(json.dumps([policy.revision, [[*facts, str(verdict)] for facts, verdict in
         for directory in (POLICY, shuffled) if seed < 3 else (POLICY,):
             command = [*COMMAND[:1], "-c", code, str(directory)]
             environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
             revision, table = json.loads(done.stdout)
             answers["tables"].add(json.dumps(table))
             if directory == POLICY:

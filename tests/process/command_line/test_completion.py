@@ -29,7 +29,7 @@ def _completed(line: str, *program: str) -> list[str]:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +73,7 @@ def test_the_script_completes_in_bash() -> None:
         env=os.environ | {"PATH": PATH},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert done.stdout == "approve\n"

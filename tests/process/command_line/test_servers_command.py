@@ -156,5 +156,5 @@ def test_switches_at_the_same_time_do_not_undo_each_other(config: Path) -> None:
     config.write_text("mcpServers:\n" + "".join(f"  {name}: {{command: x}}\n" for name in names))
     command = [*COMMAND, "servers", "disable", "--config", str(config)]
     running = [subprocess.Popen([*command, name], stdout=subprocess.DEVNULL) for name in names]
-    assert [process.wait(timeout=60) for process in running] == [0] * len(names)
+    assert [process.wait(timeout=120) for process in running] == [0] * len(names)
     assert config.read_text().count("{command: x, enabled: false}\n") == len(names)

@@ -74,6 +74,6 @@ def test_without_a_terminal_there_is_no_line(tmp_path: Path) -> None:
     """The log is all of standard error."""
     config = write_config(tmp_path, {})
     command = [*COMMAND, "gateway", "--config", str(config)]
-    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=120, check=True)
     assert "include_disabled" not in ended.stderr
     assert ended.stdout == ""

@@ -137,7 +137,7 @@ def test_a_decision_diagram_is_written_for_graphviz() -> None:
     [root] = set(nodes) - {end for _, end, _ in edges}
     assert sorted(values for start, _, values in edges if start == root) == ["false", "true", "unknown"]
     if shutil.which("dot"):
-        drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=60, check=True)
+        drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=120, check=True)
         assert drawn.stdout.count('class="node"') == len(nodes)
 
 
@@ -263,7 +263,7 @@ def repository(tmp_path: Path) -> Path:
 def git(directory: Path, *arguments: str) -> None:
     """Run git, with an unknown author."""
     who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", "-C", str(directory), *who, *arguments], check=True, capture_output=True, timeout=60)
+    subprocess.run(["git", "-C", str(directory), *who, *arguments], check=True, capture_output=True, timeout=120)
 
 
 def test_what_is_old_may_be_a_revision_of_git(repository: Path) -> None:
@@ -301,7 +301,7 @@ def _inventory(directory: Path, *options: str) -> Path:
         servers,
         approvals="approvals.yaml",
         agents={"clerk": {"servers": ["shed"]}},
-        deadlines={"open_seconds": 60},
+        deadlines={"open_seconds": 120},
     )
     (directory / "approvals.yaml").write_text("disk: {wipe: {status: pending}}\nshed: {paint: {}}\n")
     path = directory / "inventory.json"

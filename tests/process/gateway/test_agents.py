@@ -42,7 +42,7 @@ def _servers(directory: Path) -> dict[str, dict[str, Any]]:
 def _write(directory: Path, visible: tuple[str, ...], agents: dict[str, Any]) -> Path:
     (directory / "approvals.json").write_text(json.dumps({"mail": {_tools("mail")[0]["name"]: {"disabled": True}}}))
     servers = {name: entry for name, entry in _servers(directory).items() if name in visible}
-    return write_config(directory, servers, approvals="approvals.json", agents=agents, deadlines={"open_seconds": 60})
+    return write_config(directory, servers, approvals="approvals.json", agents=agents, deadlines={"open_seconds": 120})
 
 
 def _questions(chance: Random) -> list[tuple[str, dict[str, Any]]]:

@@ -193,7 +193,7 @@ async def _gateway(directory: Path, http: dict[str, BadHttp], **stdio: dict[str,
         for server in http.values():
             await stack.enter_async_context(server.listening())
         servers = {name: {"url": server.url} for name, server in http.items()} | stdio
-        deadlines = {"call_seconds": CALL_SECONDS, "open_seconds": 60}
+        deadlines = {"call_seconds": CALL_SECONDS, "open_seconds": 120}
         process = ExitStack()
         stack.push_async_callback(asyncio.to_thread, process.close)
         config = write_config(directory, servers, deadlines=deadlines)

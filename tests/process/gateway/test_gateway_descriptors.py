@@ -68,11 +68,11 @@ async def _running(config: Path) -> AsyncIterator[str]:
 def _connected(url: str, stack: ExitStack) -> socket.socket:
     parts = urlsplit(url)
     assert parts.port is not None
-    return stack.enter_context(socket.create_connection(("127.0.0.1", parts.port), timeout=60))
+    return stack.enter_context(socket.create_connection(("127.0.0.1", parts.port), timeout=120))
 
 
 async def _is_served(url: str) -> bool:
-    async with httpx2.AsyncClient(timeout=60) as client:
+    async with httpx2.AsyncClient(timeout=120) as client:
         answer = await client.post(url, **modern("tools/call", LIST))
     return answer.status_code == 200
 
@@ -182,6 +182,6 @@ async def test_an_answer_that_takes_its_time_is_waited_for(monkeypatch: pytest.M
         await asyncio.sleep(0.6)
         await _length(scope, receive, send)
 
-    async with _connections(slow) as port, httpx2.AsyncClient(timeout=60) as client:
+    async with _connections(slow) as port, httpx2.AsyncClient(timeout=120) as client:
         answers = [await client.post(f"http://127.0.0.1:{port}/", content=b"12345") for _ in range(2)]
     assert [answer.text for answer in answers] == ["5", "5"]

@@ -31,7 +31,7 @@ from support.responses import ABSENT, REFUSAL, http
 from support.upstreams.bad_http import BadHttp, reply
 from support.waiting import becomes, listed, loads, names
 
-PATIENT = 60
+PATIENT = 120
 READ: dict[str, Any] = {"name": "read", "description": "Reads a file."}
 DEADLINES = {"open_seconds": PATIENT, "reopen_seconds": 0.1}
 BUSY = reply(b"no", status="429 Busy", kind="text/plain", extra="Retry-After: 86400\r\n")

@@ -64,7 +64,7 @@ def _metric(directory: Path, name: str) -> Callable[[], Coroutine[Any, Any, floa
         assert found, _log(directory)
 
         def read() -> str:
-            with urllib.request.urlopen(found[1], timeout=30) as answer:
+            with urllib.request.urlopen(found[1], timeout=120) as answer:
                 return str(answer.read().decode())
 
         measured = re.search(rf"^{name} (\S+)$", await asyncio.to_thread(read), re.MULTILINE)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 BAD = UPSTREAMS / "bad_stdio.py"
 AVAILABLE, TRANSIENT, DENIED, PERMANENT = LoadStatus
-PATIENT, SHORT = 60, 1
+PATIENT, SHORT = 120, 1
 ERAS: dict[str, dict[str, Any]] = {"session": {"session": "one"}, "stateless": {"modern": True}}
 
 

@@ -20,7 +20,7 @@ from support.upstreams.bad_http import Answer, BadHttp, content, reply, result
 
 pytestmark = pytest.mark.anyio
 
-PATIENT = 60
+PATIENT = 120
 HELD = 3
 EVENTS = "text/event-stream"
 ERAS: dict[str, dict[str, Any]] = {"session": {"session": "one"}, "stateless": {"modern": True}}

@@ -150,7 +150,7 @@ def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> N
 
 def test_a_server_whose_connection_was_lost_is_opened_by_the_next_call_at_once(tmp_path: Path) -> None:
     """The connection had lasted, so no opening had failed."""
-    config = write_config(tmp_path, {"it": bad()}, deadlines={"open_seconds": 60, "reopen_seconds": LONG})
+    config = write_config(tmp_path, {"it": bad()}, deadlines={"open_seconds": 120, "reopen_seconds": LONG})
 
     async def story() -> None:
         async with client_of(config) as client:

@@ -39,7 +39,7 @@ RICH = UPSTREAMS / "rich.py"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 AGENTS: tuple[tuple[str, Mode], ...] = (("stdio", "auto"), ("stdio", "legacy"), ("http", "auto"), ("http", "legacy"))
 EACH_UPSTREAM = pytest.mark.parametrize("upstream", ["rich-stdio", "rich-http"])
-CALL_SECONDS = 60
+CALL_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ async def test_no_secret_of_the_config_is_in_an_answer_or_in_the_log(transport: 
     server = BadHttp(session=SECRETS["header"], answers=steps)
     answers: list[CallToolResult] = []
     async with server.listening():
-        config = write_config(tmp_path, _secretive(server.url), deadlines={"call_seconds": 60, "open_seconds": 60})
+        config = write_config(tmp_path, _secretive(server.url), deadlines={"call_seconds": 120, "open_seconds": 120})
         async with _agent(transport, "auto", config, "--log-level", "debug") as agent:
             names = [f"http:{step}" for step in steps] + ["gone:x", "refused:x"]
             names += ["child:secrets", "child:refuse with secrets", "child:exit"]
@@ -316,7 +316,7 @@ async def _passed(
         "Mcp-Method": "tools/call",
         "Mcp-Name": name,
     }
-    async with httpx2.AsyncClient(timeout=60) as client:
+    async with httpx2.AsyncClient(timeout=120) as client:
         result: dict[str, Any] = (await client.post(url, json=message, headers=headers)).json()["result"]
     assert result["_meta"].pop(SERVER_INFO)["name"] in {"rich", "callability"}
     return result
@@ -357,7 +357,7 @@ async def test_a_null_in_the_metadata_of_an_answer_reaches_the_agent(tmp_path: P
     url = await asyncio.to_thread(process.enter_context, http_gateway(config))
     try:
         modern = await _passed(url, "call_tool", {"name": "it:nulls", "arguments": {}})
-        async with httpx2.AsyncClient(timeout=60) as client:
+        async with httpx2.AsyncClient(timeout=120) as client:
             session = (await initialized(client, url)).headers["mcp-session-id"]
             params = {"name": "call_tool", "arguments": {"name": "it:nulls"}}
             legacy_one = answer_in((await client.post(url, **legacy("tools/call", params, session))).text)["result"]

@@ -114,7 +114,7 @@ def test_a_thousand_calls_are_answered_by_the_right_servers(
 ) -> None:
     """None is lost, none is answered by another server or for another call, and each is carried out."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
-    config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
+    config = write_config(tmp_path, servers, deadlines={"open_seconds": 120})
     calls = {revision: [*_calls(tmp_path, number * CALLS)] for number, revision in enumerate(REVISIONS)}
 
     async def story(agent: Client, revision: str) -> Counter[str]:
@@ -150,7 +150,7 @@ def _children(parent: int) -> list[int]:
 def test_a_server_that_is_stopped_and_killed_in_mid_call_costs_its_own_call_and_no_other(tmp_path: Path) -> None:
     """Each in turn: the others answer while it is stopped, its call says what happened, and the next one works."""
     servers = pypi_servers(tmp_path) | (node_servers(tmp_path) if NODE_IS_SET_UP else {})
-    config = write_config(tmp_path, servers, deadlines={"open_seconds": 60})
+    config = write_config(tmp_path, servers, deadlines={"open_seconds": 120})
 
     async def outcome(client: Client, server: str, turn: int) -> str:
         return await _outcome(client, _call(server, turn, tmp_path, 0))

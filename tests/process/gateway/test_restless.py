@@ -22,7 +22,7 @@ from support.judging import stub_of
 pytestmark = pytest.mark.anyio
 
 READ = {"name": "read", "description": "Reads a file."}
-PATIENCE = 60
+PATIENCE = 120
 
 
 @pytest.fixture

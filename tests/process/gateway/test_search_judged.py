@@ -45,7 +45,7 @@ async def _found(client: Client, query: str) -> list[str]:
 @node_wanted
 def test_a_right_tool_is_found_for_most_of_what_agents_ask(tmp_path: Path, note: Callable[[str], None]) -> None:
     """By its name or a part of it, a tool comes first; in other words, it mostly does, and is always shown."""
-    config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 60})
+    config = write_config(tmp_path, pypi_servers(tmp_path) | node_servers(tmp_path), deadlines={"open_seconds": 120})
 
     async def story() -> dict[str, list[tuple[list[str], list[str]]]]:
         async with connected("http", config) as client:

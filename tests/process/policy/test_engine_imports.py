@@ -13,6 +13,6 @@ def test_a_file_in_the_current_directory_is_no_module_of_the_engine(tmp_path: Pa
     """A check of a policy runs no code of it."""
     (tmp_path / "resource.py").write_text("import pathlib; pathlib.Path('ran').touch(); raise SystemExit(3)")
     command = [str(Path(sys.executable).parent / "callability"), "check", str(POLICY)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     assert not (tmp_path / "ran").exists()

@@ -59,7 +59,7 @@ def test_the_base_requires_no_newer_versions_than_the_stubs_do() -> None:
 def test_the_contract_is_clean(arguments: tuple[str, ...]) -> None:
     """Linted with comments required, and formatted."""
     done = subprocess.run(
-        [BIN / "buf", *arguments], cwd=ROOT / "proto", capture_output=True, text=True, timeout=60, check=False
+        [BIN / "buf", *arguments], cwd=ROOT / "proto", capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -67,7 +67,7 @@ def test_the_contract_is_clean(arguments: tuple[str, ...]) -> None:
 def test_the_contract_only_ever_grows() -> None:
     """Within v1 nothing that was released is removed or given another meaning; `contract.binpb` is what was."""
     compare = [str(BIN / "buf"), "breaking", "--against", str(ROOT / "tests/contract.binpb")]
-    broken = subprocess.run(compare, cwd=ROOT / "proto", capture_output=True, text=True, timeout=60, check=False)
+    broken = subprocess.run(compare, cwd=ROOT / "proto", capture_output=True, text=True, timeout=120, check=False)
     assert (broken.returncode, broken.stdout) == (0, ""), broken.stderr
 
 

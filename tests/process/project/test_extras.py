@@ -159,7 +159,7 @@ def test_all_is_every_extra() -> None:
 def test_the_adapter_loads_neither_pydantic_nor_mcp_nor_anything_else_of_an_extra() -> None:
     """A proxy that uses it may pin all of them as it likes."""
     code = "import sys, callability.adapter; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     extras = {module for extra in EXTRAS for module in MODULES[extra]}
     assert {*loaded.stdout.split()} & {*extras, "grpc", "typer"} == set()
 
@@ -167,7 +167,7 @@ def test_the_adapter_loads_neither_pydantic_nor_mcp_nor_anything_else_of_an_extr
 def _without(modules: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command as if some modules were not installed."""
     command = [sys.executable, "-c", BLOCKED.format(names=modules), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_help_of_the_base_lists_every_command() -> None:

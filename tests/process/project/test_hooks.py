@@ -22,7 +22,7 @@ def _hooks() -> list[dict[str, Any]]:
 def test_the_hooks_are_valid() -> None:
     """By pre-commit's own word."""
     command = [sys.executable, "-m", "pre_commit", "validate-config", str(FILE)]
-    assert subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode == 0
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=120).returncode == 0
 
 
 def test_the_hooks_run_the_tools_of_the_virtual_environment() -> None:

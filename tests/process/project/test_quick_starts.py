@@ -116,7 +116,7 @@ def _listens(command: str, directory: Path) -> None:
             assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=120)
 
 
 def test_the_call_for_a_proxy_names_the_operator_as_the_one_who_unlocks(address: str, tmp_path: Path) -> None:

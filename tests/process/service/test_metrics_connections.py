@@ -24,14 +24,14 @@ def test_idle_connections_take_few_descriptors_and_no_metrics() -> None:
 
         def are_answered() -> bool:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
                     return b"callability_" in answer.read()
             except OSError:
                 return False
 
         eventually(are_answered)
         before = descriptors()
-        idle = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60)) for _ in range(_MANY)]
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=120)) for _ in range(_MANY)]
         # The last one was closed, or waits behind others that were.
         assert idle[-1].recv(1) == b""
         assert descriptors() <= before + CONNECTIONS + 1

@@ -128,7 +128,7 @@ def test_bytes_that_are_no_request_are_refused_by_health_and_reflection_too(runn
             check(health_pb2.HealthCheckRequest(service="nobody").SerializeToString())
         assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
     running.process.terminate()
-    assert running.process.communicate(timeout=30)[1] == ""
+    assert running.process.communicate(timeout=120)[1] == ""
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
