@@ -18,9 +18,9 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact, NameFact
 from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.reasoning.condition import All, Any, Condition, Is, Not
 
 NOWHERE = Place("drawn.yaml")
 

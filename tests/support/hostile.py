@@ -21,7 +21,7 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact, NameFact
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.policy.reporting.finding_meanings import MEANINGS
-from callability.policy.rules.semantics import decide
+from callability.reasoning.semantics import decide
 from support.checkout import POLICY
 from support.drawing import share
 from support.drawn_policies import CORE, drawn_facts

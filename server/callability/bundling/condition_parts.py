@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.policy.questions.question import Question
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.reasoning.condition import All, Any, Condition, Is, Not
 
 
 class ConditionParts:

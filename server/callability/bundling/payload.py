@@ -13,8 +13,8 @@ from callability.policy.deciding.evaluation import Engine, evaluator
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.words import rule_words, status_words
+from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import ACTIONS
 
 

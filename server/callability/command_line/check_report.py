@@ -19,7 +19,7 @@ from callability.policy.proving.decided import Decided
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.reporting.plain_data import of_count
-from callability.policy.rules.semantics import SEMANTICS
+from callability.reasoning.semantics import SEMANTICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,15 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import NameFact
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reporting.explanation import Explanation
-from callability.policy.reporting.explanation import explain as explanation_of
-from callability.policy.reporting.path import Path, sentences
 from callability.policy.reporting.plain_data import of_path, of_trial, of_verdict
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
+from callability.reasoning.explanation import Explanation
+from callability.reasoning.explanation import explain as explanation_of
+from callability.reasoning.path import Path, sentences
+from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import Status
 
 

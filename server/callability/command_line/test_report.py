@@ -14,7 +14,7 @@ from callability.finding import Finding, finding_lines, witness_text
 from callability.policy.loading import ProvedRuleSet
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import Coverage, Goal, Share
-from callability.policy.reporting.explanation import explain
+from callability.reasoning.explanation import explain
 
 _INDENT = " " * 6
 

@@ -15,11 +15,11 @@ from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicySource
 from callability.policy.reporting.difference import PolicyChange, TooMuch, by_impact, changes_of
-from callability.policy.reporting.explanation import explain
-from callability.policy.reporting.path import sentences
 from callability.policy.reporting.plain_data import Plain, of_change, of_count, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import verdict_words
+from callability.reasoning.explanation import explain
+from callability.reasoning.path import sentences
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.page_data import question_data
 from callability.vocabulary import UNKNOWN

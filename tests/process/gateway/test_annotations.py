@@ -21,9 +21,9 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.reporting.difference import changes_of, compared_space
 from callability.policy.reporting.rows import rows_of
-from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import RuleSet, Text
-from callability.policy.rules.semantics import SEMANTICS, decide
+from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
+from callability.reasoning.semantics import SEMANTICS, decide
 from callability.service.translation.tool_facts import FactReader
 from callability.studio.draft_analysis import possible
 from callability.v1 import facts_pb2

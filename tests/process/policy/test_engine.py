@@ -16,8 +16,8 @@ from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
-from callability.policy.rules.semantics import Decision, decide
+from callability.reasoning.condition import All, Any, Condition, Is, Not
+from callability.reasoning.semantics import Decision, decide
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, evaluated, rule_set_of
 from support.policies import needs_engine

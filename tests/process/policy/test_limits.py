@@ -26,8 +26,8 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
 from callability.policy.reading import case_file, form, law_form, policy_source, rule_file, when
-from callability.policy.rules.condition import All, Any, Is
 from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.reasoning.condition import All, Any, Is
 from callability.service import edits
 from callability.service.calls.served_policy import RejectedEdit
 from support.checkout import POLICY, SUPPORT

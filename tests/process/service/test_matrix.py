@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from callability.policy.loading import load
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.rules.semantics import decide
+from callability.reasoning.semantics import decide
 from callability.service.translation.tool_facts import FactReader
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2

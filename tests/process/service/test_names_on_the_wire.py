@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from callability.policy.loading import load
-from callability.policy.rules.semantics import decide
+from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

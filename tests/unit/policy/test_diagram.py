@@ -25,10 +25,10 @@ from callability.policy.deciding.space import space_of
 from callability.policy.deciding.witnesses import witnesses
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import read_rule_set
-from callability.policy.rules.condition import All, Any, Condition, Facts, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
 from callability.policy.rules.verdict import Verdict
+from callability.reasoning.condition import All, Any, Condition, Facts, Is, Not
+from callability.reasoning.semantics import decide
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, conditions, diagram_of, drawn_facts, rule_set_of, rule_sets
 

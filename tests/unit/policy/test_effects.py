@@ -14,9 +14,9 @@ from callability.policy.proving.decided import Decided
 from callability.policy.proving.redundant_condition import check_parts, needless_parts
 from callability.policy.reporting.effect import effects, overlaps
 from callability.policy.reporting.finding_meanings import MEANINGS
-from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
+from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
+from callability.reasoning.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing

@@ -17,16 +17,16 @@ from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files, policy_files
 from callability.policy.names.automaton import MAX_STATES, TooManyStates, shortest_names
 from callability.policy.names.classes import SinglesOutUnknown, name_classes, needless_patterns
-from callability.policy.names.glob import holds
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
 from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
 from callability.policy.reporting.difference import TooMuch, compared_space, differences
 from callability.policy.reporting.rows import rows_of
-from callability.policy.rules.condition import All, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
+from callability.reasoning.condition import All, Condition, Is, Not
+from callability.reasoning.glob import holds
+from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN
 from support.commands import callability
 from support.drawing import drawing

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
-from callability.policy.reporting.explanation import explain
-from callability.policy.reporting.path import FactChange, PathEnd, Step, path_to_callable, sentences
-from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
+from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
+from callability.reasoning.explanation import explain
+from callability.reasoning.path import FactChange, PathEnd, Step, path_to_callable, sentences
+from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN, LiftedBy
 from support.commands import callability
 from support.drawing import drawing

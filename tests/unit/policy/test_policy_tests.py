@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
-from callability.policy.rules.condition import Is
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.rules.semantics import decide
+from callability.reasoning.condition import Is
+from callability.reasoning.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing

@@ -20,7 +20,7 @@ from callability.policy.reporting.graph import of_diagram
 from callability.policy.reporting.plain_data import Plain, of_count
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
-from callability.policy.rules.semantics import decide
+from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN
 from support.checkout import POLICY
 from support.drawing import drawing

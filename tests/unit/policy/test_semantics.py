@@ -6,10 +6,10 @@ import pytest
 
 from callability.policy.deciding.normal_form import ConditionTooLarge, conjunctions
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.reporting.path import PathEnd, path_to_callable
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
 from callability.policy.rules.rule_set import Rule
-from callability.policy.rules.semantics import Decision, decide
+from callability.reasoning.condition import All, Any, Condition, Is, Not
+from callability.reasoning.path import PathEnd, path_to_callable
+from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 

@@ -17,9 +17,9 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, LabelFact, Point, axis_of
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question, facts_by_name
-from callability.policy.rules.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
+from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
 from callability.vocabulary import UNKNOWN, Retry
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, any_rule_sets, conditions, diagram_of, drawn_facts

@@ -169,8 +169,30 @@ def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
     """It is a page to look at a policy, whoever asks the policy otherwise."""
     for path in (PACKAGE / "studio").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        allowed = ("callability.policy", "callability.editing", "callability.studio")
+        allowed = ("callability.policy", "callability.reasoning", "callability.editing", "callability.studio")
         assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+
+
+def test_reasoning_knows_neither_policies_nor_bundles() -> None:
+    """It explains both, by what they have in common."""
+    for path in (PACKAGE / "reasoning").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        assert {name for name in ours if not name.startswith("callability.reasoning")} <= SHARED, path
+        assert not {name for name in _imports(path) if name.startswith(("google", "grpc"))}, path
+
+
+def test_a_bundle_decides_without_the_policy() -> None:
+    """A proxy that has the base installation alone reads it: no rule files, no engine, no service."""
+    for path in (PACKAGE / "bundle").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        allowed = ("callability.v1", "callability.reasoning", "callability.request_facts", "callability.bundle")
+        assert {name for name in ours if not name.startswith(allowed) or name == "callability.bundling"} <= SHARED, path
+
+
+def test_one_package_writes_bundles() -> None:
+    """It joins the policy and the schema of bundles."""
+    both = _rooms(_importers("callability.policy")) & _rooms(_importers("callability.bundle"))
+    assert both <= {"bundling", "command_line", "service"}
 
 
 def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:

@@ -13,7 +13,7 @@ from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Node
 from callability.policy.deciding.points_along import PointsAlong
 from callability.policy.deciding.space import Space
 from callability.policy.questions.fact import Axis
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.reasoning.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import UNKNOWN
 
 MAX_NODES = 600_000

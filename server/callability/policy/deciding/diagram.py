@@ -74,6 +74,14 @@ class DecisionDiagram:
             return ()
         return tuple(fact for fact, is_unread in self._unread[verdict.rule] if is_unread(facts))
 
+    def unread_at(self, facts: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the unknown facts that keep the verdict for some facts undetermined, in the order of the facts.
+
+        Raises:
+            KeyError: a fact that matters is missing.
+        """
+        return self.unread(self.verdict(facts), facts)
+
     @cached_property
     def _unread(self) -> Mapping[str, tuple[tuple[str, Callable[[Mapping[str, str]], bool]], ...]]:
         found = _branches(self, self.unread_nodes.inner, (False, True))

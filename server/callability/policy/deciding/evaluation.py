@@ -23,7 +23,7 @@ from callability.policy.deciding.normal_form import (
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import Combination, Space
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.rules.semantics import Decision, decide
+from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
 TIME_LIMIT = 300.0

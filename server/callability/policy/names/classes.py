@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from callability.policy.names.automaton import TooManyStates, Unit, shortest_names
-from callability.policy.names.glob import holds, is_glob
+from callability.reasoning.glob import holds, is_glob
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 4

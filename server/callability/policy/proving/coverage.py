@@ -9,9 +9,9 @@ from callability.finding import Place, Witness
 from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.proving.decided import Decided
 from callability.policy.reading.when import written_part
-from callability.policy.rules.condition import Is, atoms
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import decide
+from callability.reasoning.condition import Is, atoms
+from callability.reasoning.semantics import decide
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from callability.finding import shown
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
-from callability.policy.names.glob import held
+from callability.reasoning.glob import held
 from callability.vocabulary import EDIT_LABELS, UNKNOWN, LiftedBy
 
 BOOLEAN = ("true", "false")
@@ -50,6 +50,11 @@ class Fact:
         label whose value is not declared is unknown as long as it has that value. Other facts are read again each time.
         """
         return self.hint
+
+    @property
+    def opened_by_any_value(self) -> bool:
+        """Whether a path changes it to each value that helps, and not to its default alone."""
+        return False
 
     def reading(self, given: str) -> str:
         """Return the reading of a given value."""
@@ -97,6 +102,11 @@ class LabelFact(Fact):
     @property
     def stays_unknown(self) -> bool:
         """A caller that sends no labels never sends any, and a value that is not declared stays so."""
+        return True
+
+    @property
+    def opened_by_any_value(self) -> bool:
+        """The operator gives it whichever value helps."""
         return True
 
     def reading(self, given: str) -> str:

@@ -13,9 +13,9 @@ from callability.policy.reading.label_form import label_places, read_labels
 from callability.policy.reading.law_form import read_laws
 from callability.policy.reading.name_form import with_names
 from callability.policy.reading.when import read_status, read_when
-from callability.policy.rules.condition import Condition
 from callability.policy.rules.rule_set import Rule, RuleSet, Text, Words
 from callability.policy.rules.words import check_words, statuses_with_words
+from callability.reasoning.condition import Condition
 
 MAX_RULES = 1_000
 ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")

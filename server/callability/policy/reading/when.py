@@ -11,7 +11,7 @@ from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.form import Form, described
 from callability.policy.reading.name_form import read_name
-from callability.policy.rules.condition import All, Any, Condition, Is, Not, atoms
+from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
 from callability.vocabulary import UNKNOWN
 
 MAX_PARTS = 2_000

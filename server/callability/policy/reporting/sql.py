@@ -14,7 +14,7 @@ from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect
 from callability.policy.reporting.sql_facts import SqlFacts
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import SEMANTICS
+from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import UNKNOWN
 
 TABLE = "inventory"

@@ -9,10 +9,10 @@ from itertools import product
 from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.deciding.nodes import EMPTY, FULL, Node, Nodes
 from callability.policy.deciding.space import Space
-from callability.policy.names.glob import is_glob
 from callability.policy.questions.fact import Axis, Fact, NameFact
 from callability.policy.reporting.sql_dialect import Spelling, UnfitColumn
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.reasoning.condition import All, Any, Condition, Is, Not
+from callability.reasoning.glob import is_glob
 from callability.vocabulary import UNKNOWN
 
 MAX_CONJUNCTIONS = 2_000

@@ -9,8 +9,8 @@ from itertools import chain
 from callability.finding import Place
 from callability.policy.questions.fact import LabelFact
 from callability.policy.questions.question import Question
-from callability.policy.rules.condition import Condition, facts_read
 from callability.policy.rules.law import Law
+from callability.reasoning.condition import Condition, facts_read
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from functools import partial
 
 from callability.policy.loading import Policy
-from callability.policy.reporting.explanation import explain
+from callability.reasoning.explanation import explain
 from callability.service.calls.outcome_replies import OutcomeReplies
 from callability.service.fast_path import ToolCalls
 from callability.service.observability.gaps import Gaps

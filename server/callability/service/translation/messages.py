@@ -8,11 +8,11 @@ from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.fact import NO_LABEL, LabelFact
-from callability.policy.reporting.explanation import Explanation, Trial
-from callability.policy.reporting.path import Path, Step
-from callability.policy.rules.semantics import SEMANTICS
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, VerdictWords
+from callability.reasoning.explanation import Explanation, Trial
+from callability.reasoning.path import Path, Step
+from callability.reasoning.semantics import SEMANTICS
 from callability.service.requests import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.questions.fact import Fact, LabelFact
-from callability.policy.reporting.falsifying import Falsification, Values, falsifications
-from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.semantics import Decision, decide
+from callability.reasoning.falsifying import Falsification, Values, falsifications
+from callability.reasoning.rule_set import Diagram, Fact, Rule, RuleSet
+from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 5
@@ -62,7 +60,7 @@ class Path:
         return tuple(chain.from_iterable(step.changes for step in self.steps))
 
 
-def path_to_callable(rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> Path | None:
+def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
     None where the question has no status that everything else could be opened to.
@@ -81,7 +79,7 @@ class _Search:
     without it, so that it ends.
     """
 
-    def __init__(self, rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> None:
+    def __init__(self, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> None:
         self._rule_set = rule_set
         self._diagram = diagram
         self._facts = facts
@@ -96,7 +94,7 @@ class _Search:
             decision = decide(self._rule_set.rules, now)
             rule = self._rule_set.rules[decision.rule]
             if decision.undetermined:
-                return Path(tuple(steps), PathEnd.FIND_OUT, self._diagram.unread(self._diagram.verdict(now), now))
+                return Path(tuple(steps), PathEnd.FIND_OUT, self._diagram.unread_at(now))
             if rule.status == question.open_status:
                 return Path(tuple(steps), PathEnd.CALLABLE)
             out = self._easiest_falsification(rule, now, self._values(rule, now))
@@ -133,7 +131,7 @@ class _Search:
             return frozenset()
         if fact.opened_by is None:
             return frozenset((value,))
-        if isinstance(fact, LabelFact):
+        if fact.opened_by_any_value:
             unchanged = frozenset((value,)) if value == self._facts[fact.name] else frozenset()
             return unchanged | self._left.get(fact.name, frozenset(fact.values) - {self._facts[fact.name]})
         return frozenset((value, fact.open_value))
@@ -143,7 +141,7 @@ class _Search:
         values = self._values(rule, now)
         for fact in map(self._rule_set.question.facts.__getitem__, rule.reads):
             if now[fact.name] == UNKNOWN and fact.opened_by:
-                values[fact.name] = frozenset(fact.values if isinstance(fact, LabelFact) else (fact.open_value,))
+                values[fact.name] = frozenset(fact.values if fact.opened_by_any_value else (fact.open_value,))
         out = self._easiest_falsification(rule, now, values) or {}
         return tuple(fact for fact in self._rule_set.question.facts if fact in out and now[fact] == UNKNOWN)
 
@@ -165,7 +163,7 @@ def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -
         found = {
             change.fact.name: tuple(
                 value
-                for value in (change.fact.values if isinstance(change.fact, LabelFact) else change.wanted_values)
+                for value in (change.fact.values if change.fact.opened_by_any_value else change.wanted_values)
                 if value != change.value
                 and _end(path.steps, {**wanted, change.fact.name: value}, rule_set, facts) == end
             )

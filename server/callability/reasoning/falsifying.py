@@ -7,8 +7,8 @@ from functools import reduce
 from itertools import product
 from typing import Any as Anything
 
-from callability.policy.names.glob import holds
-from callability.policy.rules.condition import All, Any, Condition, Is, Not
+from callability.reasoning.condition import All, Any, Condition, Is, Not
+from callability.reasoning.glob import holds
 
 MOST = 64
 """Ways that are kept of a part of a condition: those of the least effort."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from callability.finding import Place
-from callability.policy.names.glob import holds
+from callability.reasoning.glob import holds
 from callability.vocabulary import UNKNOWN
 
 Facts = Mapping[str, str]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from callability.policy.rules.condition import Facts
-from callability.policy.rules.rule_set import Rule
+from callability.reasoning.condition import Facts
+from callability.reasoning.rule_set import Rule
 
 SEMANTICS = 2
 """The version of what facts and rules mean. It grows when a release gives other answers under the same rule files.
@@ -23,7 +24,7 @@ class Decision:
     undetermined: bool
 
 
-def decide(rules: tuple[Rule, ...], facts: Facts) -> Decision:
+def decide(rules: Sequence[Rule], facts: Facts) -> Decision:
     """Return the decision of the first rule that is not false: true, it gives its status; undetermined, it gives the
     undetermined status of the question.
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.finding import listed
-from callability.policy.deciding.diagram import DecisionDiagram
-from callability.policy.reporting.path import Path, path_to_callable
-from callability.policy.rules.condition import Condition, Truth, facts_read
-from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.reasoning.condition import Condition, Truth, facts_read
+from callability.reasoning.path import Path, path_to_callable
+from callability.reasoning.rule_set import Diagram, Rule, RuleSet
 from callability.vocabulary import UNKNOWN
 
 
@@ -31,7 +30,7 @@ class Explanation:
     path: Path | None
 
 
-def explain(rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str]) -> Explanation:
+def explain(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Explanation:
     """Explain the verdict that the diagram of a rule set has for a combination of facts."""
     trials: list[Trial] = []
     for rule in rule_set.rules:
@@ -43,12 +42,12 @@ def explain(rule_set: RuleSet, diagram: DecisionDiagram, facts: Mapping[str, str
     return Explanation(tuple(trials), path_to_callable(rule_set, diagram, facts))
 
 
-def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet, diagram: DecisionDiagram) -> str:
+def _why(rule: Rule, truth: Truth, given: Mapping[str, str], rule_set: RuleSet, diagram: Diagram) -> str:
     if rule.when is None:
         return f"has no condition: gives `{rule.status}`"
     facts = rule_set.question.facts
     if truth is None:
-        unread = diagram.unread(diagram.verdict(given), given)
+        unread = diagram.unread_at(given)
         are = "which is" if len(unread) == 1 else "which are"
         return f"cannot be decided without {listed(unread)}, {are} unknown: gives `{rule_set.question.undetermined}`"
     reasons = " and ".join(f"`{fact}` is {facts[fact].shown(given[fact])}" for fact in _reasons(rule.when, given))
