@@ -13,7 +13,7 @@ from callability.policy.deciding.evaluation import Engine, evaluator
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.policy.rules.words import rule_words, status_words
+from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import ACTIONS
 
@@ -95,6 +95,7 @@ def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:
             for fact, start in sorted(diagram.unread_nodes.first[rule].items(), key=lambda each: places[each[0]])
         ],
         counts=_counts(proved, _confirmation(proved)),
+        listed_facts=[places[name] for name in diagram.space.facts],
     )
     message.condition_parts.extend(parts.written)
     return message
@@ -112,8 +113,7 @@ def _rule(rule: Rule, rule_set: RuleSet, condition: int | None, statuses: dict[s
     )
 
 
-def _texts(words: object, names: Iterable[str]) -> list[str]:
-    assert isinstance(words, dict)
+def _texts(words: Templates, names: Iterable[str]) -> list[str]:
     return [words[name] for name in names]
 
 

@@ -18,8 +18,8 @@ from callability.policy.loading import Policy, check_files, load, policy_files
 from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
 from callability.policy.rules.words import VerdictWords, status_words, verdict_words
 from callability.reasoning.semantics import decide
+from callability.request_facts.outcome import enable_facts, load_facts
 from callability.service.in_process import InProcessStub
-from callability.service.translation.outcome_facts import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus

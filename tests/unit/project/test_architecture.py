@@ -24,6 +24,7 @@ SHARED = {
     "callability.finding",
     "callability.jsonc",
     "callability.timeout_signature",
+    "callability.request_facts.states",
     "callability.tool_name",
     "callability.uvicorn_server",
     "callability.vocabulary",

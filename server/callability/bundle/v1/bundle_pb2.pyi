@@ -295,6 +295,7 @@ class RuleSet(_message.Message):
     UNREAD_DIAGRAM_FIELD_NUMBER: _builtins.int
     UNREAD_STARTS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
+    LISTED_FACTS_FIELD_NUMBER: _builtins.int
     question: _builtins.str
     """The question, such as `callability`."""
     undetermined_status: _builtins.int
@@ -353,6 +354,10 @@ class RuleSet(_message.Message):
     def counts(self) -> Global___Counts:
         """What was proved and tested."""
 
+    @_builtins.property
+    def listed_facts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Every fact of an axis once, by its place in `facts`, in the order in which an explanation lists their values."""
+
     def __init__(
         self,
         *,
@@ -372,10 +377,11 @@ class RuleSet(_message.Message):
         unread_diagram: Global___Diagram | None = ...,
         unread_starts: _abc.Iterable[Global___UnreadStart] | None = ...,
         counts: Global___Counts | None = ...,
+        listed_facts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_open_status", b"_open_status", "counts", b"counts", "diagram", b"diagram", "open_status", b"open_status", "unread_diagram", b"unread_diagram"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_open_status", b"_open_status", "axes", b"axes", "condition_parts", b"condition_parts", "counts", b"counts", "diagram", b"diagram", "facts", b"facts", "laws", b"laws", "open_status", b"open_status", "question", b"question", "rules", b"rules", "status_words", b"status_words", "statuses", b"statuses", "text_names", b"text_names", "undetermined_status", b"undetermined_status", "unread_diagram", b"unread_diagram", "unread_starts", b"unread_starts", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_open_status", b"_open_status", "axes", b"axes", "condition_parts", b"condition_parts", "counts", b"counts", "diagram", b"diagram", "facts", b"facts", "laws", b"laws", "listed_facts", b"listed_facts", "open_status", b"open_status", "question", b"question", "rules", b"rules", "status_words", b"status_words", "statuses", b"statuses", "text_names", b"text_names", "undetermined_status", b"undetermined_status", "unread_diagram", b"unread_diagram", "unread_starts", b"unread_starts", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__open_status: _TypeAlias = _typing.Literal["open_status"]  # noqa: Y015
     _WhichOneofArgType__open_status: _TypeAlias = _typing.Literal["_open_status", b"_open_status"]  # noqa: Y015
@@ -435,7 +441,7 @@ class Fact(_message.Message):
 
     @_builtins.property
     def pattern_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___PatternGroup]:
-        """For a name: the patterns that tell its classes, in groups that always occur together."""
+        """For a name: the patterns that distinguish its classes, in groups that always occur together."""
 
     @_builtins.property
     def name_classes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NameClass]:

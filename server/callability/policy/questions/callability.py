@@ -7,6 +7,7 @@ from itertools import product
 
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, NameFact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
+from callability.request_facts.states import HINT_DEFAULTS, READS_ONLY, normalized_hints
 from callability.vocabulary import TOOL_ACTIONS, UNKNOWN, LiftedBy, ToolStatus
 
 
@@ -28,22 +29,9 @@ def _approval_axis() -> Axis:
     )
 
 
-def normalized_hints(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the three hints that depend on each other, for those that an upstream, or somebody in its words, gives.
-
-    `destructiveHint` and `idempotentHint` mean something only if `readOnlyHint` is false (MCP): a tool that is known to
-    be read-only destroys nothing and is idempotent, whatever else it says. A hint that is left out has MCP's default,
-    or is unknown if one that is given is.
-    """
-    if given.get(_READ_ONLY.name) == "true":
-        return dict(zip(_DEPENDENT, _READS_ONLY, strict=True))
-    rest = UNKNOWN if UNKNOWN in given.values() else None
-    return {name: given.get(name, rest or hint.open_value) for name, hint in _DEPENDENT.items()}
-
-
 def _hints_axis() -> Axis:
     """Read-only, or not with either of two values of the other two, or unknown: six states (spec A.2)."""
-    states = (*product(("false",), ("true", "false"), ("false", "true")), _READS_ONLY, (UNKNOWN, UNKNOWN, UNKNOWN))
+    states = (*product(("false",), ("true", "false"), ("false", "true")), READS_ONLY, (UNKNOWN, UNKNOWN, UNKNOWN))
     return Axis(
         tuple(_DEPENDENT),
         tuple(Point(" ".join(state), state) for state in states),
@@ -65,14 +53,9 @@ _DISABLED = Fact("approval.disabled", BOOLEAN, "false", LiftedBy.USER, "enable_t
 _REVIEW = Fact("approval.status", ("none", "approved", "pending", "changed"), "approved", LiftedBy.USER, "approve_tool")
 _REFUSES = Fact("caller.refuses", BOOLEAN, "false", LiftedBy.NONE, asserted=True)
 
-_READ_ONLY = Fact("annotations.read_only", BOOLEAN, "false", hint=True)
-_DESTRUCTIVE = Fact("annotations.destructive", BOOLEAN, "true", hint=True)
-_IDEMPOTENT = Fact("annotations.idempotent", BOOLEAN, "false", hint=True)
 _OPEN_WORLD = Fact("annotations.open_world", BOOLEAN, "true", hint=True)
-_DEPENDENT = facts_by_name((_READ_ONLY, _DESTRUCTIVE, _IDEMPOTENT))
+_DEPENDENT = facts_by_name(Fact(name, BOOLEAN, default, hint=True) for name, default in HINT_DEFAULTS.items())
 """The hints that depend on each other. The default of a hint is the one that MCP defines."""
-_READS_ONLY = ("true", "false", "true")
-"""What they are for a tool that only reads."""
 _NAMES = (
     NameFact("server.name", (), "other", asserted=True),
     NameFact("tool.name", (), "other", asserted=True),

@@ -7,6 +7,7 @@ from functools import cache
 
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
+from callability.request_facts.states import FAILED_LOADS, MAY_BE_UNANSWERED, MAY_HAVE_FAILED
 from callability.vocabulary import (
     ENABLE_ACTIONS,
     UNKNOWN,
@@ -15,7 +16,6 @@ from callability.vocabulary import (
     EnableEnd,
     EnableStatus,
     LiftedBy,
-    LoadStatus,
 )
 
 _KNOWN = Fact("enable.known", BOOLEAN, "true")
@@ -23,32 +23,12 @@ _WAS_CONNECTED = Fact("enable.was_connected", BOOLEAN, "false")
 _CREDENTIALS = Fact("enable.credentials", tuple(EnableCredentials), EnableCredentials.COMPLETE)
 _AUTHORIZATION = Fact("enable.authorization", tuple(EnableAuthorization), EnableAuthorization.NOT_NEEDED)
 _ENDED = Fact("enable.ended", tuple(EnableEnd), EnableEnd.CONNECTED)
-_LOAD_STATUS = Fact(
-    "enable.load_status", ("none", LoadStatus.TRANSIENT, LoadStatus.DENIED, LoadStatus.PERMANENT), "none"
-)
+_LOAD_STATUS = Fact("enable.load_status", ("none", *FAILED_LOADS), "none")
 _DIALOG_EXPIRED = Fact("enable.dialog_expired", BOOLEAN, "false")
 _CALLABLE_TOOLS = Fact("enable.callable_tools", BOOLEAN, "true")
 
 _ATTEMPT = facts_by_name((_AUTHORIZATION, _ENDED, _LOAD_STATUS, _DIALOG_EXPIRED))
 """The facts of an attempt that depend on each other."""
-_MAY_HAVE_FAILED = (EnableEnd.FAILED, UNKNOWN)
-_MAY_BE_UNANSWERED = (EnableAuthorization.UNANSWERED, UNKNOWN)
-
-
-def attempt_facts(authorization: str, ended: str, load_status: str, dialog_expired: str) -> dict[str, str]:
-    """Return the facts of an attempt that depend on each other, for what a caller sends of them.
-
-    Only a load that failed has a status, and only a dialog that nobody answered can have expired. What does not go
-    with how the attempt ended is not looked at, and what is not known of a failure is unknown.
-    """
-    failed = ended == EnableEnd.FAILED
-    load = "none"
-    if ended in _MAY_HAVE_FAILED:
-        load = load_status if failed and load_status in _LOAD_STATUS.values[1:] else UNKNOWN
-    expired = "false"
-    if ended in _MAY_HAVE_FAILED and authorization in _MAY_BE_UNANSWERED:
-        expired = dialog_expired if failed or dialog_expired == "false" else UNKNOWN
-    return dict(zip(_ATTEMPT, (authorization, ended, load, expired), strict=True))
 
 
 def _states() -> Iterator[tuple[str, str, str, str]]:
@@ -56,11 +36,11 @@ def _states() -> Iterator[tuple[str, str, str, str]]:
     for ended in _ENDED.readings:
         loads = (UNKNOWN, *_LOAD_STATUS.values[1:]) if ended == EnableEnd.FAILED else (UNKNOWN,)
         for authorization in _AUTHORIZATION.readings:
-            if ended not in _MAY_HAVE_FAILED:
+            if ended not in MAY_HAVE_FAILED:
                 yield authorization, ended, "none", "false"
                 continue
             expiries = ("false", "true", UNKNOWN) if ended == EnableEnd.FAILED else ("false", UNKNOWN)
-            for expired in expiries if authorization in _MAY_BE_UNANSWERED else ("false",):
+            for expired in expiries if authorization in MAY_BE_UNANSWERED else ("false",):
                 yield from ((authorization, ended, load, expired) for load in loads)
 
 

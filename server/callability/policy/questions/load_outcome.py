@@ -6,44 +6,11 @@ from collections.abc import Iterator
 
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
+from callability.request_facts.states import HTTP_CLASSES, HTTP_STATUSES, can_fail, http_facts
 from callability.vocabulary import LOAD_ACTIONS, UNKNOWN, LoadFailure, LoadPhase, LoadStatus
 
-HTTP_STATUSES = tuple(
-    "400 401 403 404 405 408 409 410 413 415 421 425 426 429 500 501 502 503 504".split()  # noqa: SIM905  # a table
-)
-"""The HTTP status numbers that rules can distinguish; any other is `other`, of its class."""
-HTTP_CLASSES = ("3xx", "4xx", "5xx", "other")
 _NO_HTTP = ("none", "none")
 _UNREAD_HTTP = (UNKNOWN, UNKNOWN)
-
-_CONNECTED = (LoadPhase.REQUEST, LoadPhase.RESPONSE, LoadPhase.LIST)
-_PHASES = {
-    LoadFailure.NONE: (LoadPhase.LIST,),
-    LoadFailure.TIMEOUT: tuple(LoadPhase)[1:],
-    LoadFailure.REFUSED: (LoadPhase.CONNECT,),
-    LoadFailure.RESET: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
-    LoadFailure.CLOSED: (LoadPhase.CONNECT, LoadPhase.TLS, *_CONNECTED),
-    LoadFailure.NAME_NOT_FOUND: (LoadPhase.RESOLVE, LoadPhase.CONNECT),
-    LoadFailure.TLS: (LoadPhase.CONNECT, LoadPhase.TLS),
-    LoadFailure.BAD_CONFIG: (LoadPhase.CONFIG,),
-    LoadFailure.MISSING_COMMAND: (LoadPhase.CONFIG, LoadPhase.CONNECT),
-    LoadFailure.EXITED: (LoadPhase.CONNECT, *_CONNECTED),
-    LoadFailure.NOT_MCP: _CONNECTED,
-    LoadFailure.HTTP_STATUS: (LoadPhase.CONNECT, *_CONNECTED),
-    LoadFailure.OTHER: tuple(LoadPhase),
-}
-
-
-def http_facts(number: int) -> tuple[str, str]:
-    """Return class and number of an HTTP status as the facts have them."""
-    http_class = f"{number // 100}xx"
-    text = str(number)
-    return http_class if http_class in HTTP_CLASSES else "other", text if text in HTTP_STATUSES else "other"
-
-
-def can_fail(failure: str, phase: str) -> bool:
-    """Say whether a phase can end in a failure; an unknown failure may be any."""
-    return failure == UNKNOWN or phase in _PHASES[LoadFailure(failure)]
 
 
 def _states() -> Iterator[tuple[str, str, str, str]]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from callability.policy.loading import Policy
 from callability.reasoning.explanation import explain
+from callability.request_facts.outcome import enable_facts, load_facts
 from callability.service.calls.outcome_replies import OutcomeReplies
 from callability.service.fast_path import ToolCalls
 from callability.service.observability.gaps import Gaps
@@ -14,7 +15,6 @@ from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests import limits
 from callability.service.requests.parsing import parsed
 from callability.service.translation.messages import enable_reply, explanation_message, load_reply, policy_message
-from callability.service.translation.outcome_facts import enable_facts, load_facts
 from callability.v1 import callability_service_pb2 as pb
 
 

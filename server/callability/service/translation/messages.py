@@ -120,6 +120,7 @@ def _step(step: Step) -> pb.PathStep:
             wanted_values=change.wanted_values,
             changed_by=_lifted_by(change.fact.opened_by or LiftedBy.NONE),
             action=change.fact.action,
+            phrase=next((each.phrase for each in ACTIONS if each.name == change.fact.action), ""),
         )
         changes.append(message)
     return pb.PathStep(rule=step.rule.id, status=status_number(step.rule.status), changes=changes)

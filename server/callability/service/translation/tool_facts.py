@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from callability.policy.deciding.space import Space
-from callability.policy.questions.callability import normalized_hints
 from callability.policy.questions.fact import NO_LABEL, LabelFact, NameFact
+from callability.request_facts.tool import has_newer_status, hints, server_fields, tool_fields
 from callability.service.requests.errors import InvalidRequest
 from callability.service.requests.limits import check_facts, check_labels
 from callability.v1 import facts_pb2 as pb
 from callability.vocabulary import UNKNOWN
 
 Facts = TypeVar("Facts", pb.ServerFacts, pb.ToolFacts)
-Hint = Literal["read_only", "destructive", "idempotent", "open_world"]
-_DEPENDENT: tuple[Hint, ...] = ("read_only", "destructive", "idempotent")
-_STATUS = {
-    pb.APPROVAL_STATUS_APPROVED: "approved",
-    pb.APPROVAL_STATUS_PENDING: "pending",
-    pb.APPROVAL_STATUS_CHANGED: "changed",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +69,7 @@ class FactReader:
             InvalidRequest: the facts are malformed, or exceed a limit.
         """
         message = _parsed(pb.ServerFacts, facts, "server")
-        read = {
-            "server.enabled": _boolean(message.enabled, known=message.HasField("enabled")),
-            "server.quarantined": _boolean(message.quarantined, known=message.HasField("quarantined")),
-        }
+        read = server_fields(message)
         return self._with_names_and_labels(read, {"server.name": server, "agent.name": agent}, message, "server")
 
     def of_tool(self, facts: bytes, tool: str = "") -> FactValues:
@@ -89,20 +79,12 @@ class FactReader:
             InvalidRequest: the facts are malformed, or exceed a limit.
         """
         message = _parsed(pb.ToolFacts, facts, "tool")
-        disabled, status = _approval(message)
-        read = {
-            "tool.config_denied": _boolean(message.config_denied, known=message.HasField("config_denied")),
-            "approval.disabled": disabled,
-            "approval.status": status,
-            "caller.refuses": _boolean(message.caller_refuses, known=True),
-        }
+        read = tool_fields(message)
         if self._hints:
-            hints = _hints(message)
-            read |= {name: hints[name] for name in self._hints}
+            said = hints(message)
+            read |= {name: said[name] for name in self._hints}
         values = self._with_names_and_labels(read, {"tool.name": tool}, message, "tool")
-        # A number that is not 0 is a status of a newer version.
-        number = message.approval.record.status
-        if number and number not in _STATUS:
+        if has_newer_status(message):
             return values | FactValues({}, frozenset({"approval.status"}))
         return values
 
@@ -138,33 +120,7 @@ def _parsed(message: type[Facts], data: bytes, what: str) -> Facts:
     return facts
 
 
-def _hints(tool: pb.ToolFacts) -> dict[str, str]:
-    """Return all hints. One that is left out has the default that MCP gives it; left out together, all are unknown."""
-    if not tool.HasField("annotations"):
-        return {f"annotations.{hint}": UNKNOWN for hint in (*_DEPENDENT, "open_world")}
-    said = tool.annotations
-    given = {
-        f"annotations.{hint}": _boolean(getattr(said, hint), known=True) for hint in _DEPENDENT if said.HasField(hint)
-    }
-    open_world = not said.HasField("open_world") or said.open_world
-    return normalized_hints(given) | {"annotations.open_world": _boolean(open_world, known=True)}
-
-
 def _label(fact: LabelFact, key: str, facts: pb.ServerFacts | pb.ToolFacts) -> str:
     if not facts.HasField("labels"):
         return UNKNOWN
     return fact.of_value(facts.labels.values[key]) if key in facts.labels.values else NO_LABEL
-
-
-def _boolean(value: bool, *, known: bool) -> str:
-    return str(value).lower() if known else UNKNOWN
-
-
-def _approval(tool: pb.ToolFacts) -> tuple[str, str]:
-    """An approval that is absent is unknown; one without a record says that there is none (spec A.2)."""
-    if not tool.HasField("approval"):
-        return UNKNOWN, UNKNOWN
-    if not tool.approval.HasField("record"):
-        return "false", "none"
-    record = tool.approval.record
-    return _boolean(record.disabled, known=record.HasField("disabled")), _STATUS.get(record.status, UNKNOWN)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from callability.policy.questions.enable_outcome import attempt_facts
-from callability.policy.questions.load_outcome import can_fail, http_facts
-from callability.service.translation.error_text import signals_in_text
+from callability.request_facts.error_text import signals_in_text
+from callability.request_facts.states import attempt_facts, can_fail, http_facts
 from callability.v1 import outcome_pb2 as pb
 from callability.vocabulary import (
     UNKNOWN,

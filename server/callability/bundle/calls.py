@@ -1,0 +1,242 @@
+"""The calls of `CallabilityService`, answered in this process: messages in, messages out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from callability.bounded_cache import BoundedCache
+from callability.bundle.policy import LocalPolicy
+from callability.bundle.tool_facts import InvalidName, ToolFactReader
+from callability.bundle.v1 import bundle_pb2
+from callability.bundle.verdict import Verdict, Words
+from callability.reasoning.explanation import Trial
+from callability.reasoning.path import Path, Step
+from callability.request_facts.outcome import enable_facts, load_facts
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import outcome_pb2, verdict_pb2
+from callability.vocabulary import LiftedBy, Retry
+
+MAX_UNDETERMINED = 4_096
+"""Different undetermined results that are kept; they name the facts that are unread."""
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
+
+
+class LocalCalls:
+    """Answers as the service does that serves the same policy. Threads may share it.
+
+    What the service refuses for its size is answered here, except names, which have at most 512 bytes.
+    """
+
+    def __init__(self, policy: LocalPolicy) -> None:
+        self.policy = policy
+        self.reader = ToolFactReader(policy.callability)
+        self._tools = policy.callability
+        self._numbers = {status.name: status.number for status in self._tools.question.statuses}
+        self._undetermined = self._numbers[self._tools.question.undetermined]
+        self._actions = {action.name: action for action in policy.actions}
+        self._words = self._every_word()
+        self._messages: BoundedCache[tuple[Verdict, tuple[str, ...]], verdict_pb2.ToolVerdict]
+        self._messages = BoundedCache(MAX_UNDETERMINED)
+
+    def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
+        """Decide one tool.
+
+        Raises:
+            InvalidName: a name is empty or too long.
+            BundleRefused: the bundle contradicts itself about a name.
+        """
+        points = self._tools.points_of(self._facts(request))
+        verdict = self._tools.decide(points)
+        message = self.verdict_message(verdict, self._tools.unread(verdict, points))
+        return pb.CheckToolResponse(revision=self.policy.revision, verdict=message, words=self.words_message(verdict))
+
+    def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Decide many tools; a name that is empty or too long is an error of its item.
+
+        Raises:
+            InvalidName: the name of the agent is too long.
+            BundleRefused: the bundle contradicts itself about a name.
+        """
+        agent = self.reader.of_agent(request.agent if request.HasField("agent") else None)
+        said: set[tuple[int, str]] = set()
+        servers = [self._server_results(server, agent, said) for server in request.servers]
+        words = [self._words[key] for key in sorted(said)]
+        return pb.CheckToolsResponse(revision=self.policy.revision, servers=servers, words=words)
+
+    def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
+        """Decide one tool and explain the decision.
+
+        Raises:
+            InvalidName: a name is empty or too long.
+            BundleRefused: the bundle contradicts itself.
+        """
+        facts = self._facts(request)
+        points = self._tools.points_of(facts)
+        verdict = self._tools.decide(points)
+        explanation = self._tools.explain(facts)
+        return pb.ExplainToolResponse(
+            revision=self.policy.revision,
+            verdict=self.verdict_message(verdict, self._tools.unread(verdict, points)),
+            words=self.words_message(verdict),
+            facts=[pb.FactValue(fact=name, value=facts[name]) for name in self._tools.facts],
+            trials=[self._trial(trial) for trial in explanation.trials],
+            path=self._path(explanation.path) if explanation.path else None,
+        )
+
+    def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one load of a server's tools."""
+        rules = self.policy.load_outcome
+        verdict = rules.decide(rules.points_of(load_facts(request.signals, request.error_text)))
+        status = verdict.status
+        message = outcome_pb2.LoadVerdict(
+            status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+            rule=verdict.rule,
+            undetermined=verdict.undetermined,
+            lifted_by=_lifted_by(status.lifted_by),
+            retry=_retry(status.retry),
+        )
+        words = None
+        if verdict.words:
+            words = outcome_pb2.LoadWords(status=message.status, rule=verdict.words.rule, **verdict.words.texts)
+        return pb.ClassifyLoadResponse(revision=self.policy.revision, verdict=message, words=words)
+
+    def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
+        """Classify one attempt to enable a server."""
+        rules = self.policy.enable_outcome
+        verdict = rules.decide(rules.points_of(enable_facts(request.facts)))
+        status = verdict.status
+        message = outcome_pb2.EnableVerdict(
+            status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+            rule=verdict.rule,
+            undetermined=verdict.undetermined,
+            lifted_by=_lifted_by(status.lifted_by),
+            retry=_retry(status.retry),
+            error=status.error,
+            entry=status.entry,  # type: ignore[arg-type]  # checked when the bundle was read
+            tools_changed=status.tools_changed,
+        )
+        words = None
+        if verdict.words:
+            words = outcome_pb2.EnableWords(status=message.status, rule=verdict.words.rule, **verdict.words.texts)
+        return pb.ClassifyEnableResponse(revision=self.policy.revision, verdict=message, words=words)
+
+    def verdict_message(self, verdict: Verdict, unread: tuple[str, ...] = ()) -> verdict_pb2.ToolVerdict:
+        """Return a verdict about a tool as the contract has it. The message is shared: do not change it."""
+        key = verdict, unread
+        message = self._messages.get(key)
+        if message is None:
+            message = verdict_pb2.ToolVerdict(
+                status=verdict.status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+                rule=verdict.rule,
+                undetermined=verdict.undetermined,
+                lifted_by=_lifted_by(verdict.status.lifted_by),
+                retry=_retry(self._tools.retry(verdict, unread)),
+                withhold_text=verdict.withhold_text,
+                unread=unread,
+            )
+            self._messages.keep(key, message)
+        return message
+
+    def words_message(self, verdict: Verdict) -> verdict_pb2.ToolWords | None:
+        """Return what to say about a verdict about a tool, None if it is callable. The message is shared."""
+        return self._words[verdict.status.number, verdict.words.rule] if verdict.words else None
+
+    def _facts(self, request: pb.CheckToolRequest | pb.ExplainToolRequest) -> dict[str, str]:
+        agent = request.agent if request.HasField("agent") else None
+        return (
+            self.reader.of_agent(agent)
+            | self.reader.of_server(request.server_facts, request.server)
+            | self.reader.of_tool(request.tool_facts, request.tool)
+        )
+
+    def _server_results(
+        self, server: pb.ServerTools, agent: Mapping[str, str], said: set[tuple[int, str]]
+    ) -> pb.ServerResults:
+        """Return the results for the tools of a server; the words that they need are added to `said`."""
+        results = []
+        counts = dict.fromkeys(sorted(self._numbers.values()), 0)
+        for tool in server.tools:
+            try:
+                facts = self.reader.of_server(server.facts, server.name) | self.reader.of_tool(tool.facts, tool.name)
+            except InvalidName as error:
+                item = verdict_pb2.ItemError(reason=error.reason, message=str(error))
+                results.append(pb.ToolResult(error=item))
+                counts[self._undetermined] += 1
+                said.add((self._undetermined, ""))
+                continue
+            points = self._tools.points_of({**agent, **facts})
+            verdict = self._tools.decide(points)
+            message = self.verdict_message(verdict, self._tools.unread(verdict, points))
+            results.append(pb.ToolResult(verdict=message))
+            counts[message.status] += 1
+            if verdict.words:
+                said |= {(message.status, ""), (message.status, verdict.words.rule)}
+        found = [verdict_pb2.StatusCount(status=number, count=count) for number, count in counts.items() if count]  # type: ignore[arg-type]
+        return pb.ServerResults(results=results, counts=found)
+
+    def _every_word(self) -> dict[tuple[int, str], verdict_pb2.ToolWords]:
+        """Return the words of each status and of each rule that has its own, by number of the status and rule."""
+        question = self._tools.question
+        declared = {
+            fact.action
+            for fact in question.facts.values()
+            if fact.kind == bundle_pb2.FACT_KIND_DECLARED and fact.action in self._actions
+        }
+        own = [(self._numbers[rule.status], rule.words) for rule in self._tools.rules if rule.words]
+        of_status = [(self._numbers[status], words) for status, words in self._tools.status_words.items()]
+        return {
+            (number, words.rule): verdict_pb2.ToolWords(
+                status=number,  # type: ignore[arg-type]  # of a newer version, it is kept as a number
+                rule=words.rule,
+                remediation=words.texts["remediation"],
+                rejection=words.texts["rejection"],
+                phrases={name: self._actions[name].phrase for name in declared if _names(words, name)},
+            )
+            for number, words in (*of_status, *own)
+        }
+
+    def _trial(self, trial: Trial) -> pb.RuleTrial:
+        return pb.RuleTrial(
+            rule=trial.rule.id,
+            status=self._numbers[trial.rule.status],  # type: ignore[arg-type]  # as above
+            truth=_TRUTHS[trial.truth],
+            reads=[pb.FactValue(fact=fact, value=value) for fact, value in trial.reads],
+            why=trial.why,
+        )
+
+    def _path(self, path: Path) -> pb.PathToCallable:
+        return pb.PathToCallable(
+            steps=[self._step(step) for step in path.steps],
+            end=pb.PathEnd.Value(f"PATH_END_{path.end.upper()}"),
+            find_out=path.find_out,
+        )
+
+    def _step(self, step: Step) -> pb.PathStep:
+        changes = []
+        for change in step.changes:
+            action = self._actions.get(change.fact.action)
+            message = pb.FactChange(
+                fact=change.fact.name,
+                current=change.value,
+                wanted=change.wanted,
+                wanted_values=change.wanted_values,
+                changed_by=_lifted_by(change.fact.opened_by or LiftedBy.NONE),
+                action=change.fact.action,
+                phrase=action.phrase if action else "",
+            )
+            changes.append(message)
+        return pb.PathStep(rule=step.rule.id, status=self._numbers[step.rule.status], changes=changes)  # type: ignore[arg-type]
+
+
+def _names(words: Words, action: str) -> bool:
+    return any(action in _PLACEHOLDER.findall(text) for text in words.texts.values())
+
+
+def _lifted_by(owner: LiftedBy) -> verdict_pb2.LiftedBy.ValueType:
+    return verdict_pb2.LiftedBy.Value(f"LIFTED_BY_{owner.upper()}")
+
+
+def _retry(retry: Retry) -> verdict_pb2.Retry.ValueType:
+    return verdict_pb2.Retry.Value(f"RETRY_{retry.upper()}")

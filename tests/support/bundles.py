@@ -1,0 +1,161 @@
+"""Bundles of the shipped policy and of the examples, and requests that are drawn for them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from callability.bundle.envelope import enveloped
+from callability.bundle.rule_set import RuleSet
+from callability.bundle.v1 import bundle_pb2
+from callability.bundling.payload import payload_of
+from callability.policy.deciding.evaluation import Engine
+from callability.policy.loading import Policy, load
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2, outcome_pb2
+from support.checkout import POLICY
+
+SHIPPED = "shipped"
+EXAMPLES = tuple(sorted(path.name for path in (POLICY / "examples").iterdir() if path.is_dir()))
+POLICIES = (SHIPPED, *EXAMPLES)
+
+
+def write_policy_of(name: str, directory: Path) -> Path:
+    """Write the shipped policy, or an example with the other rule sets of the shipped one, and return its directory."""
+    for source in (POLICY, *([POLICY / "examples" / name] if name != SHIPPED else [])):
+        for file in source.glob("*.yaml"):
+            shutil.copy(file, directory)
+    return directory
+
+
+@cache
+def policy_of(name: str) -> Policy:
+    """Return the shipped policy or an example, confirmed by the reference evaluator."""
+    with TemporaryDirectory() as directory:
+        return load(write_policy_of(name, Path(directory)), engine=Engine.REFERENCE)
+
+
+@cache
+def bundle_of(name: str) -> bytes:
+    """Return the bundle of the shipped policy or of an example, unsigned."""
+    return enveloped(payload_of(policy_of(name)))
+
+
+class DrawnRequests:
+    """Draws requests whose facts reach every part of the rules of a bundle."""
+
+    def __init__(self, rule_set: RuleSet, seed: int) -> None:
+        self._random = Random(seed)
+        self._names = _by_subject(rule_set, bundle_pb2.FACT_KIND_NAME)
+        self._labels = _by_subject(rule_set, bundle_pb2.FACT_KIND_LABEL)
+        self._declared = _by_subject(rule_set, bundle_pb2.FACT_KIND_DECLARED)
+
+    def check_tool(self) -> pb.CheckToolRequest:
+        """Draw a request about one tool."""
+        request = pb.CheckToolRequest(
+            server=self._name(bundle_pb2.FACT_SUBJECT_SERVER), tool=self._name(bundle_pb2.FACT_SUBJECT_TOOL)
+        )
+        if self._random.random() < 0.9:
+            request.agent.CopyFrom(self.agent())
+        if self._random.random() < 0.95:
+            request.server_facts.CopyFrom(self.server_facts())
+        if self._random.random() < 0.95:
+            request.tool_facts.CopyFrom(self.tool_facts())
+        return request
+
+    def agent(self) -> facts_pb2.Agent:
+        """Draw an agent."""
+        agent = facts_pb2.Agent(
+            name=self._random.choice(["", *self._classes(bundle_pb2.FACT_SUBJECT_AGENT), "unknown"])
+        )
+        self._groups(agent, bundle_pb2.FACT_SUBJECT_AGENT)
+        return agent
+
+    def server_facts(self) -> facts_pb2.ServerFacts:
+        """Draw the facts of a server, most of which lock nothing: so the rules below the first decide too."""
+        facts = facts_pb2.ServerFacts(enabled=self._mostly(True), quarantined=self._mostly(False))
+        self._groups(facts, bundle_pb2.FACT_SUBJECT_SERVER)
+        return facts
+
+    def tool_facts(self) -> facts_pb2.ToolFacts:
+        """Draw the facts of a tool, most of which lock nothing."""
+        facts = facts_pb2.ToolFacts(config_denied=self._mostly(False), caller_refuses=self._random.random() < 0.1)
+        if self._random.random() < 0.95:
+            facts.approval.SetInParent()
+            if self._random.random() < 0.8:
+                status = self._random.choice([None, 0, 1, 1, 1, 1, 1, 2, 3, 9])
+                facts.approval.record.SetInParent()
+                facts.approval.record.MergeFrom(facts_pb2.ApprovalRecord(disabled=self._mostly(False), status=status))  # type: ignore[arg-type]
+        if self._random.random() < 0.9:
+            facts.annotations.SetInParent()
+            hints = {name: self._mostly(self._random.random() < 0.5) for name in _HINTS}
+            facts.annotations.MergeFrom(facts_pb2.Annotations(**hints))
+        self._groups(facts, bundle_pb2.FACT_SUBJECT_TOOL)
+        return facts
+
+    def load(self) -> pb.ClassifyLoadRequest:
+        """Draw a load."""
+        pick = self._random.choice
+        signals = outcome_pb2.LoadSignals(
+            phase=pick([None, *outcome_pb2.LoadPhase.values()]),
+            failure=pick([None, *outcome_pb2.LoadFailure.values()]),
+            http_status=pick([None, None, 200, 302, 401, 403, 404, 408, 418, 429, 500, 503, 599, 700]),
+            timeout_signature=bool(self._mostly(False)),
+            in_session=bool(self._mostly(False)),
+            tries_left=pick([0, 1, 2]),
+            retry_scheduled=bool(self._mostly(False)),
+        )
+        return pb.ClassifyLoadRequest(signals=signals, error_text=pick(["", "", "401 Unauthorized", "timed out"]))
+
+    def enable(self) -> pb.ClassifyEnableRequest:
+        """Draw an enable."""
+        pick = self._random.choice
+        facts = outcome_pb2.EnableFacts(
+            known=self._mostly(True),
+            was_connected=self._mostly(False),
+            credentials=pick([None, *outcome_pb2.EnableCredentials.values()]),
+            authorization=pick([None, *outcome_pb2.EnableAuthorization.values()]),
+            ended=pick([None, *outcome_pb2.EnableEnd.values()]),
+            load_status=pick([None, *outcome_pb2.LoadStatus.values()]),
+            dialog_expired=self._mostly(False),
+            callable_tools=self._mostly(True),
+        )
+        return pb.ClassifyEnableRequest(facts=facts)
+
+    def _mostly(self, value: bool) -> bool | None:
+        drawn = self._random.random()
+        return value if drawn < 0.8 else not value if drawn < 0.93 else None
+
+    def _name(self, subject: int) -> str:
+        return self._random.choice([*self._classes(subject), "unknown", "git", "prod-1", "delete_x"]) or "x"
+
+    def _classes(self, subject: int) -> list[str]:
+        """Return a name of each class."""
+        return [name for names in self._names[subject].values() for name in names]
+
+    def _groups(self, message: facts_pb2.ServerFacts | facts_pb2.ToolFacts | facts_pb2.Agent, subject: int) -> None:
+        if self._random.random() < 0.9:
+            message.labels.SetInParent()
+            for key, values in self._labels[subject].items():
+                if self._random.random() < 0.8:
+                    message.labels.values[key] = self._random.choice([*values, *values, "elsewhere", "unknown"])
+            message.labels.values["stranger"] = "1"
+        for key, values in self._declared[subject].items():
+            if self._random.random() < 0.8:
+                message.declared_facts.values[key] = self._random.choice([*values, *values, "elsewhere", "unknown"])
+
+
+def _by_subject(rule_set: RuleSet, kind: int) -> Mapping[int, Mapping[str, Sequence[str]]]:
+    """Return the values of the facts of a kind, by subject and by key."""
+    facts = [fact for fact in rule_set.question.facts.values() if fact.kind == kind]
+    return {
+        subject: {fact.key: fact.values for fact in facts if fact.subject == subject}
+        for subject in bundle_pb2.FactSubject.values()
+    }
+
+
+_HINTS = ("read_only", "destructive", "idempotent", "open_world")

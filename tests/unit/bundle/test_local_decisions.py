@@ -1,0 +1,70 @@
+"""A policy decides from its bundle as the service decides by its rule files: message for message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import pytest
+from google.protobuf.message import Message
+
+from callability.bundle import LocalCalls, read
+from callability.service.calls.callability_calls import CallabilityCalls
+from callability.v1 import callability_service_pb2 as pb
+from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of
+from support.drawing import share
+
+Response = TypeVar("Response", bound=Message)
+TOOLS = 1_500
+"""Requests about one tool that are drawn for each policy."""
+
+
+def _result(response: type[Response], answer: Awaitable[bytes]) -> Response:
+    async def awaited() -> bytes:
+        return await answer
+
+    return response.FromString(asyncio.run(awaited()))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_call_about_a_tool_is_answered_as_by_the_service(name: str) -> None:
+    """Verdict, rule, unread facts, withheld text, words, trials and path."""
+    local, service = LocalCalls(read(bundle_of(name))), CallabilityCalls(policy_of(name))
+    drawn = DrawnRequests(local.policy.callability, seed=1)
+    rules = set()
+    for _ in range(share(TOOLS)):
+        request = drawn.check_tool()
+        answer = local.check_tool(request)
+        assert answer == _result(pb.CheckToolResponse, service.check_tool(request.SerializeToString())), request
+        explained = pb.ExplainToolRequest.FromString(request.SerializeToString())
+        expected = _result(pb.ExplainToolResponse, service.explain_tool(request.SerializeToString()))
+        assert local.explain_tool(explained) == expected, request
+        rules.add((answer.verdict.rule, answer.verdict.undetermined))
+    assert {rule for rule, _ in rules} == {rule.id for rule in local.policy.callability.rules}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_batch_is_answered_as_by_the_service(name: str) -> None:
+    """With the words of each status and rule that occurs, and the counts; a bad name is an error of its item."""
+    local, service = LocalCalls(read(bundle_of(name))), CallabilityCalls(policy_of(name))
+    drawn = DrawnRequests(local.policy.callability, seed=2)
+    for _ in range(share(30)):
+        request = pb.CheckToolsRequest(agent=drawn.agent())
+        for server in ("one", "two", "", "x" * 513):
+            tools = [pb.Tool(name=tool, facts=drawn.tool_facts()) for tool in ("a", "b", "", "ü" * 257, "unknown")]
+            request.servers.append(pb.ServerTools(name=server, facts=drawn.server_facts(), tools=tools))
+        expected = _result(pb.CheckToolsResponse, service.check_tools(request.SerializeToString()))
+        assert local.check_tools(request) == expected
+
+
+def test_loads_and_enables_are_classified_as_by_the_service() -> None:
+    """With their words, whatever a caller sends."""
+    local, service = LocalCalls(read(bundle_of("shipped"))), CallabilityCalls(policy_of("shipped"))
+    drawn = DrawnRequests(local.policy.callability, seed=3)
+    for _ in range(share(1_500)):
+        load, enable = drawn.load(), drawn.enable()
+        expected = _result(pb.ClassifyLoadResponse, service.classify_load(load.SerializeToString()))
+        assert local.classify_load(load) == expected, load
+        ended = _result(pb.ClassifyEnableResponse, service.classify_enable(enable.SerializeToString()))
+        assert local.classify_enable(enable) == ended, enable
