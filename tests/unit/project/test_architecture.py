@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -164,6 +165,16 @@ def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
             ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
             allowed = ("callability.v1", "callability.adapter", "callability.editing", f"callability.{room}")
             assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+
+
+def test_the_client_knows_the_contract_and_needs_the_base_install_alone() -> None:
+    """A proxy installs it without a policy, a gateway or their libraries."""
+    for path in (PACKAGE / "client").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        allowed = ("callability.v1", "callability.adapter", "callability.bundle", "callability.client")
+        assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+        others = {name.partition(".")[0] for name in {*_imports(path)} - ours}
+        assert others <= {*sys.stdlib_module_names, "google", "grpc"}, path
 
 
 def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:

@@ -1,0 +1,132 @@
+"""Asking a remote service from asyncio: a channel and a health watch for each replica."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import grpc
+
+from callability.client import health
+from callability.client.failure import ClientClosed, PolicyUnavailable
+from callability.client.method import Method, Request, Response
+from callability.client.replicas import PAUSE_SECONDS, Failed, Replicas, Sending
+from callability.client.rotation import ReplicaState
+
+
+class AsyncioRemote:
+    """Calls replicas from one event loop, the one in which the first call is made."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self._channels: tuple[grpc.aio.Channel, ...] | None = None
+        self._watches: dict[int, asyncio.Task[None]] = {}
+        self._watching: dict[int, Any] = {}
+        self._closed = False
+        replicas.renew = self._renew
+
+    @property
+    def replica_states(self) -> dict[str, ReplicaState]:
+        """The state of each replica by its address."""
+        return self.replicas.states
+
+    def open(self) -> tuple[grpc.aio.Channel, ...]:
+        """Begin to connect and to watch, unless that has been done.
+
+        Raises:
+            ClientClosed: the client was closed.
+        """
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        if self._channels is None:
+            self._channels = tuple(map(self._channel, range(len(self.replicas.addresses))))
+            for replica in range(len(self._channels)):
+                task = asyncio.create_task(self._watch(replica), name="watching the health of a replica")
+                self._watches[replica] = task
+        return self._channels
+
+    async def call(self, method: Method[Request, Response], request: Request) -> Response:
+        """Make a call, by two attempts at most.
+
+        Raises:
+            PolicyUnavailable: there is no answer.
+            InvalidRequest: the request is refused.
+            ClientClosed: the client was closed.
+        """
+        channels = self.open()
+        with closing(self.replicas.calling(method, request)) as steps:
+            sending = next(steps)
+            while True:
+                result = await self._sent(channels[sending.replica], sending)
+                try:
+                    sending = steps.send(result)
+                except StopIteration as end:
+                    response: Response = end.value
+                    return response
+
+    async def close(self) -> None:
+        """End the calls under way, the watches and the connections."""
+        self._closed = True
+        for task in self._watches.values():
+            task.cancel()
+        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+        for channel in self._channels or ():
+            await channel.close()
+
+    def _channel(self, replica: int) -> grpc.aio.Channel:
+        address, options = self.replicas.addresses[replica], self.replicas.options[replica]
+        credentials = self.replicas.credentials.of_channel
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options=options)
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
+        try:
+            call: Any = channel.unary_unary(sending.path)
+            answer: bytes = await call(
+                sending.data,
+                timeout=sending.seconds,
+                metadata=tuple(sending.metadata),
+                wait_for_ready=sending.patient,
+            )
+        except grpc.aio.AioRpcError as error:
+            return Failed(error.code(), error.details() or "")
+        except (asyncio.CancelledError, grpc.aio.UsageError):
+            if self._closed:
+                raise ClientClosed("the client was closed during the call") from None
+            raise
+        return answer
+
+    def _renew(self, replica: int) -> None:
+        call = self._watching.get(replica)
+        if call is not None:
+            call.cancel()
+
+    async def _watch(self, replica: int) -> None:
+        while True:
+            pause = PAUSE_SECONDS
+            try:
+                await self._followed(replica)
+            except grpc.aio.AioRpcError as error:
+                pause = self.replicas.unwatched(replica, error.code())
+            except PolicyUnavailable:
+                self.replicas.unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if self._closed or (task is not None and task.cancelling()):
+                    raise
+                continue
+            await asyncio.sleep(pause)
+
+    async def _followed(self, replica: int) -> None:
+        """Read the health of a replica until the stream ends; it begins when there is a connection."""
+        assert self._channels is not None
+        stream: Any = self._channels[replica].unary_stream(health.WATCH)
+        metadata = self.replicas.metadata()
+        call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=True)
+        try:
+            async for response in call:
+                self.replicas.saw(replica, health.state_in(response))
+        finally:
+            call.cancel()

@@ -1,0 +1,124 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from callability.client.blocking_remote import BlockingRemote
+from callability.client.client import ATTEMPT_SECONDS
+from callability.client.credentials import PLAIN, Credentials
+from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
+from callability.client.method import (
+    CHECK_TOOL,
+    CHECK_TOOLS,
+    CLASSIFY_ENABLE,
+    CLASSIFY_LOAD,
+    EXPLAIN_TOOL,
+    GET_POLICY,
+    Method,
+    Request,
+    Response,
+)
+from callability.client.replicas import Replicas
+from callability.client.rotation import ReplicaState
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+
+
+class _Calls(Protocol):
+    """What answers: replicas of a service, or a policy in this process."""
+
+    @property
+    def replica_states(self) -> dict[str, ReplicaState]:
+        """The state of each replica by its address."""
+
+    def open(self) -> object:
+        """Begin to connect, unless that has been done."""
+
+    def call(self, method: Method[Request, Response], request: Request) -> Response:
+        """Answer a call."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class BlockingClient:
+    """Asks a policy from threads, as `Client` does from asyncio; any number of threads may share one.
+
+    Each method may raise `PolicyUnavailable` if there is no answer: then nothing may be shown or called (A.7). It may
+    raise `InvalidRequest` if the request is refused, and `ClientClosed`.
+    """
+
+    def __init__(self, calls: _Calls) -> None:
+        self._calls = calls
+
+    @classmethod
+    def remote(
+        cls,
+        addresses: Sequence[str],
+        *,
+        credentials: Credentials = PLAIN,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+        hooks: Hooks | None = None,
+    ) -> BlockingClient:
+        """Return a client that asks a service.
+
+        A call is one attempt, and after a failure a second one, to another replica if there is one. The replicas that
+        report that they serve take turns.
+
+        Args:
+            addresses: of every replica, as HOST:PORT or unix:PATH.
+            credentials: TLS and tokens; without TLS, the replicas must be on this machine.
+            attempt_seconds: the deadline of each attempt.
+            hooks: what takes events, figures and spans; by default, events go to a logger.
+
+        Raises:
+            ValueError: there is no address, or one is given twice; or the deadline is not above zero.
+            AddressRefused: an address cannot be used.
+        """
+        guarded = GuardedHooks(hooks or LoggingHooks())
+        return cls(BlockingRemote(Replicas(addresses, credentials, attempt_seconds, guarded)))
+
+    def __enter__(self) -> BlockingClient:
+        self._calls.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End calls under way, and close every connection. A second time it does nothing."""
+        self._calls.close()
+
+    @property
+    def replica_states(self) -> dict[str, ReplicaState]:
+        """The state of each replica by its address; empty for a client that decides in this process."""
+        return self._calls.replica_states
+
+    def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
+        """Decide one tool, for the call path."""
+        return self._calls.call(CHECK_TOOL, request)
+
+    def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Decide many tools; an `Inventory` asks about those only that have changed."""
+        return self._calls.call(CHECK_TOOLS, request)
+
+    def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
+        """Decide one tool, and say what would make it callable."""
+        return self._calls.call(EXPLAIN_TOOL, request)
+
+    def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one load of a server's tools."""
+        return self._calls.call(CLASSIFY_LOAD, request)
+
+    def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
+        """Classify one attempt to enable a server."""
+        return self._calls.call(CLASSIFY_ENABLE, request)
+
+    def get_policy(self) -> GetPolicyResponse:
+        """Return what decides: the policy's labels and facts, statuses and actions."""
+        return self._calls.call(GET_POLICY, GetPolicyRequest())

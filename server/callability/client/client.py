@@ -1,0 +1,126 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from callability.client.asyncio_remote import AsyncioRemote
+from callability.client.credentials import PLAIN, Credentials
+from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
+from callability.client.method import (
+    CHECK_TOOL,
+    CHECK_TOOLS,
+    CLASSIFY_ENABLE,
+    CLASSIFY_LOAD,
+    EXPLAIN_TOOL,
+    GET_POLICY,
+    Method,
+    Request,
+    Response,
+)
+from callability.client.replicas import Replicas
+from callability.client.rotation import ReplicaState
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+
+ATTEMPT_SECONDS = 2.0
+"""The deadline of one attempt; a call has at most two."""
+
+
+class _Calls(Protocol):
+    """What answers: replicas of a service, or a policy in this process."""
+
+    @property
+    def replica_states(self) -> dict[str, ReplicaState]:
+        """The state of each replica by its address."""
+
+    def open(self) -> object:
+        """Begin to connect, unless that has been done."""
+
+    async def call(self, method: Method[Request, Response], request: Request) -> Response:
+        """Answer a call."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class Client:
+    """Asks a policy from asyncio: `Client.remote` asks a service, `Client.local` decides in this process.
+
+    Use it in one event loop. Each method may raise `PolicyUnavailable` if there is no answer: then nothing may be shown
+    or called (A.7). It may raise `InvalidRequest` if the request is refused, and `ClientClosed`.
+    """
+
+    def __init__(self, calls: _Calls) -> None:
+        self._calls = calls
+
+    @classmethod
+    def remote(
+        cls,
+        addresses: Sequence[str],
+        *,
+        credentials: Credentials = PLAIN,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+        hooks: Hooks | None = None,
+    ) -> Client:
+        """Return a client that asks a service.
+
+        A call is one attempt, and after a failure a second one, to another replica if there is one. The replicas that
+        report that they serve take turns.
+
+        Args:
+            addresses: of every replica, as HOST:PORT or unix:PATH.
+            credentials: TLS and tokens; without TLS, the replicas must be on this machine.
+            attempt_seconds: the deadline of each attempt.
+            hooks: what takes events, figures and spans; by default, events go to a logger.
+
+        Raises:
+            ValueError: there is no address, or one is given twice; or the deadline is not above zero.
+            AddressRefused: an address cannot be used.
+        """
+        guarded = GuardedHooks(hooks or LoggingHooks())
+        return cls(AsyncioRemote(Replicas(addresses, credentials, attempt_seconds, guarded)))
+
+    async def __aenter__(self) -> Client:
+        self._calls.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End calls under way, and close every connection. A second time it does nothing."""
+        await self._calls.close()
+
+    @property
+    def replica_states(self) -> dict[str, ReplicaState]:
+        """The state of each replica by its address; empty for a client that decides in this process."""
+        return self._calls.replica_states
+
+    async def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
+        """Decide one tool, for the call path."""
+        return await self._calls.call(CHECK_TOOL, request)
+
+    async def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Decide many tools; an `Inventory` asks about those only that have changed."""
+        return await self._calls.call(CHECK_TOOLS, request)
+
+    async def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
+        """Decide one tool, and say what would make it callable."""
+        return await self._calls.call(EXPLAIN_TOOL, request)
+
+    async def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one load of a server's tools."""
+        return await self._calls.call(CLASSIFY_LOAD, request)
+
+    async def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
+        """Classify one attempt to enable a server."""
+        return await self._calls.call(CLASSIFY_ENABLE, request)
+
+    async def get_policy(self) -> GetPolicyResponse:
+        """Return what decides: the policy's labels and facts, statuses and actions."""
+        return await self._calls.call(GET_POLICY, GetPolicyRequest())

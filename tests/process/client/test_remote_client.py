@@ -1,0 +1,221 @@
+"""The remote client on real replicas: attempts, health, and what a failure looks like."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import grpc
+import pytest
+
+from callability.address import AddressRefused
+from callability.client import BlockingClient, Client, ClientClosed, Credentials, InvalidRequest, PolicyUnavailable
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
+from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
+from support.running import unused_port
+from support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[list[Replica]]:
+    """Two replicas; a test leaves them running."""
+    with replicas(2) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which client is used."""
+    return str(request.param)
+
+
+def _remote(kind: str, running: list[Replica], hooks: Any = None, **options: Any) -> AbstractContextManager[Caller]:
+    addresses = [replica.address for replica in running]
+    return calling(kind, lambda client: client.remote(addresses, hooks=hooks, **options))
+
+
+def _states(caller: Caller) -> list[str]:
+    return [str(state) for state in caller.client.replica_states.values()]
+
+
+def _reported(recorded: Recorded, replica: Replica, event: str) -> Callable[[], bool]:
+    return lambda: (event, replica.address) in [(name, fields.get("replica")) for name, fields in recorded.events]
+
+
+def test_each_call_of_the_contract_is_answered(kind: str, two: list[Replica]) -> None:
+    """By the messages of the stubs."""
+    with _remote(kind, two) as caller:
+        revision = caller.check().revision
+        assert caller.check().verdict.status == TOOL_STATUS_DISABLED_BY_USER
+        assert caller.do("check_tools", pb.CheckToolsRequest()).revision == revision
+        assert caller.do("explain_tool", pb.ExplainToolRequest(server="s", tool="t")).verdict.undetermined
+        assert caller.do("classify_load", pb.ClassifyLoadRequest()).revision == revision
+        assert caller.do("classify_enable", pb.ClassifyEnableRequest()).revision == revision
+        assert caller.do("get_policy").revision == revision
+
+
+def test_replicas_that_serve_take_turns(kind: str, two: list[Replica]) -> None:
+    """Neither of them does all the work."""
+    recorded = Recorded()
+    with _remote(kind, two, recorded) as caller:
+        for _ in range(10):
+            caller.check()
+    used = [labels["replica"] for name, _, labels in recorded.figures if name.endswith("attempts_total")]
+    assert [used.count(replica.address) for replica in two] == [5, 5]
+
+
+def test_a_call_of_a_stopped_replica_is_answered_by_another(kind: str, two: list[Replica]) -> None:
+    """The replica is not called first again until it says that it serves."""
+    recorded = Recorded()
+    with _remote(kind, two, recorded, attempt_seconds=0.5) as caller:
+        eventually(lambda: _states(caller) == ["serving", "serving"])
+        with two[0].stopped():
+            for _ in range(6):
+                caller.check()
+            assert _states(caller) == ["suspect", "serving"]
+            assert recorded.codes().count("DEADLINE_EXCEEDED") == 1
+        eventually(lambda: _states(caller) == ["serving", "serving"])
+
+
+def test_a_call_in_flight_at_a_killed_replica_is_answered_by_another(kind: str) -> None:
+    """Decisions are idempotent, so that calling twice does no harm."""
+    recorded = Recorded()
+    with replicas(2) as running, _remote(kind, running, recorded, attempt_seconds=60) as caller:
+        eventually(lambda: _states(caller) == ["serving", "serving"])
+        running[0].process.send_signal(19)
+        calls = [caller.start("check_tool", pb.CheckToolRequest(server="s", tool="t")) for _ in range(2)]
+        running[0].kill()
+        assert all(isinstance(wait(), pb.CheckToolResponse) for wait in calls)
+        assert recorded.codes().count("OK") == 2
+        eventually(lambda: _states(caller) == ["down", "serving"])
+        running[0].restart()
+        eventually(lambda: _states(caller) == ["serving", "serving"])
+        assert _reported(recorded, running[0], "replica_down")()
+
+
+def test_a_replica_that_drains_is_not_called_first(kind: str) -> None:
+    """It reports that it does not serve before it refuses calls."""
+    recorded = Recorded()
+    with replicas(2) as running, _remote(kind, running, recorded) as caller:
+        eventually(lambda: _states(caller) == ["serving", "serving"])
+        running[0].process.terminate()
+        eventually(lambda: _states(caller) == ["down", "serving"])
+        for _ in range(4):
+            caller.check()
+    last = [labels["replica"] for name, _, labels in recorded.figures if name.endswith("attempts_total")][-4:]
+    assert set(last) == {running[1].address}
+
+
+def test_without_a_replica_there_is_no_answer_and_the_reason_is_safe_to_show(kind: str) -> None:
+    """The text names no address."""
+    address = f"127.0.0.1:{unused_port()}"
+    with calling(kind, lambda client: client.remote([address], attempt_seconds=0.5)) as caller:
+        with pytest.raises(PolicyUnavailable) as caught:
+            caller.check()
+        assert caught.value.code == "UNAVAILABLE"
+        assert str(caught.value) == "the policy service gave no answer (UNAVAILABLE)"
+
+
+def test_a_replica_that_starts_again_answers_the_waiting_call(kind: str) -> None:
+    """The second attempt waits for the only replica, which was there a moment ago."""
+    with replicas(1) as running, _remote(kind, running, attempt_seconds=60) as caller:
+        eventually(lambda: _states(caller) == ["serving"])
+        running[0].kill()
+        wait = caller.start("check_tool", pb.CheckToolRequest(server="s", tool="t"))
+        running[0].restart()
+        assert isinstance(wait(), pb.CheckToolResponse)
+
+
+def test_an_invalid_request_is_not_sent_twice(kind: str, two: list[Replica]) -> None:
+    """Another replica would refuse it too."""
+    recorded = Recorded()
+    with _remote(kind, two, recorded) as caller, pytest.raises(InvalidRequest, match="1,000 bytes"):
+        caller.do("check_tool", pb.CheckToolRequest(server="s" * 1_000, tool="t"))
+    assert recorded.codes() == ["INVALID_ARGUMENT"]
+
+
+def test_a_proxy_of_the_environment_is_not_used(kind: str, two: list[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not reach this machine's loopback."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
+    with _remote(kind, two) as caller:
+        assert caller.check().revision
+
+
+def test_hooks_receive_events_figures_and_spans(kind: str, two: list[Replica]) -> None:
+    """A span has the method, and what it yields is sent with the call."""
+    recorded = Recorded()
+    with _remote(kind, two, recorded) as caller:
+        caller.check()
+        eventually(lambda: recorded.saw("replica_serving"))
+    assert recorded.spans == [("callability.CheckTool", {"method": "CheckTool"})]
+    seconds = [(value, labels) for name, value, labels in recorded.figures if name.endswith("call_seconds")]
+    assert [labels for _, labels in seconds] == [{"method": "CheckTool", "outcome": "ok"}]
+    assert seconds[0][0] > 0
+
+
+class _Broken:
+    """Hooks whose every method raises."""
+
+    def log(self, level: int, event: str, fields: Mapping[str, Any]) -> None:
+        raise RuntimeError("log")
+
+    def metric(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        raise RuntimeError("metric")
+
+    def span(self, name: str, attributes: Mapping[str, Any]) -> AbstractContextManager[tuple[tuple[str, str], ...]]:
+        raise RuntimeError("span")
+
+
+def test_a_hook_that_raises_fails_no_call(kind: str, two: list[Replica], caplog: pytest.LogCaptureFixture) -> None:
+    """The error is in the log."""
+    with caplog.at_level(logging.ERROR), _remote(kind, two, _Broken()) as caller:
+        assert caller.check().revision
+    assert "a hook failed" in caplog.text
+
+
+def test_a_closed_client_says_so(kind: str, two: list[Replica]) -> None:
+    """And is closed twice without harm."""
+    with _remote(kind, two) as caller:
+        caller.check()
+        caller.do("close")
+        with pytest.raises(ClientClosed):
+            caller.check()
+
+
+def test_a_token_is_read_for_each_attempt_and_its_failure_is_no_answer(kind: str, two: list[Replica]) -> None:
+    """So that a token can be renewed."""
+    tokens = iter(("one", "two"))
+    with _remote(kind, two, credentials=Credentials(token=lambda: next(tokens, "three"))) as caller:
+        caller.check()
+    assert next(tokens, "none left") == "none left"
+
+    def unreadable() -> str:
+        raise OSError("no such file")
+
+    with _remote(kind, two, credentials=Credentials(token=unreadable)) as caller:
+        with pytest.raises(PolicyUnavailable, match="token") as caught:
+            caller.check()
+        assert caught.value.code == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("client", [Client, BlockingClient])
+def test_addresses_that_cannot_be_used_are_refused(client: type[Client] | type[BlockingClient]) -> None:
+    """Without TLS, what is sent to another machine could be read on the way."""
+    with pytest.raises(AddressRefused, match="not be encrypted"):
+        client.remote(["policy.example:7420"])
+    assert client.remote(["policy.example:7420"], credentials=Credentials(channel=grpc.ssl_channel_credentials()))
+    for addresses in ([], "127.0.0.1:7420", ["127.0.0.1:7420", "127.0.0.1:7420"]):
+        with pytest.raises(ValueError, match="address"):
+            client.remote(addresses)
+    with pytest.raises(ValueError, match="attempt_seconds"):
+        client.remote(["127.0.0.1:7420"], attempt_seconds=0)
+    with pytest.raises(ValueError, match="channel"):
+        Credentials(server_name="policy")
+
+
+def test_credentials_do_not_show_their_token() -> None:
+    """In a log or a traceback."""
+    assert "secret" not in repr(Credentials(token="secret"))
