@@ -1,0 +1,200 @@
+package callability
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	// MaxBundleBytes is how large a bundle may be: 32 MiB.
+	MaxBundleBytes = 33_554_432
+	// Semantics is the version of what facts and rules mean that this package implements.
+	Semantics = 2
+
+	bundleMagic   = "callability bundle"
+	bundleFormat  = 1
+	maxSignatures = 8
+	maxKeyIDBytes = 128
+	signedPrefix  = "callability bundle signature v1\x00"
+)
+
+// An Option says what is demanded of a bundle.
+type Option func(*demands)
+
+type demands struct {
+	keys     map[string]ed25519.PublicKey
+	sequence uint64
+}
+
+// TrustKeys accepts only bundles that are signed by one of these keys, which are found by their ids.
+// Keep two keys during a rotation. An empty map accepts no bundle.
+func TrustKeys(keys map[string]ed25519.PublicKey) Option {
+	return func(d *demands) {
+		d.keys = make(map[string]ed25519.PublicKey, len(keys))
+		for id, key := range keys {
+			d.keys[id] = key
+		}
+	}
+}
+
+// NotBefore refuses a bundle whose sequence number is lower. Leave it out to allow a rollback.
+func NotBefore(sequence uint64) Option { return func(d *demands) { d.sequence = sequence } }
+
+// ReadPolicy reads a bundle, such as one from go:embed, and checks all of it. The bundle is untrusted input until then.
+// The policy does not refer to the bytes afterwards. An error is a *BundleError.
+func ReadPolicy(bundle []byte, options ...Option) (*Policy, error) {
+	var wanted demands
+	for _, option := range options {
+		option(&wanted)
+	}
+	if len(bundle) > MaxBundleBytes {
+		return nil, refuse(ErrTooLarge, "found %d bytes, wanted at most %d", len(bundle), MaxBundleBytes)
+	}
+	envelope, err := readEnvelope(bundle)
+	if err != nil {
+		return nil, err
+	}
+	if err := envelope.check(wanted.keys); err != nil {
+		return nil, err
+	}
+	payload, err := readPayload(envelope.payload)
+	if err != nil {
+		return nil, refuse(ErrMalformed, "%v", err)
+	}
+	if payload.semantics != Semantics {
+		return nil, refuse(ErrNewerSemantics, "found semantics %d, wanted %d", payload.semantics, Semantics)
+	}
+	if payload.sequence < wanted.sequence {
+		return nil, refuse(ErrOlderSequence, "found sequence %d, wanted at least %d", payload.sequence, wanted.sequence)
+	}
+	return newPolicy(payload, envelope.digest), nil
+}
+
+// ReadPolicyFile reads a bundle from a file. An error is a *BundleError, or one of the file.
+func ReadPolicyFile(path string, options ...Option) (*Policy, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	bundle, err := io.ReadAll(io.LimitReader(file, MaxBundleBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	policy, err := ReadPolicy(bundle, options...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return policy, nil
+}
+
+type envelope struct {
+	magic      string
+	format     uint64
+	payload    []byte
+	digest     []byte
+	signatures []signature
+}
+
+type signature struct {
+	keyID string
+	bytes []byte
+}
+
+func readEnvelope(bundle []byte) (*envelope, error) {
+	prefix := append([]byte{0x0a, byte(len(bundleMagic))}, bundleMagic...)
+	if !bytes.HasPrefix(bundle, prefix) {
+		return nil, refuse(ErrNotABundle, "wanted %q at the beginning", bundleMagic)
+	}
+	var e envelope
+	if err := eachField(bundle, e.field); err != nil {
+		return nil, refuse(ErrNotABundle, "%v", err)
+	}
+	switch {
+	case e.magic != bundleMagic:
+		return nil, refuse(ErrNotABundle, "found the magic %.32q, wanted %q", e.magic, bundleMagic)
+	case len(e.signatures) > maxSignatures:
+		return nil, refuse(ErrNotABundle, "found more than %d signatures", maxSignatures)
+	}
+	return &e, nil
+}
+
+func (e *envelope) field(f wireField) error {
+	switch f.number {
+	case 1:
+		return f.text(&e.magic)
+	case 2:
+		return f.number64(&e.format)
+	case 3:
+		e.payload = f.bytes
+		return f.wanted(wireBytes)
+	case 4:
+		e.digest = f.bytes
+		return f.wanted(wireBytes)
+	case 5:
+		if len(e.signatures) > maxSignatures {
+			return nil
+		}
+		var s signature
+		if err := f.wanted(wireBytes); err != nil {
+			return err
+		}
+		err := eachField(f.bytes, s.field)
+		e.signatures = append(e.signatures, s)
+		return err
+	}
+	return nil
+}
+
+func (s *signature) field(f wireField) error {
+	switch f.number {
+	case 1:
+		return f.text(&s.keyID)
+	case 2:
+		s.bytes = f.bytes
+		return f.wanted(wireBytes)
+	}
+	return nil
+}
+
+func (e *envelope) check(keys map[string]ed25519.PublicKey) error {
+	if e.format != bundleFormat {
+		return refuse(ErrNewerFormat, "found format %d, wanted %d", e.format, bundleFormat)
+	}
+	digest := sha256.Sum256(e.payload)
+	if !bytes.Equal(e.digest, digest[:]) {
+		return refuse(ErrDigestMismatch, "found digest %.64x, and the payload has %x", e.digest, digest)
+	}
+	if keys == nil {
+		return nil
+	}
+	return e.checkSignatures(keys)
+}
+
+func (e *envelope) checkSignatures(keys map[string]ed25519.PublicKey) error {
+	if len(e.signatures) == 0 {
+		return refuse(ErrNotSigned, "found no signature, wanted one by a key that is trusted")
+	}
+	message := binary.BigEndian.AppendUint32([]byte(signedPrefix), bundleFormat)
+	message = append(message, e.digest...)
+	known := false
+	for _, each := range e.signatures {
+		key, ok := keys[each.keyID]
+		if !ok || len(key) != ed25519.PublicKeySize || len(each.keyID) > maxKeyIDBytes {
+			continue
+		}
+		if ed25519.Verify(key, message, each.bytes) {
+			return nil
+		}
+		known = true
+	}
+	if known {
+		return refuse(ErrBadSignature, "no signature by a trusted key is valid")
+	}
+	return refuse(ErrWrongKey, "found signatures by %d keys, none of which is trusted", len(e.signatures))
+}

@@ -1,0 +1,95 @@
+package callability
+
+import "fmt"
+
+func (s *ruleSet) checkAxes() error {
+	for _, each := range s.axes {
+		if len(each.facts) == 0 || len(each.readings) == 0 || len(each.readings)%len(each.facts) != 0 {
+			return fmt.Errorf("found an axis of %d facts with %d readings", len(each.facts), len(each.readings))
+		}
+		ofAgent := 0
+		for _, place := range each.facts {
+			if err := within("fact of an axis", place, len(s.facts)); err != nil {
+				return err
+			}
+			if s.facts[place].subject == subjectAgent {
+				ofAgent++
+			}
+		}
+		if ofAgent != 0 && ofAgent != len(each.facts) {
+			return fmt.Errorf("found an axis of facts of the agent and of others")
+		}
+		for number, reading := range each.readings {
+			values := len(s.facts[each.facts[number%len(each.facts)]].values)
+			if err := within("reading of an axis", reading, values+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *ruleSet) checkVerdicts() error {
+	if len(s.verdicts) == 0 {
+		return fmt.Errorf("found no verdicts")
+	}
+	for _, each := range s.verdicts {
+		if err := within("status of a verdict", each.status, len(s.statuses)); err != nil {
+			return err
+		}
+		if err := within("rule of a verdict", each.rule, len(s.rules)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *ruleSet) checkDiagrams() error {
+	if err := s.diagram.check(s.axes, len(s.verdicts)); err != nil {
+		return fmt.Errorf("diagram: %w", err)
+	}
+	if err := s.unread.check(s.axes, 2); err != nil {
+		return fmt.Errorf("diagram of unread facts: %w", err)
+	}
+	for _, each := range s.unreadStarts {
+		if err := within("rule", each.rule, len(s.rules)); err != nil {
+			return err
+		}
+		if err := within("fact", each.fact, len(s.facts)); err != nil {
+			return err
+		}
+		if err := within("start", each.start, 2+len(s.unread.places)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A child is lower than its node, and its axis later, so that every walk ends.
+func (d *diagram) check(axes []axis, results int) error {
+	next := 0
+	for number, place := range d.places {
+		if err := within("axis", place, len(axes)); err != nil {
+			return err
+		}
+		points := axes[place].points()
+		if len(d.children)-next < points {
+			return fmt.Errorf("found %d children of node %d, wanted %d", len(d.children)-next, number, points)
+		}
+		for _, child := range d.children[next : next+points] {
+			if int(child) >= results+number {
+				return fmt.Errorf("found child %d of node %d, wanted less than %d", child, number, results+number)
+			}
+			if int(child) >= results && d.places[int(child)-results] <= place {
+				return fmt.Errorf("found a child of node %d that does not test a later axis", number)
+			}
+		}
+		next += points
+	}
+	if next != len(d.children) {
+		return fmt.Errorf("found %d children, wanted %d", len(d.children), next)
+	}
+	return nil
+}
+
+func (a axis) points() int { return len(a.readings) / len(a.facts) }

@@ -1,0 +1,3 @@
+module github.com/callability/callability/clients/go
+
+go 1.24

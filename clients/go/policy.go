@@ -1,0 +1,218 @@
+package callability
+
+import (
+	"encoding/hex"
+	"strings"
+	"sync/atomic"
+)
+
+// A Policy is a compiled policy: immutable, and safe for concurrent use. The zero Policy, like a nil one, gives no answer:
+// nothing is callable, and every text is withheld.
+type Policy struct {
+	payload      *payload
+	digest       string
+	verdicts     []answer
+	ruleWords    []*Words
+	statusWords  []Words
+	diagram      *walkable
+	unread       *walkable
+	unreadStarts [][]unreadStart
+	axes         []axisPoints
+	unknownTool  *toolPoints
+	unknownAgent *agentPoints
+	nowhere      *serverState
+}
+
+// An answer is a verdict with what belongs to its status.
+type answer struct {
+	status       Status
+	liftedBy     LiftedBy
+	retry        Retry
+	undetermined bool
+	withhold     bool
+	rule         int32
+	place        int32
+}
+
+// axisPoints finds the point of an axis by the readings of its facts.
+type axisPoints struct {
+	facts   []int32
+	ofAgent bool
+	// strides and points are a mixed radix of the readings: the point of each combination, or -1.
+	strides []int32
+	points  []int32
+}
+
+// maxDense bounds the table of one axis; a real axis of several facts has some hundreds of combinations.
+const maxDense = 1 << 22
+
+func newPolicy(p *payload, digest []byte) *Policy {
+	set := &p.ruleSets[questionTools]
+	policy := &Policy{
+		payload: p,
+		digest:  hex.EncodeToString(digest),
+		diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts)),
+		unread:  newWalkable(&set.unread, set.axes, 2),
+		nowhere: &serverState{},
+	}
+	policy.addAnswers(set)
+	policy.addWords(set)
+	policy.unreadStarts = make([][]unreadStart, len(set.rules))
+	for _, each := range set.unreadStarts {
+		each.start = policy.unread.start(each.start)
+		policy.unreadStarts[each.rule] = append(policy.unreadStarts[each.rule], each)
+	}
+	for _, each := range set.axes {
+		policy.axes = append(policy.axes, newAxisPoints(each, set.facts))
+	}
+	policy.unknownAgent = policy.compileAgent(nil)
+	policy.unknownTool = policy.compileTool(nil, policy.nowhere, &toolState{})
+	return policy
+}
+
+func (p *Policy) addAnswers(set *ruleSet) {
+	for _, each := range set.verdicts {
+		status := set.statuses[each.status]
+		found := answer{
+			status:       Status(status.number),
+			liftedBy:     LiftedBy(status.liftedBy),
+			retry:        Retry(status.retry),
+			undetermined: each.undetermined,
+			withhold:     each.withhold,
+			rule:         each.rule,
+			place:        each.status,
+		}
+		if status.number < 1 || status.number > int32(Callable) {
+			// A status of a later version: what this version knows of it is that the tool is held back.
+			found.status, found.withhold = DisabledUnknown, true
+		}
+		p.verdicts = append(p.verdicts, found)
+	}
+}
+
+func (p *Policy) addWords(set *ruleSet) {
+	words := func(rule string, texts []string) Words {
+		found := Words{Rule: rule}
+		for place, name := range set.textNames {
+			switch name {
+			case "remediation":
+				found.Remediation = texts[place]
+			case "rejection":
+				found.Rejection = texts[place]
+			}
+		}
+		return found
+	}
+	p.statusWords = make([]Words, len(set.statuses))
+	for _, each := range set.words {
+		p.statusWords[each.status] = words("", each.texts)
+	}
+	p.ruleWords = make([]*Words, len(set.rules))
+	for number, each := range set.rules {
+		if len(each.words) > 0 {
+			own := words(each.id, each.words)
+			p.ruleWords[number] = &own
+		}
+	}
+}
+
+func newAxisPoints(a axis, facts []fact) axisPoints {
+	found := axisPoints{facts: a.facts, ofAgent: facts[a.facts[0]].subject == subjectAgent}
+	size := 1
+	for _, place := range a.facts {
+		found.strides = append(found.strides, int32(size))
+		if size *= len(facts[place].values) + 1; size > maxDense {
+			return axisPoints{facts: a.facts, ofAgent: found.ofAgent}
+		}
+	}
+	found.points = make([]int32, size)
+	for index := range found.points {
+		found.points[index] = -1
+	}
+	for point := a.points() - 1; point >= 0; point-- {
+		index := int32(0)
+		for number, reading := range a.readings[point*len(a.facts) : (point+1)*len(a.facts)] {
+			index += reading * found.strides[number]
+		}
+		found.points[index] = int32(point)
+	}
+	return found
+}
+
+// point returns the point of the axis where facts have these readings; -1 if they cannot occur together.
+func (a *axisPoints) point(readings []int32) int32 {
+	if a.points == nil {
+		return -1
+	}
+	index := int32(0)
+	for number, fact := range a.facts {
+		index += readings[fact] * a.strides[number]
+	}
+	return a.points[index]
+}
+
+func (p *Policy) tools() *ruleSet { return &p.payload.ruleSets[questionTools] }
+
+// Revision is SHA-256 over the rule files, in hexadecimal; empty without a policy.
+func (p *Policy) Revision() string {
+	if p == nil || p.payload == nil {
+		return ""
+	}
+	return strings.Clone(p.payload.revision)
+}
+
+// Digest is SHA-256 over the payload of the bundle, in hexadecimal; empty without a policy.
+func (p *Policy) Digest() string {
+	if p == nil {
+		return ""
+	}
+	return p.digest
+}
+
+// Sequence is the number that the publisher of the bundle counts up; 0: it is not counted.
+func (p *Policy) Sequence() uint64 {
+	if p == nil || p.payload == nil {
+		return 0
+	}
+	return p.payload.sequence
+}
+
+// Decide answers why a tool can or cannot be called by an agent. It does not allocate after its first answer about a tool,
+// an agent and a policy. A nil agent is unknown. Without a policy the verdict is the zero Verdict.
+func (p *Policy) Decide(agent *Agent, tool *Tool) Verdict {
+	if p == nil || p.payload == nil {
+		return Verdict{}
+	}
+	t, a := tool.pointsIn(p), agent.pointsIn(p)
+	if t.err != nil || a.err != nil {
+		return Verdict{p, t, a, -1}
+	}
+	if t.start < 0 {
+		return Verdict{p, t, a, ^t.start}
+	}
+	return Verdict{p, t, a, p.diagram.walk(t.start, t.points, a.points)}
+}
+
+// A PolicyStore holds the policy that is in effect, and swaps it whole. Its zero value has no policy.
+type PolicyStore struct{ current atomic.Pointer[Policy] }
+
+// Load returns the policy that is in effect; nil if there is none yet.
+func (s *PolicyStore) Load() *Policy { return s.current.Load() }
+
+// Swap puts a policy into effect, and returns the one before it.
+func (s *PolicyStore) Swap(policy *Policy) *Policy { return s.current.Swap(policy) }
+
+// Replace reads a bundle and puts it into effect. A refused bundle changes nothing, and so does one whose sequence number
+// is lower than that of the policy in effect; to roll back on purpose, read it and Swap.
+func (s *PolicyStore) Replace(bundle []byte, options ...Option) error {
+	for {
+		before := s.Load()
+		policy, err := ReadPolicy(bundle, append(options[:len(options):len(options)], NotBefore(before.Sequence()))...)
+		if err != nil {
+			return err
+		}
+		if s.current.CompareAndSwap(before, policy) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package callability
+
+import "slices"
+
+// readings returns the reading of every fact about tools, in the order of the facts. A nil agent or tool is unknown.
+func (p *Policy) readings(agent *Agent, tool *Tool, server *serverState, state *toolState) []int32 {
+	facts := p.tools().facts
+	found := make([]int32, len(facts))
+	for place := range facts {
+		found[place] = p.reading(&facts[place], agent, tool, server, state)
+	}
+	return found
+}
+
+func (p *Policy) reading(f *fact, agent *Agent, tool *Tool, server *serverState, state *toolState) int32 {
+	switch f.kind {
+	case factName:
+		return p.nameReading(f, agent, tool)
+	case factLabel:
+		return f.labelReading(labelsOf(f, agent, server, state))
+	case factDeclared:
+		return f.textReading(declaredOf(f, agent, server, state)[f.key])
+	}
+	return f.textReading(fieldText(f.name, server, state))
+}
+
+// textReading returns the reading of a value as rule files write it; the empty text is unknown.
+func (f *fact) textReading(value string) int32 {
+	if place := slices.Index(f.values, value); place >= 0 && value != "" {
+		return int32(place)
+	}
+	if f.asserted {
+		return f.defaultValue
+	}
+	return int32(len(f.values))
+}
+
+func (f *fact) labelReading(labels Labels) int32 {
+	unknown := int32(len(f.values))
+	if labels == nil {
+		return unknown
+	}
+	value, given := labels[f.key]
+	if !given {
+		return f.textReading(noLabel)
+	}
+	if value == noLabel {
+		// The word for a label that is not there is no value of one that is.
+		return unknown
+	}
+	return f.textReading(value)
+}
+
+const noLabel = "none"
+
+func (p *Policy) nameReading(f *fact, agent *Agent, tool *Tool) int32 {
+	if len(f.values) == 0 {
+		return 0
+	}
+	switch {
+	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
+		return agent.name.reading(p, f)
+	case f.subject == subjectTool && tool != nil:
+		return tool.name.reading(p, f)
+	case f.subject == subjectServer && tool != nil && tool.server != nil:
+		return tool.server.name.reading(p, f)
+	}
+	return int32(len(f.values))
+}
+
+func labelsOf(f *fact, agent *Agent, server *serverState, state *toolState) Labels {
+	switch {
+	case f.subject == subjectServer:
+		return server.facts.Labels
+	case f.subject == subjectTool:
+		return state.facts.Labels
+	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
+		return agent.facts.Labels
+	}
+	return nil
+}
+
+func declaredOf(f *fact, agent *Agent, server *serverState, state *toolState) Declared {
+	switch {
+	case f.subject == subjectServer:
+		return server.facts.Declared
+	case f.subject == subjectTool:
+		return state.facts.Declared
+	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
+		return agent.facts.Declared
+	}
+	return nil
+}
+
+// fieldText returns the value of a fact that is a field of the contract; empty: unknown, as is one of a later version.
+func fieldText(name string, server *serverState, state *toolState) string {
+	switch name {
+	case "server.enabled":
+		return boolText(server.facts.Enabled)
+	case "server.quarantined":
+		return boolText(server.facts.Quarantined)
+	case "tool.config_denied":
+		return boolText(state.facts.ConfigDenied)
+	case "caller.refuses":
+		return boolText(Known(state.facts.CallerRefuses))
+	}
+	return toolText(name, state.facts)
+}
+
+func toolText(name string, facts ToolFacts) string {
+	disabled, status := facts.Approval.text()
+	readOnly, destructive, idempotent, openWorld := facts.Annotations.hints()
+	switch name {
+	case "approval.disabled":
+		return disabled
+	case "approval.status":
+		return status
+	case "annotations.read_only":
+		return readOnly
+	case "annotations.destructive":
+		return destructive
+	case "annotations.idempotent":
+		return idempotent
+	case "annotations.open_world":
+		return openWorld
+	}
+	return ""
+}

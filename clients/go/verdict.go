@@ -1,0 +1,191 @@
+package callability
+
+// A Status says why a tool can or cannot be called. Its numbers are those of the contract.
+type Status uint8
+
+// The statuses of a tool. A tool for which there is no verdict has StatusUnspecified, and is not called.
+const (
+	StatusUnspecified Status = iota
+	ServerDisabled
+	DisabledByConfig
+	ServerQuarantined
+	DisabledByUser
+	PendingApproval
+	DisabledUnknown
+	Callable
+)
+
+var statusNames = [...]string{"unspecified", "server_disabled", "disabled_by_config", "server_quarantined",
+	"disabled_by_user", "pending_approval", "disabled_unknown", "callable"}
+
+func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
+
+// LiftedBy says who can lift a status.
+type LiftedBy uint8
+
+// Who can lift a status; LiftedByNone: nobody needs to.
+const (
+	LiftedByUnspecified LiftedBy = iota
+	LiftedByUser
+	LiftedByOperator
+	LiftedByUndetermined
+	LiftedByNone
+)
+
+var liftedByNames = [...]string{"unspecified", "user", "operator", "undetermined", "none"}
+
+func (l LiftedBy) String() string { return nameOf(liftedByNames[:], int(l)) }
+
+// Retry says whether the same call may succeed without a change.
+type Retry uint8
+
+// RetryNever: not until somebody lifts the status. RetryLater: by itself. RetryNow: call it.
+const (
+	RetryUnspecified Retry = iota
+	RetryNever
+	RetryLater
+	RetryNow
+)
+
+var retryNames = [...]string{"unspecified", "never", "later", "now"}
+
+func (r Retry) String() string { return nameOf(retryNames[:], int(r)) }
+
+func nameOf(names []string, number int) string {
+	if number >= len(names) {
+		return names[0]
+	}
+	return names[number]
+}
+
+// A Verdict is the answer about one tool. The zero Verdict is no answer: the tool is not callable, and its text withheld.
+type Verdict struct {
+	policy *Policy
+	tool   *toolPoints
+	agent  *agentPoints
+	number int32
+}
+
+// Callable says whether the tool can be called now.
+func (v Verdict) Callable() bool { return v.Status() == Callable }
+
+// Status is the answer. An item with an error has DisabledUnknown.
+func (v Verdict) Status() Status {
+	if v.policy == nil {
+		return StatusUnspecified
+	}
+	if v.number < 0 {
+		return DisabledUnknown
+	}
+	return v.policy.verdicts[v.number].status
+}
+
+// Rule is the id of the rule that decided, or, if the verdict is undetermined, of the rule that was reached.
+func (v Verdict) Rule() string {
+	if v.policy == nil || v.number < 0 {
+		return ""
+	}
+	return v.policy.tools().rules[v.policy.verdicts[v.number].rule].id
+}
+
+// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+func (v Verdict) Undetermined() bool {
+	return v.policy != nil && v.number >= 0 && v.policy.verdicts[v.number].undetermined
+}
+
+// WithholdText says whether text from the upstream must neither be shown nor searched (A.3).
+func (v Verdict) WithholdText() bool {
+	return v.policy == nil || v.number < 0 || v.policy.verdicts[v.number].withhold
+}
+
+// LiftedBy says who can lift the status.
+func (v Verdict) LiftedBy() LiftedBy {
+	if v.policy == nil {
+		return LiftedByUnspecified
+	}
+	if v.number < 0 {
+		return LiftedByUndetermined
+	}
+	return v.policy.verdicts[v.number].liftedBy
+}
+
+// Retry says whether the same call may succeed without a change: never, if a fact in Unread stays unknown by itself.
+func (v Verdict) Retry() Retry {
+	if v.policy == nil {
+		return RetryUnspecified
+	}
+	if v.number < 0 {
+		return RetryLater
+	}
+	found := v.policy.verdicts[v.number].retry
+	facts := v.policy.tools().facts
+	v.eachUnread(func(place int32) {
+		if facts[place].staysUnknown {
+			found = RetryNever
+		}
+	})
+	return found
+}
+
+// Unread lists the unknown facts that keep an undetermined verdict from being decided, in the order of the facts.
+func (v Verdict) Unread() []string {
+	if v.policy == nil {
+		return nil
+	}
+	var found []string
+	facts := v.policy.tools().facts
+	v.eachUnread(func(place int32) { found = append(found, facts[place].name) })
+	return found
+}
+
+func (v Verdict) eachUnread(visit func(fact int32)) {
+	if !v.Undetermined() {
+		return
+	}
+	for _, each := range v.policy.unreadStarts[v.policy.verdicts[v.number].rule] {
+		if v.policy.unread.walk(each.start, v.tool.points, v.agent.points) == 1 {
+			visit(each.fact)
+		}
+	}
+}
+
+// Revision is the revision of the policy that decided; empty without a policy.
+func (v Verdict) Revision() string { return v.policy.Revision() }
+
+// Err says what is wrong with the tool, its server or the agent, if it could not be judged. See ItemError.
+func (v Verdict) Err() error {
+	switch {
+	case v.policy == nil:
+		return ErrNoPolicy
+	case v.tool.err != nil:
+		return v.tool.err
+	case v.agent.err != nil:
+		return v.agent.err
+	case v.number < 0:
+		return errImpossible
+	}
+	return nil
+}
+
+// Words are what to say about the verdict: those of its rule where they apply, those of its status otherwise.
+// They are empty for a tool that is callable or has an error.
+func (v Verdict) Words() Words {
+	if v.policy == nil || v.number < 0 {
+		return Words{}
+	}
+	found := v.policy.verdicts[v.number]
+	if own := v.policy.ruleWords[found.rule]; own != nil && !found.undetermined {
+		return *own
+	}
+	return v.policy.statusWords[found.place]
+}
+
+// Words are sentences of the policy's author, with placeholders in braces.
+type Words struct {
+	// Rule is the id of the rule whose own words they are; empty for those of the status.
+	Rule string
+	// Remediation is what the agent tells its user about a tool that it found.
+	Remediation string
+	// Rejection is what the agent reads when it calls the tool.
+	Rejection string
+}

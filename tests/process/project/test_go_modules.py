@@ -1,0 +1,69 @@
+"""The Go modules are formatted, vetted and tested, for every system that they are built for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.checkout import ROOT
+from support.go_client import OUT_OF_REACH
+
+MODULES = [
+    ROOT / path
+    for path in re.findall(r"^\t\./(clients/\S+)$", (ROOT / "go.work").read_text(encoding="utf-8"), re.MULTILINE)
+]
+each_module = pytest.mark.parametrize("module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES])
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
+
+
+def _go(module: Path, *arguments: str, **environment: str) -> str:
+    done = subprocess.run(
+        ["go", *arguments],
+        cwd=module,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    if done.returncode and any(phrase in done.stdout + done.stderr for phrase in OUT_OF_REACH):
+        pytest.skip("the Go modules that are needed are neither on this machine nor within its reach")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@each_module
+def test_a_go_module_passes_its_tests_under_the_race_detector(module: Path) -> None:
+    """Without a cache: the vectors that the tests read are not files of the module."""
+    _go(module, "test", "-race", "-count=1", "-timeout=15m", "./...")
+
+
+@each_module
+@pytest.mark.parametrize("system", ["linux", "darwin", "windows"])
+def test_a_go_module_is_vetted_on_every_system(module: Path, system: str) -> None:
+    """A proxy may be built for any of them."""
+    _go(module, "vet", "./...", GOOS=system, CGO_ENABLED="0")
+
+
+def test_go_code_is_formatted() -> None:
+    """As gofmt writes it, generated code included."""
+    done = subprocess.run(
+        ["gofmt", "-l", ROOT / "clients/go", ROOT / "examples/go"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_core_module_requires_no_other() -> None:
+    """A proxy that decides from a bundle links nothing but the standard library."""
+    assert _go(MODULES[0], "list", "-m", "all", GOWORK="off").split() == [
+        "github.com/callability/callability/clients/go"
+    ]
