@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from callability.gateway.observability.log_interval import LogInterval
+from callability.log_interval import LogInterval
 
 KEEP_ALIVE_SECONDS = 75
 """Seconds that a connection is kept between two requests: longer than clients keep theirs, many of them for five.

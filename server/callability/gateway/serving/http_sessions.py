@@ -14,7 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Scope
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.observability.log_interval import LogInterval
+from callability.log_interval import LogInterval
 
 _logger = logging.getLogger(__name__)
 
