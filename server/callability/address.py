@@ -24,13 +24,23 @@ def check_loopback(address: str, why: str) -> None:
     Raises:
         AddressRefused: it is no such address.
     """
+    check_listen(address, why, any_host=False)
+
+
+def check_listen(address: str, why: str, *, any_host: bool) -> None:
+    """Check that an address is HOST:PORT, and on loopback unless `any_host`; `why` ends the sentence otherwise.
+
+    Raises:
+        AddressRefused: it is no such address.
+    """
     host, _, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
     number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
     if not host or not number or bracketed != (":" in host):
-        raise AddressRefused(f"`{address}` is not an address: write 127.0.0.1:PORT or [::1]:PORT")
-    if not is_loopback(host):
+        wanted = "HOST:PORT" if any_host else "127.0.0.1:PORT or [::1]:PORT"
+        raise AddressRefused(f"`{address}` is not an address: write {wanted}")
+    if not any_host and not is_loopback(host):
         raise AddressRefused(f"`{address}` is not loopback, and is refused: {why}")
 
 
@@ -86,7 +96,10 @@ def check_free(address: str) -> None:
         AddressRefused: one of them is in use, or none can be listened on.
     """
     host, _, port = address.rpartition(":")
-    found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        raise AddressRefused(f"`{address}` cannot be listened on: the host is not known") from None
     errors = [error for family, *_, place in found if (error := _bind_error(family, place))]
     in_use = [error for error in errors if error.errno == errno.EADDRINUSE]
     if in_use or len(errors) == len(found):

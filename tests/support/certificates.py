@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The files of a certificate and of its key."""
+
+    certificate: Path
+    key: Path
+
+    def replace_by(self, other: Pair) -> None:
+        """Put the content of another pair into the files, as a rotation does."""
+        for mine, theirs in ((self.key, other.key), (self.certificate, other.certificate)):
+            fresh = mine.with_suffix(".new")
+            fresh.write_bytes(theirs.read_bytes())
+            fresh.replace(mine)
 
 
 class Authority:
@@ -26,32 +42,43 @@ class Authority:
 
     def server(self) -> ssl.SSLContext:
         """Return what a server on 127.0.0.1 needs to be trusted by those who know the authority."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-        certificate = self._certificate(subject, key, authority=False)
-        path = self._directory / f"{self.path.stem}-server.pem"
-        path.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
+        pair = self.pair(f"{self.path.stem}-server")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(path)
+        context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, authority: bool) -> x509.Certificate:
+    def pair(self, name: str, identity: str = "", *, days: float = 1) -> Pair:
+        """Write a certificate for 127.0.0.1, or for another `identity`, and its key; it expires in so many days."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity or "127.0.0.1")])
+        certificate = self._certificate(subject, key, authority=False, identity=identity, days=days)
+        pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}-key.pem")
+        form = serialization.PrivateFormat.PKCS8
+        pair.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+        pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        return pair
+
+    def _certificate(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        *,
+        authority: bool,
+        identity: str = "",
+        days: float = 1,
+    ) -> x509.Certificate:
         now = datetime.now(UTC)
-        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        names = x509.SubjectAlternativeName([x509.DNSName(identity) if identity else loopback])
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_before(now - timedelta(days=10))
+            .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(address, critical=False)
+            .add_extension(names, critical=False)
             .sign(self._key, hashes.SHA256())
         )

@@ -18,9 +18,11 @@ from mcp import Client
 
 from callability.command_line.gateway import connected_options
 from callability.command_line.options import loaded_to_serve
+from callability.command_line.policy_service import PolicyService
 from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.uvicorn_server import StopSignals
@@ -53,7 +55,7 @@ def http_gateway(config: Path, *arguments: str) -> Iterator[str]:
         async with _options(config, given) as options:
             signals = StopSignals()
             ready.set_result((asyncio.get_running_loop(), signals))
-            await run(options, "http", "127.0.0.1:0", "", url.set_result, signals)
+            await run(options, "http", HttpPort("127.0.0.1:0"), "", url.set_result, signals)
 
     def serve_in_thread() -> None:
         try:
@@ -91,7 +93,7 @@ async def _options(path: Path, given: dict[str, str]) -> AsyncIterator[GatewayOp
         Path(approvals) if approvals else None,
         await asyncio.to_thread(loaded_to_serve, directory) if address is None else None,
         directory,
-        address,
+        PolicyService(address) if address else None,
         given.get("--metrics-address"),
     ) as options:
         for finding in options.config.warnings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -48,9 +49,9 @@ def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:
 
 
 @contextmanager
-def http_gateway_process(config: Path, *arguments: str) -> Iterator[str]:
+def http_gateway_process(config: Path, *arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Run `callability gateway` over HTTP as a process and yield its URL."""
-    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", "127.0.0.1:0"]
+    command = [*COMMAND, "gateway", "--config", str(config), "--transport", "http", "--address", address]
     with (
         (config.parent / "gateway.log").open("w") as log,
         subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -100,11 +101,11 @@ def agents_of(scopes: Mapping[str, Iterable[str]]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def client_with(url: str, token: str | None) -> AsyncIterator[Client]:
+async def client_with(url: str, token: str | None, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
     """Yield a client of a gateway that sends a token."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=120) as http_client,
+        httpx2.AsyncClient(headers=headers, timeout=120, verify=tls or True) as http_client,
         Client(streamable_http_client(url, http_client=http_client)) as client,
     ):
         yield client

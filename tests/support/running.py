@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,21 +49,24 @@ class Service:
 
 
 @contextmanager
-def serving(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[str]:
+def serving(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = None) -> Iterator[str]:
     """Run `callability serve` and yield the address that it listens on."""
-    with service(*arguments, address=address) as running:
+    with service(*arguments, address=address, log=log) as running:
         yield running.address
 
 
 @contextmanager
-def service(*arguments: str, address: str = "127.0.0.1:0") -> Iterator[Service]:
-    """Run `callability serve` and yield its process with the address that it listens on."""
+def service(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = None) -> Iterator[Service]:
+    """Run `callability serve` and yield its process with the address that it listens on; its log goes to a file."""
     command = [*COMMAND, "serve", "--address", address, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with (
+        log.open("w") if log else nullcontext(subprocess.PIPE) as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line.startswith("listening on "), process.communicate()
+            assert line.startswith("listening on "), (process.communicate(), log.read_text() if log else "")
             yield Service(line.removeprefix("listening on ").strip(), process)
         finally:
             process.terminate()

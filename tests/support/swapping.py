@@ -18,6 +18,7 @@ from callability.policy.loading import check_source, source_in
 from callability.policy.packing import packed, unpacked
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.server import Server
+from callability.service.transport.port import Port
 
 
 def _ready(checked: bytes) -> CallabilityCalls:
@@ -35,7 +36,7 @@ async def main(*directories: str) -> None:
     checked = [packed(check_source(source_in(Path(each)), engine=Engine.REFERENCE)) for each in directories]
     first = unpacked(checked[0]).policy
     assert first is not None
-    server = Server(first, "127.0.0.1:0")
+    server = Server(first, Port("127.0.0.1:0"))
     await server.start()
     print(server.address, flush=True)
     swaps = 0

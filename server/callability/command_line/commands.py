@@ -51,6 +51,13 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         Command("inventory:inventory", "gateway", "Write a gateway's tools and their facts as JSON."),
     ),
+    "callers": Group(
+        "Check the callers of a service, and make tokens for them.",
+        {
+            "check": Command("callers:check", "policy", "Print the findings of a callers file."),
+            "token": Command("callers:token", "policy", "Write a new token, and print its entry."),
+        },
+    ),
     "policy": Group(
         "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},

@@ -3,6 +3,7 @@
 Its rooms, from bottom to top, each importing only from those above it in this list:
 
 - `requests`: what a request may hold, and how one is refused
+- `callers`: who calls, by token or certificate, and what each may call
 - `translation`: from the contract to the facts of rules, and from verdicts back to the contract
 - `observability`: metrics, and the facts that decisions lack
 - `fast_path`: decisions about tools from bytes to bytes, behind one name

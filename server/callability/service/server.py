@@ -1,18 +1,17 @@
-"""The gRPC server: the calls of the contract, health and reflection, on loopback or a Unix socket."""
+"""The gRPC server: the calls of the contract, health and reflection, on one port."""
 
 from __future__ import annotations
 
-import os
-import socket
-import stat
+import shutil
+import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
 
-from callability.address import AddressRefused, check_free, check_loopback, check_socket_path, socket_path
+from callability.address import socket_path
 from callability.policy.loading import Policy
+from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.memory import LargeRequests
@@ -22,8 +21,10 @@ from callability.service.requests.request_size import REQUEST_BYTES
 from callability.service.transport import health
 from callability.service.transport.admission import Admission
 from callability.service.transport.edge import Answer, Method, unary
+from callability.service.transport.guard import Guard
 from callability.service.transport.health import Health
 from callability.service.transport.places import Places
+from callability.service.transport.port import Port
 from callability.service.transport.reflection import Reflection
 from callability.service.transport.turns import Turns
 from callability.v1 import callability_service_pb2, policy_service_pb2
@@ -45,6 +46,10 @@ _OPTIONS = (
     # gRPC cancels the calls that wait beyond these numbers; `Admission` says why it refuses one.
     ("grpc.server.max_pending_requests", 2**31 - 1),
     ("grpc.server.max_pending_requests_hard_limit", 2**31 - 1),
+    # A connection that does not finish its handshake, or whose client is gone without a word, ends.
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
 )
 
 
@@ -54,11 +59,12 @@ class Server:
     def __init__(
         self,
         policy: Policy,
-        address: str,
+        port: Port,
         metrics: PolicyMetrics | None = None,
         concurrent_calls: int = limits.CONCURRENT_CALLS,
+        callers: WatchedCallers | None = None,
     ) -> None:
-        _check_address(address)
+        port.check()
         self.served = ServedPolicy(policy, metrics)
         about_policy = PolicyCalls(self.served, concurrent_calls)
         places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()
@@ -79,14 +85,20 @@ class Server:
             **self._health.handlers,
             **Reflection((CALLABILITY, POLICY, health.SERVICE)).handlers,
         }
-        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK})
+        guard = Guard(
+            lambda: callers.authentication if callers else None,
+            certificates=port.needs_client_certificate,
+            open_methods=self._health.handlers,
+        )
+        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard)
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
         self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, streams))
-        try:
-            port = self._server.add_insecure_port(address)
-        except RuntimeError:
-            raise AddressRefused(f"`{address}` cannot be listened on") from None
-        self.address = address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{port}"
+        self.address = port.open(self._server)
+        self._private: Path | None = None
+        if port.certificates is not None:
+            # A stop asks the server itself, and has no credentials for it. Only this user may enter the directory.
+            self._private = Path(tempfile.mkdtemp(prefix="callability-"))
+            self._server.add_insecure_port(f"unix:{self._private}/stop")
 
     async def start(self) -> None:
         """Begin to answer; a policy is only ever served proved, so that health is SERVING from the start."""
@@ -100,7 +112,9 @@ class Server:
         calls that come in while it closes them. If the process ends after this, callers see UNAVAILABLE instead.
         """
         await self._health.stopping()
-        await self._admission.close(self.address, GRACE)
+        await self._admission.close(f"unix:{self._private}/stop" if self._private else self.address, GRACE)
+        if self._private:
+            shutil.rmtree(self._private, ignore_errors=True)
         if self.address.startswith("unix:"):
             socket_path(self.address).unlink(missing_ok=True)
 
@@ -117,38 +131,3 @@ def _any(method: Method) -> Answer:
         return await method(request)
 
     return answer
-
-
-def _check_address(address: str) -> None:
-    """Refuse an address that is not loopback, and a socket file that is somebody's."""
-    if address.startswith("unix:"):
-        _check_socket(socket_path(address))
-    else:
-        check_loopback(address, "the service has no authentication yet, so that anybody who reaches it could ask")
-        check_free(address)
-
-
-def _check_socket(path: Path) -> None:
-    if set(str(path)) & set("?#%"):
-        raise AddressRefused(
-            f"`{path}` contains a character that is not allowed in the path of a socket here: `?`, `#` or `%`"
-        )
-    check_socket_path(path)
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        reason = "permission denied" if path.parent.is_dir() else "no such directory"
-        raise AddressRefused(f"`{path}` cannot be listened on: {reason}")
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise AddressRefused(f"`{path}` cannot be listened on: {(error.strerror or 'error').lower()}") from error
-    if not stat.S_ISSOCK(mode):
-        raise AddressRefused(f"`{path}` is a file that is not a socket")
-    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
-        probe.settimeout(1)
-        try:
-            probe.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return
-    raise AddressRefused(f"`{path}` is listened on by another process")

@@ -254,7 +254,7 @@ def test_a_refused_policy_is_not_served(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("0.0.0.0:7420", "is not loopback, and is refused: the service has no authentication yet"),
+        ("0.0.0.0:7420", "is not loopback, and is refused: give `--tls-certificate`"),
         ("example.org:7420", "is not loopback"),
         ("[::]:7420", "is not loopback"),
         ("127.0.0.1", "is not an address"),

@@ -18,12 +18,14 @@ SHARED = {
     "callability",
     "callability.address",
     "callability.bounded_cache",
+    "callability.certificates",
     "callability.child_process.child",
     "callability.child_process.limits",
     "callability.document",
     "callability.exposition",
     "callability.finding",
     "callability.jsonc",
+    "callability.log_interval",
     "callability.timeout_signature",
     "callability.request_facts.states",
     "callability.tool_name",
@@ -48,7 +50,7 @@ GATEWAY_ROOMS = (
     "serving",
 )
 
-SERVICE_ROOMS = ("requests", "translation", "observability", "fast_path", "calls", "transport")
+SERVICE_ROOMS = ("requests", "callers", "translation", "observability", "fast_path", "calls", "transport")
 SERVICE_MODULES = ("server.py", "in_process.py", "edits.py", "memory.py")
 
 

@@ -3,6 +3,8 @@
 ServiceError            a gRPC code, a stable reason and a sentence
 ├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
 │   └── InvalidName     the same, of a name
+├── Unauthenticated     UNAUTHENTICATED: the service does not know who calls
+├── NotPermitted        PERMISSION_DENIED: the caller has no right to the call
 ├── TooManyAtOnce       RESOURCE_EXHAUSTED: the service already does as much as it may at a time
 ├── ShuttingDown        UNAVAILABLE: the service is being stopped
 └── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
@@ -32,6 +34,18 @@ class InvalidRequest(ServiceError):
 
 class InvalidName(InvalidRequest):
     """A name in the request is not one."""
+
+
+class Unauthenticated(ServiceError):
+    """The caller has to send credentials that the service knows."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class NotPermitted(ServiceError):
+    """The operator has to grant the caller a right."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class TooManyAtOnce(ServiceError):

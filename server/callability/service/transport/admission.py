@@ -13,6 +13,7 @@ import grpc
 from callability.address import DIRECT
 from callability.service.requests.errors import ShuttingDown
 from callability.service.transport.edge import refusing
+from callability.service.transport.guard import Guard
 from callability.service.transport.places import Places
 from callability.service.transport.turns import Turns
 
@@ -31,12 +32,19 @@ class Admission(grpc.GenericRpcHandler):
     """Finds the handler of each call, in the order in which calls arrive, or refuses the call.
 
     A method in `always` is answered whatever the load, and also while the server stops. `streams` is how many streams
-    without an end there may be.
+    without an end there may be. `guard` refuses calls whose caller may not make them.
     """
 
     def __init__(
-        self, handlers: Mapping[str, Handler], places: Places, turns: Turns, streams: int, always: Collection[str]
+        self,
+        handlers: Mapping[str, Handler],
+        places: Places,
+        turns: Turns,
+        streams: int,
+        always: Collection[str],
+        guard: Guard,
     ) -> None:
+        self._guard = guard
         self._handlers = handlers
         self._places = places
         self._turns = turns
@@ -57,6 +65,7 @@ class Admission(grpc.GenericRpcHandler):
         handler = self._handlers.get(method)
         if handler is None:
             return None
+        handler = self._guard.guarded(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
             return self._stopping

@@ -1,0 +1,124 @@
+"""Lets a call pass if its caller is known and has the right to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from callability.log_interval import LogInterval
+from callability.service.callers.authentication import Authentication, check_right
+from callability.service.callers.callers_file import Caller
+from callability.service.callers.right import Right, right_of
+from callability.service.requests.errors import ServiceError, Unauthenticated
+from callability.service.transport.edge import abort, refusal, refusing
+
+if TYPE_CHECKING:
+    from callability.service.transport.edge import Context, Handler
+
+_NO_CREDENTIALS = "the call has no credentials"
+_NO_TOKEN = f"{_NO_CREDENTIALS}: send `authorization: Bearer TOKEN`"
+_NO_CERTIFICATE = f"{_NO_CREDENTIALS}: send `authorization: Bearer TOKEN`, or connect with a client certificate"
+_logger = logging.getLogger(__name__)
+
+
+class Guard:
+    """Authenticates calls, except those of the `open` methods.
+
+    `authentication` returns the current one, which knows callers; None if any caller may call anything. With
+    `certificates`, a caller may also be known by the certificate of its connection, which gRPC has verified.
+    """
+
+    def __init__(
+        self,
+        authentication: Callable[[], Authentication | None],
+        *,
+        certificates: bool,
+        open_methods: Collection[str],
+    ) -> None:
+        self._authentication = authentication
+        self._certificates = certificates
+        self._open = frozenset(open_methods)
+        self._refusals = LogInterval()
+
+    def guarded(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler:
+        """Return the handler of a call: the given one, or one that refuses the call.
+
+        A certificate is only known once the handler runs. A token is checked before anything of the request is read.
+        """
+        authentication = self._authentication()
+        method = details.method
+        if authentication is None or method in self._open:
+            return handler
+        authorization = _authorization(details.invocation_metadata)
+        if authorization is None and self._certificates:
+            return self._by_certificate(handler, authentication, method)
+        try:
+            if authorization is None:
+                raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
+            check_right(authentication.by_token(authorization), right_of(method))
+        except ServiceError as error:
+            self._log(error, method)
+            return refusing(error)
+        return handler
+
+    def _by_certificate(self, handler: Handler, authentication: Authentication, method: str) -> Handler:
+        def check(context: Context) -> None:
+            names = context.peer_identities() or ()
+            if not names:
+                raise Unauthenticated("NO_CREDENTIALS", _NO_CERTIFICATE)
+            _permitted(authentication.by_certificate(names), right_of(method))
+
+        async def refused(context: Context) -> bool:
+            try:
+                check(context)
+            except ServiceError as error:
+                self._log(error, method)
+                await abort(context, refusal(error))
+            return False
+
+        return _checked_first(handler, refused)
+
+    def _log(self, error: ServiceError, method: str) -> None:
+        if happened := self._refusals.due(error.reason):
+            words = "a call of %s is refused: %s (such calls since the last such line: %d)"
+            _logger.warning(words, method, error.message, happened)
+
+
+def _permitted(caller: Caller, right: Right | None) -> None:
+    check_right(caller, right)
+
+
+def _authorization(metadata: Any) -> str | None:
+    for key, value in metadata:
+        if key == "authorization":
+            return str(value)
+    return None
+
+
+def _checked_first(handler: Any, refused: Callable[[Context], Any]) -> Handler:
+    """Return a handler that ends the call if it is refused, and goes on as the given one does otherwise."""
+    answer: Any = handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
+
+    async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+        await refused(context)
+        async for reply in answer(request, context):
+            yield reply
+
+    async def single(request: Any, context: Context) -> Any:
+        await refused(context)
+        return await answer(request, context)
+
+    made: Any = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }[handler.request_streaming, handler.response_streaming]
+    return made(  # type: ignore[no-any-return]
+        stream if handler.response_streaming else single,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=handler.response_serializer,
+    )

@@ -1,0 +1,136 @@
+"""The port of a gRPC server: its address, and how callers are protected on it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from callability.address import AddressRefused, check_free, check_listen, check_socket_path, socket_path
+from callability.certificates import Certificates, WatchedCertificates
+
+_WHY = (
+    "give `--tls-certificate` and `--tls-key`, and `--callers` or `--tls-client-ca`, or `--insecure-listen` to let"
+    " anybody ask"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a server listens. Without certificates, nothing is encrypted.
+
+    `callers` is whether callers are authenticated, by tokens or by certificates. `insecure` allows an address other
+    than loopback without encryption or without authentication. `socket_mode` is the mode of a Unix socket.
+    """
+
+    address: str
+    certificates: WatchedCertificates | None = None
+    callers: bool = False
+    insecure: bool = False
+    socket_mode: int | None = None
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket."""
+        return self.address.startswith("unix:")
+
+    @property
+    def needs_client_certificate(self) -> bool:
+        """Whether every client needs a certificate."""
+        return self.certificates is not None and self.certificates.files.client_authorities is not None
+
+    def check(self) -> None:
+        """Check that the address may be listened on, and that it is free.
+
+        Raises:
+            AddressRefused: it may not, or is not.
+        """
+        if self.is_socket:
+            _check_socket(socket_path(self.address))
+            return
+        if self.socket_mode is not None:
+            raise AddressRefused(f"`--socket-mode` goes with unix:PATH, and `{self.address}` is none")
+        protected = self.certificates is not None and (self.callers or self.needs_client_certificate)
+        check_listen(self.address, _WHY, any_host=protected or self.insecure)
+        check_free(self.address)
+
+    def open(self, server: grpc.aio.Server) -> str:
+        """Add the port to a server, and return its address, with the port that was chosen.
+
+        Raises:
+            AddressRefused: it cannot be listened on.
+        """
+        try:
+            if not self.is_socket:
+                return f"{self.address.rpartition(':')[0]}:{self._added(server)}"
+            self._add_socket(server)
+            return self.address
+        except RuntimeError:
+            raise AddressRefused(f"`{self.address}` cannot be listened on") from None
+
+    def _add_socket(self, server: grpc.aio.Server) -> None:
+        if self.socket_mode is None:
+            self._added(server)
+            return
+        # Nobody may connect before the mode is set.
+        before = os.umask(0o777)
+        try:
+            self._added(server)
+        finally:
+            os.umask(before)
+        socket_path(self.address).chmod(self.socket_mode)
+
+    def _added(self, server: grpc.aio.Server) -> int:
+        if self.certificates is None:
+            return server.add_insecure_port(self.address)
+        return server.add_secure_port(self.address, _credentials(self.certificates, self.needs_client_certificate))
+
+
+def _credentials(certificates: WatchedCertificates, client_certificate: bool) -> grpc.ServerCredentials:
+    given = certificates.edition
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        """Return what is in effect if it is new; gRPC asks before each handshake, one after the other."""
+        nonlocal given
+        if given == (edition := certificates.edition):
+            return None
+        given = edition
+        return _configuration(certificates.current)
+
+    first = _configuration(certificates.current)
+    return grpc.dynamic_ssl_server_credentials(first, changed, client_certificate)  # type: ignore[arg-type]  # as its documentation says
+
+
+def _configuration(current: Certificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(current.key, current.chain)], current.client_authorities)
+
+
+def _check_socket(path: Path) -> None:
+    if set(str(path)) & set("?#%"):
+        raise AddressRefused(
+            f"`{path}` contains a character that is not allowed in the path of a socket here: `?`, `#` or `%`"
+        )
+    check_socket_path(path)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        reason = "permission denied" if path.parent.is_dir() else "no such directory"
+        raise AddressRefused(f"`{path}` cannot be listened on: {reason}")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise AddressRefused(f"`{path}` cannot be listened on: {(error.strerror or 'error').lower()}") from error
+    if not stat.S_ISSOCK(mode):
+        raise AddressRefused(f"`{path}` is a file that is not a socket")
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+    raise AddressRefused(f"`{path}` is listened on by another process")

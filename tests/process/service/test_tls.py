@@ -1,0 +1,183 @@
+"""The service over TLS: certificates that are replaced, clients with and without one, and addresses beyond loopback."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+
+import grpc
+import pytest
+
+from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from support.callers import bearer, tls_channel, token_entry, write_callers
+from support.certificates import Authority, Pair
+from support.commands import callability
+from support.running import serving
+from support.services import SWITCHED_OFF
+from support.waiting import eventually
+
+SECONDS = 120
+
+
+def _tls(pair: Pair, *more: str) -> tuple[str, ...]:
+    return ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key), *more)
+
+
+def _check(channel: grpc.Channel, **options: object) -> str:
+    """Ask about a tool, and return the rule that decides, or the code of the error."""
+    try:
+        return CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF, timeout=SECONDS, **options).verdict.rule  # type: ignore[arg-type]
+    except grpc.RpcError as error:
+        return str(error.code().name)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """The authority that callers know."""
+    return Authority(tmp_path, "known")
+
+
+def test_a_service_over_tls_answers_those_who_know_its_authority(authority: Authority, tmp_path: Path) -> None:
+    """Others, and callers without TLS, reach nothing; a port scanner costs nobody an answer."""
+    stranger = Authority(tmp_path, "stranger")
+    with serving(*_tls(authority.pair("server"))) as address:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port))) as scanner:
+            scanner.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with tls_channel(address, authority.path) as channel:
+                assert _check(channel) == "user-off"
+        with tls_channel(address, stranger.path) as channel:
+            assert _check(channel) == "UNAVAILABLE"
+        with grpc.insecure_channel(address) as plain:
+            assert _check(plain) == "UNAVAILABLE"
+        with tls_channel(address, authority.path) as channel:
+            assert _check(channel) == "user-off"
+
+
+def test_a_replaced_certificate_is_used_by_new_connections_and_cuts_no_old_one(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """A pair that does not belong together leaves the last good one in effect."""
+    other = Authority(tmp_path, "other")
+    pair, mismatched = authority.pair("server"), Pair(other.pair("a").certificate, other.pair("b").key)
+    log = tmp_path / "log"
+    with serving(*_tls(pair), log=log) as address, tls_channel(address, authority.path) as old:
+        assert _check(old) == "user-off"
+        pair.replace_by(mismatched)
+        eventually(lambda: "the edit of the certificates is refused" in log.read_text())
+        with tls_channel(address, authority.path) as channel:
+            assert _check(channel) == "user-off"
+        pair.replace_by(other.pair("next"))
+
+        def answered() -> bool:
+            with tls_channel(address, other.path) as channel:
+                return _check(channel) == "user-off"
+
+        eventually(answered)
+        assert _check(old) == "user-off"
+        with tls_channel(address, authority.path) as channel:
+            assert _check(channel) == "UNAVAILABLE"
+    assert "the key is not that of the certificate" in log.read_text()
+
+
+def test_mtls_accepts_clients_of_the_authority_alone(authority: Authority, tmp_path: Path) -> None:
+    """Without one, of another authority, or expired: no connection. The service needs no callers file for that."""
+    stranger = Authority(tmp_path, "stranger")
+    with serving(*_tls(authority.pair("server"), "--tls-client-ca", str(authority.path))) as address:
+        clients = {
+            "user-off": authority.pair("client", "gateway.example"),
+            "none": None,
+            "stranger": stranger.pair("theirs", "gateway.example"),
+            "expired": authority.pair("expired", "gateway.example", days=-1),
+        }
+        for kind, client in clients.items():
+            with tls_channel(address, authority.path, client) as channel:
+                assert _check(channel) == ("user-off" if kind == "user-off" else "UNAVAILABLE"), kind
+
+
+def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, tmp_path: Path) -> None:
+    """A token, if there is one, comes first; a name that no caller has is not known."""
+    callers = write_callers(
+        tmp_path,
+        gateway={"certificates": ["gateway.example"], "may": ["check"]},
+        people={"certificates": ["people.example"], "may": ["explain"]},
+        script={"tokens": [token_entry("secret")], "may": ["check"]},
+    )
+    files = ("--tls-client-ca", str(authority.path), "--callers", str(callers))
+    with serving(*_tls(authority.pair("server"), *files)) as address:
+        expected = {"gateway": "user-off", "people": "PERMISSION_DENIED", "nobody": "UNAUTHENTICATED"}
+        for name, outcome in expected.items():
+            client = authority.pair(name, f"{name}.example")
+            with tls_channel(address, authority.path, client) as channel:
+                assert _check(channel) == outcome
+                assert _check(channel, metadata=bearer("secret")) == "user-off"
+                assert _check(channel, metadata=bearer("other")) == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        ("expired", "expired-certificate"),
+        ("mismatched", "bad-certificate"),
+        ("text", "bad-certificate"),
+        ("missing", "unreadable-file"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_refused_at_start(
+    broken: str, code: str, authority: Authority, tmp_path: Path
+) -> None:
+    """With the file, and exit code 1."""
+    pair = authority.pair("server", days=-1 if broken == "expired" else 1)
+    if broken == "mismatched":
+        pair = Pair(pair.certificate, authority.pair("other").key)
+    if broken == "text":
+        pair.certificate.write_text("no certificate")
+    if broken == "missing":
+        pair.key.unlink()
+    done = callability("serve", "--address", "127.0.0.1:0", *_tls(pair))
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert f"[{code}]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("tls",), ("callers",)])
+def test_an_address_beyond_loopback_needs_tls_and_known_callers(
+    options: tuple[str, ...], authority: Authority, tmp_path: Path
+) -> None:
+    """Or the option that says what it means."""
+    callers = write_callers(tmp_path, a={"tokens": [token_entry("secret")], "may": ["check"]})
+    given = {"tls": _tls(authority.pair("server")), "callers": ("--callers", str(callers))}
+    words = [word for option in options for word in given[option]]
+    done = callability("serve", "--address", "0.0.0.0:0", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not loopback, and is refused" in done.stderr
+    assert "--insecure-listen" in done.stderr
+    with serving(*words, "--insecure-listen", address="0.0.0.0:0") as address:
+        assert address.startswith("0.0.0.0:")
+
+
+def test_tls_with_callers_or_client_certificates_is_enough_for_any_address(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """A container can be reached."""
+    callers = write_callers(tmp_path, a={"tokens": [token_entry("secret")], "may": ["check"]})
+    pair = authority.pair("server")
+    for more in (("--callers", str(callers)), ("--tls-client-ca", str(authority.path))):
+        with serving(*_tls(pair, *more), address="0.0.0.0:0") as address:
+            local = address.replace("0.0.0.0", "127.0.0.1")
+            client = authority.pair("client", "a")
+            with tls_channel(local, authority.path, client) as channel:
+                assert _check(channel, metadata=bearer("secret")) == "user-off"
+
+
+def test_the_mode_of_a_socket_is_that_of_the_option(tmp_path: Path) -> None:
+    """From its beginning; another address has none."""
+    with serving("--socket-mode", "660", address=f"unix:{tmp_path}/s") as address:
+        assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o660
+        with grpc.insecure_channel(address) as channel:
+            assert _check(channel) == "user-off"
+    done = callability("serve", "--address", "127.0.0.1:0", "--socket-mode", "660")
+    assert (done.returncode, "goes with unix:PATH" in done.stderr) == (2, True)
+    done = callability("serve", "--address", f"unix:{tmp_path}/s", "--socket-mode", "9")
+    assert (done.returncode, "three octal digits" in done.stderr) == (2, True)
