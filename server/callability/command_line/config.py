@@ -13,6 +13,13 @@ import typer
 from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
+from callability.command_line.policy_service import (
+    PolicyCaOption,
+    PolicyCertificateOption,
+    PolicyKeyOption,
+    PolicyService,
+    PolicyTokenFileOption,
+)
 from callability.command_line.policy_stub import NoAnswer, declared_at, declared_by
 from callability.command_line.start_report import CheckedPolicy, FormOption, ReportFormat, StartReport, StrictOption
 from callability.finding import Finding, Place, Severity, did_you_mean, shown
@@ -31,6 +38,10 @@ def check(
         Path | None, typer.Option("--policy", metavar="DIR", help="Compare the labels with the policy in a directory.")
     ] = None,
     policy_address: PolicyAddressOption = None,
+    policy_ca: PolicyCaOption = None,
+    policy_certificate: PolicyCertificateOption = None,
+    policy_key: PolicyKeyOption = None,
+    policy_token_file: PolicyTokenFileOption = None,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
 ) -> None:
@@ -42,16 +53,17 @@ def check(
     0: no errors. 1: a file is refused. 2: usage error.
     """
     check_policy_choice(policy, policy_address)
+    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     files = checked_files(config, approvals)
-    raise start_report(files, PolicyChoice(policy, policy_address), strict=strict).printed(form)
+    raise start_report(files, PolicyChoice(policy, service), strict=strict).printed(form)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyChoice:
-    """The policy that a config is compared with: in a directory, or at the address of a service."""
+    """The policy that a config is compared with: in a directory, or that of a service."""
 
     directory: Path | None = None
-    address: str | None = None
+    service: PolicyService | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +104,8 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
 def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> StartReport:
     """Return the report of a config and its approvals, of the policy, and of labels that it does not declare."""
     config, policy = files.config, None
-    if choice.address is not None:
-        found = _findings_of_service(config, choice.address) if config else ()
+    if choice.service is not None:
+        found = _findings_of_service(config, choice.service) if config else ()
     elif choice.directory is None:
         found = tuple(_not_compared(config)) if config else ()
     else:
@@ -104,11 +116,13 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
     return StartReport.of(files.path, (*files.findings, *found), policy, strict=strict)
 
 
-def _findings_of_service(config: Config, address: str) -> tuple[Finding, ...]:
+def _findings_of_service(config: Config, service: PolicyService) -> tuple[Finding, ...]:
     try:
-        return label_findings(config, declared_at(address))
+        return label_findings(config, declared_at(service))
     except NoAnswer as reason:
-        sentence = f"the policy service at {shown(address)} gave no answer ({reason}), so the policy is not checked"
+        sentence = (
+            f"the policy service at {shown(service.address)} gave no answer ({reason}), so the policy is not checked"
+        )
         hint = "start the service, or correct `--policy-address`"
         unchecked = label_findings(config, None, answered=False)
         return (*unchecked, Finding(Place(config.place().file), "no-policy-service", sentence, hint, Severity.WARNING))

@@ -23,21 +23,35 @@ from callability.command_line.options import (
     MetricsOption,
     PolicyAddressOption,
     PolicyOption,
-    check_address,
     check_metrics_address,
     check_policy_choice,
     leave,
     loaded_to_serve,
     log_to_standard_error,
 )
+from callability.command_line.policy_service import (
+    PolicyCaOption,
+    PolicyCertificateOption,
+    PolicyKeyOption,
+    PolicyService,
+    PolicyTokenFileOption,
+)
 from callability.command_line.policy_stub import PolicyConnection, connect_in_process, connect_to_service
 from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
 from callability.command_line.status_line import status_line
+from callability.command_line.tls import (
+    InsecureListenOption,
+    TlsCertificateOption,
+    TlsClientCaOption,
+    TlsKeyOption,
+    certificates_of,
+)
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, followed
@@ -60,7 +74,8 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="With `--transport http`: 127.0.0.1:PORT, where port 0 selects a free one. Default: 127.0.0.1:7421.",
+        help="With `--transport http`: HOST:PORT, where port 0 selects a free one. Beyond loopback, it needs TLS, and"
+        " tokens or client certificates. Default: 127.0.0.1:7421.",
     ),
 ]
 AgentOption = Annotated[
@@ -79,8 +94,20 @@ def gateway(
     approvals: GivenApprovalsOption = None,
     policy: PolicyOption = None,
     policy_address: PolicyAddressOption = None,
+    policy_ca: PolicyCaOption = None,
+    policy_certificate: PolicyCertificateOption = None,
+    policy_key: PolicyKeyOption = None,
+    policy_token_file: PolicyTokenFileOption = None,
     transport: TransportOption = Transport.STDIO,
     address: AddressOption = None,
+    tls_certificate: TlsCertificateOption = None,
+    tls_key: TlsKeyOption = None,
+    tls_client_ca: TlsClientCaOption = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="A name by which clients reach the gateway; may be given several times."),
+    ] = None,
+    insecure_listen: InsecureListenOption = False,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
     log_level: LogLevelOption = LogLevel.INFO,
@@ -101,21 +128,27 @@ def gateway(
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address)
-    at = _listening_address(address, transport)
+    service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
+    certificates = certificates_of(tls_certificate, tls_key, tls_client_ca)
+    port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
+    _check_transport(transport, address, port)
     if check:
-        choice = PolicyChoice(policy or (shipped_policy() if policy_address is None else None), policy_address)
-        raise _checked(config, approvals, choice, agent, transport, strict=strict).printed(form)
+        choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
+        listening = port if transport is Transport.HTTP else None
+        raise _checked(config, approvals, choice, agent, listening, strict=strict).printed(form)
     read = _config(config)
     if agent:
         _check_agent(read, agent, transport)
+    if transport is Transport.HTTP:
+        _check_port(port, read)
     for finding in read.warnings:
         _log.warning("%s", finding)
     of_policy = loaded_to_serve(policy) if policy_address is None else None
 
     async def serve() -> None:
-        async with connected_options(read, approvals, of_policy, policy, policy_address, metrics_address) as options:
+        async with connected_options(read, approvals, of_policy, policy, service, metrics_address) as options:
             with status_line(options.metrics):
-                await run(options, transport.value, at, agent, _started)
+                await run(options, transport.value, port, agent, _started)
 
     _run_and_exit(serve())
 
@@ -126,7 +159,7 @@ async def connected_options(
     approvals: Path | None,
     of_policy: Loaded | None,
     directory: Path | None,
-    policy_address: str | None,
+    service: PolicyService | None,
     metrics_address: str | None,
 ) -> AsyncIterator[GatewayOptions]:
     """Yield the options of a gateway that is connected to its policy, while its metrics are served.
@@ -136,7 +169,7 @@ async def connected_options(
     """
     metrics = Metrics()
     about_policy = PolicyMetrics(metrics.registry) if of_policy else None
-    async with _connect(of_policy, policy_address, about_policy, metrics) as connection:
+    async with _connect(of_policy, service, about_policy, metrics) as connection:
         await connection.labels.start(config)
         options = GatewayOptions(config, approvals, connection.stub, metrics, labels=connection.labels)
         with exposed(metrics.registry, metrics_address):
@@ -165,13 +198,21 @@ def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
     os._exit(code)
 
 
-def _listening_address(address: str | None, transport: Transport) -> str:
-    if address is None:
-        return _ADDRESS
-    if transport is not Transport.HTTP:
+def _check_transport(transport: Transport, address: str | None, port: HttpPort) -> None:
+    """Leave with exit code 2 if options about listening are given for a gateway over stdio."""
+    if transport is Transport.HTTP:
+        return
+    if address is not None:
         leave("`--address` goes with `--transport http`: over stdio, the gateway listens on no address", 2)
-    check_address(address, "what agents send is not encrypted")
-    return address
+    if port.certificates or port.insecure or port.hosts:
+        leave("TLS, `--allowed-host` and `--insecure-listen` go with `--transport http`", 2)
+
+
+def _check_port(port: HttpPort, config: Config) -> None:
+    try:
+        port.check(agents_have_tokens=any(agent.token_sha256 for agent in config.agents.values()))
+    except AddressRefused as error:
+        leave(str(error), 2)
 
 
 def _check_agent(config: Config, agent: str, transport: Transport) -> None:
@@ -206,14 +247,16 @@ def _checked(
     approvals: Path | None,
     policy: PolicyChoice,
     agent: str,
-    transport: Transport,
+    port: HttpPort | None,
     *,
     strict: bool,
 ) -> StartReport:
-    """Return what a start would find."""
+    """Return what a start would find; without a port, it is one over stdio."""
     files = checked_files(path, approvals)
     if agent and files.config is not None:
-        _check_agent(files.config, agent, transport)
+        _check_agent(files.config, agent, Transport.HTTP if port else Transport.STDIO)
+    if port is not None and files.config is not None:
+        _check_port(port, files.config)
     return start_report(files, policy, strict=strict)
 
 
@@ -232,11 +275,11 @@ def _edits(
 
 
 def _connect(
-    of_policy: Loaded | None, address: str | None, policy_metrics: PolicyMetrics | None, metrics: Metrics
+    of_policy: Loaded | None, service: PolicyService | None, policy_metrics: PolicyMetrics | None, metrics: Metrics
 ) -> AbstractAsyncContextManager[PolicyConnection]:
     """Return the policy in this process, or a channel to the service."""
-    if address is not None:
-        return connect_to_service(address, metrics)
+    if service is not None:
+        return connect_to_service(service, metrics)
     assert of_policy is not None
     assert policy_metrics is not None
     return connect_in_process(of_policy.policy, policy_metrics, metrics)

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.address import AddressRefused, check_loopback, check_service_address
+from callability.address import AddressRefused, check_loopback
 from callability.finding import finding_lines
 from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
 from callability.policy.shipped import shipped_policy
@@ -32,9 +32,7 @@ PolicyOption = Annotated[
 ]
 PolicyAddressOption = Annotated[
     str | None,
-    typer.Option(
-        "--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at 127.0.0.1:PORT or unix:PATH."
-    ),
+    typer.Option("--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at HOST:PORT or unix:PATH."),
 ]
 MetricsOption = Annotated[
     str | None,
@@ -101,14 +99,9 @@ def check_address(address: str, why: str) -> None:
 
 
 def check_policy_choice(directory: Path | None, address: str | None) -> None:
-    """Leave with exit code 2 if both a directory and an address are given, or if the address cannot be asked."""
+    """Leave with exit code 2 if both a directory and an address are given."""
     if directory and address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
-    if address is not None:
-        try:
-            check_service_address(address, "the service is asked without encryption")
-        except AddressRefused as error:
-            leave(str(error), 2)
 
 
 def check_metrics_address(address: str | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import grpc
 
 from callability.adapter import DeclaredLabels, NotPublished
-from callability.address import DIRECT
+from callability.command_line.policy_service import PolicyService
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.revisions import Revisions
 from callability.gateway.policy_client.stub import CallabilityStub
@@ -44,9 +44,9 @@ async def connect_in_process(
 
 
 @asynccontextmanager
-async def connect_to_service(address: str, metrics: Metrics) -> AsyncIterator[PolicyConnection]:
+async def connect_to_service(service: PolicyService, metrics: Metrics) -> AsyncIterator[PolicyConnection]:
     """Yield a connection to a service; after an answer of another revision the labels are checked again."""
-    async with _channel(address) as channel:
+    async with _channel(service) as channel:
         labels = LabelCheck(PolicyServiceStub(channel), metrics)
         yield PolicyConnection(Revisions(CallabilityServiceStub(channel), labels.answered), labels)
 
@@ -60,7 +60,7 @@ class NoAnswer(Exception):
     """No policy service answers at an address; the text says why."""
 
 
-def declared_at(address: str) -> DeclaredLabels | None:
+def declared_at(service: PolicyService) -> DeclaredLabels | None:
     """Return the labels that the policy of a service declares; None if the service does not say.
 
     Raises:
@@ -68,7 +68,7 @@ def declared_at(address: str) -> DeclaredLabels | None:
     """
 
     async def ask() -> DeclaredLabels:
-        async with _channel(address) as channel:
+        async with _channel(service) as channel:
             stub = PolicyServiceStub(channel)
             return DeclaredLabels.of(await stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS))
 
@@ -80,7 +80,6 @@ def declared_at(address: str) -> DeclaredLabels | None:
         return None
 
 
-def _channel(address: str) -> grpc.aio.Channel:
+def _channel(service: PolicyService) -> grpc.aio.Channel:
     # The answer about 20,000 tools may have more than the 4 MiB that gRPC accepts by default.
-    unlimited = ("grpc.max_receive_message_length", -1)
-    return grpc.aio.insecure_channel(address, options=[DIRECT, unlimited, ("grpc.max_reconnect_backoff_ms", 1_000)])
+    return service.channel(("grpc.max_receive_message_length", -1), ("grpc.max_reconnect_backoff_ms", 1_000))

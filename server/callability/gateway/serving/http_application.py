@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -37,12 +37,12 @@ class HttpApplication:
     A session that was opened without a token does not exist for requests that need one.
     """
 
-    def __init__(self, router: AgentRouter, host: str) -> None:
+    def __init__(self, router: AgentRouter, hosts: Sequence[str], scheme: str) -> None:
         self._router = router
         # `HttpRequests` limits the number of sessions, how long they last and the size of a request.
         self._library = StreamableHTTPSessionManager(
             mcp_server(router),
-            security_settings=_local_only(host),
+            security_settings=_known_hosts(hosts, scheme),
             session_idle_timeout=None,
             max_sessions=None,
             max_request_body_size=MAX_REQUEST_BYTES,
@@ -96,11 +96,12 @@ class HttpApplication:
             await asyncio.Event().wait()
 
 
-def _local_only(host: str) -> TransportSecuritySettings:
+def _known_hosts(hosts: Sequence[str], scheme: str) -> TransportSecuritySettings:
     """Refuse requests of a web page elsewhere that uses a name of its own for this address (DNS rebinding)."""
-    names = dict.fromkeys(("127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host))
+    named = (f"[{host}]" if ":" in host and not host.startswith("[") else host for host in hosts)
+    names = dict.fromkeys(("127.0.0.1", "localhost", "[::1]", *named))
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
-        allowed_hosts=[f"{name}:*" for name in names],
-        allowed_origins=[f"http://{name}:*" for name in names],
+        allowed_hosts=[form for name in names for form in (name, f"{name}:*")],
+        allowed_origins=[form for name in names for form in (f"{scheme}://{name}", f"{scheme}://{name}:*")],
     )

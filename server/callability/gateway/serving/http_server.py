@@ -7,9 +7,11 @@ import logging
 import socket
 from collections.abc import Callable
 
+from callability.certificates import CurrentContext
 from callability.gateway.agents.router import AgentRouter
 from callability.gateway.serving.http_application import HttpApplication
 from callability.gateway.serving.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
+from callability.gateway.serving.http_port import HttpPort
 from callability.uvicorn_server import StopSignals, UvicornServer
 
 GRACE_SECONDS = 5
@@ -18,17 +20,20 @@ _logger = logging.getLogger(__name__)
 
 
 async def serve_http(
-    router: AgentRouter, address: str, listener: socket.socket, started: Callable[[str], None], signals: StopSignals
+    router: AgentRouter, at: HttpPort, listener: socket.socket, started: Callable[[str], None], signals: StopSignals
 ) -> None:
     """Serve on a listening socket until a signal comes; `started` is called with the URL.
 
     Calls in flight have `GRACE_SECONDS` to finish, unless another signal comes.
     """
     host, port = listener.getsockname()[:2]
-    reached = f"{address.rpartition(':')[0]}:{port}"
+    reached = f"{at.address.rpartition(':')[0]}:{port}"
     if not router.tokens:
         _logger.warning("no agent has a token: every client that reaches %s can call every callable tool", reached)
-    application = HttpApplication(router, host)
+    if not at.is_local and not at.hosts:
+        _logger.warning("requests whose `Host` is not this machine or %s are refused: give `--allowed-host`", host)
+    application = HttpApplication(router, (host, *at.hosts), at.scheme)
+    certificates = at.certificates
     server = UvicornServer(
         application,
         host=host,
@@ -39,7 +44,13 @@ async def serve_http(
         lifespan="on",
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        ssl_context_factory=(lambda *_: CurrentContext.of(certificates)) if certificates else None,
     )
     asyncio.get_running_loop().set_exception_handler(AcceptFailures())
-    started(f"http://{reached}/mcp")
-    await server.serve_until(listener, signals, GRACE_SECONDS, application.stop)
+    started(f"{at.scheme}://{reached}/mcp")
+    following = asyncio.create_task(certificates.follow()) if certificates else None
+    try:
+        await server.serve_until(listener, signals, GRACE_SECONDS, application.stop)
+    finally:
+        if following is not None:
+            following.cancel()

@@ -11,10 +11,10 @@ from typing import Literal
 
 from mcp.server.stdio import stdio_server
 
-from callability.address import check_loopback, listening
 from callability.gateway.agents.router import AgentRouter
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
+from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.http_server import serve_http
 from callability.gateway.serving.line_limit import limited
 from callability.gateway.serving.mcp_server import mcp_server
@@ -27,7 +27,7 @@ Transport = Literal["stdio", "http"]
 async def run(
     options: GatewayOptions,
     transport: Transport,
-    address: str,
+    port: HttpPort,
     agent: str,
     started: Callable[[str], None],
     signals: StopSignals | None = None,
@@ -39,17 +39,17 @@ async def run(
     With `signals` it ends when they request it, and those of the process are left alone.
 
     Raises:
-        AddressRefused: the address is not loopback, or cannot be listened on; no server was started.
+        AddressRefused: the address may not or cannot be listened on; no server was started.
     """
     if signals is None:
         signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     # What cannot be listened on is refused before any server is run.
-    with nullcontext() if transport == "stdio" else _listening_at(address) as listener:
+    with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
         async with opened(options) as router:
             if listener is None:
                 serve = _serve_stdio(router, agent)
             else:
-                serve = serve_http(router, address, listener, started, signals)
+                serve = serve_http(router, port, listener, started, signals)
             serving = asyncio.create_task(serve)
             stopped = asyncio.create_task(signals.requested.wait())
             await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -64,6 +64,6 @@ async def _serve_stdio(router: AgentRouter, agent: str) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _listening_at(address: str) -> socket.socket:
-    check_loopback(address, "what agents send is not encrypted")
-    return listening(address)
+def _listening_at(port: HttpPort, options: GatewayOptions) -> socket.socket:
+    port.check(agents_have_tokens=any(agent.token_sha256 for agent in options.config.agents.values()))
+    return port.listen()
