@@ -68,8 +68,9 @@ def rejection(
     if status is ToolStatus.DISABLED_UNKNOWN:
         decided = str(status)
         reason = [_UNDETERMINED, unread_sentence(response.verdict.unread), *reason]
-        if refusal and known_status(number) and not response.verdict.undetermined:
-            reason, retry = [on_one_line(refusal)], Retry.NEVER
+        own = on_one_line(refusal)
+        if own and known_status(number) and not response.verdict.undetermined:
+            reason, retry = [own], Retry.NEVER
     again = _AGAIN_UNDETERMINED if status.lifted_by is LiftedBy.UNDETERMINED else _AGAIN
     parts = (
         f"Not called: {decided}.",
