@@ -12,6 +12,8 @@ PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
 UPGRADE ?= --upgrade
+# Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
 .DEFAULT_GOAL := help
