@@ -39,6 +39,7 @@ class Part(StrEnum):
     ISOLATION = "isolation"
     EDITS = "edits"
     CHECKING = "checking"
+    COLUMNS = "columns"
 
 
 def bench(

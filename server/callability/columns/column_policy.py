@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from callability.bundle.envelope import opened
+from callability.bundle.policy import read
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.columns.fact_column import Codes, FactReader, OddValues, UnfitColumn
 from callability.columns.rule_columns import RuleColumns
@@ -44,6 +46,17 @@ class ColumnPolicy:
         self.revision, self.semantics, self.digest = payload.revision, payload.semantics, digest
         self._rules = RuleColumns(next(each for each in payload.rule_sets if each.question == QUESTION))
         self._verdicts = VerdictColumns(self._rules)
+
+    @classmethod
+    def of_bundle(cls, data: bytes, keys: Mapping[str, bytes] | None = None) -> ColumnPolicy:
+        """Return the policy in a bundle; with public keys, by key id, one of them must have signed it.
+
+        Raises:
+            BundleRefused: the bundle is damaged, too new, not signed by one of the keys, or contradicts itself.
+            MissingCryptography: there are keys, and the extra `bundle` is not installed.
+        """
+        digest = read(data, keys=keys).digest
+        return cls(pb.Payload.FromString(opened(data, keys).payload), digest)
 
     @property
     def facts(self) -> pa.Schema:

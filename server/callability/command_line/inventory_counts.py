@@ -11,23 +11,24 @@ from callability.columns import UnfitColumn
 from callability.columns.tables import TableRefused
 from callability.command_line.inventory_tables import (
     AgentsOption,
+    BundleOrPolicyOption,
     FilesArgument,
     MissingOption,
     agents_of,
-    column_policy,
     counted,
     opened,
+    policy_at,
     refused,
     rows_bar,
 )
-from callability.command_line.options import JsonOption, PolicyOption, viewed
+from callability.command_line.options import JsonOption
 from callability.command_line.terminal import number_of
 from callability.vocabulary import ToolStatus
 
 
 def counts(
     files: FilesArgument,
-    policy: PolicyOption = None,
+    policy: BundleOrPolicyOption = None,
     agent: AgentsOption = None,
     allow_missing: MissingOption = False,
     json_output: JsonOption = False,
@@ -36,8 +37,7 @@ def counts(
 
     Exit code 0: printed. 1: the policy or a table is refused. 2: usage error.
     """
-    loaded_policy = viewed(policy)
-    decides = column_policy(loaded_policy)
+    decides = policy_at(policy)
     tables = opened(files, (), missing_unknown=allow_missing)
     found: dict[str | None, Counter[tuple[str, str, str]]] = {}
     try:
@@ -50,9 +50,7 @@ def counts(
         refused(error)
     if json_output:
         typer.echo(
-            json.dumps(
-                {"revision": loaded_policy.revision, "agents": [_plain(*each) for each in found.items()]}, indent=2
-            )
+            json.dumps({"revision": decides.revision, "agents": [_plain(*each) for each in found.items()]}, indent=2)
         )
         return
     for name, mine in found.items():

@@ -15,16 +15,16 @@ from callability.columns import UnfitColumn
 from callability.columns.tables import TableRefused, table_writer
 from callability.command_line.inventory_tables import (
     AgentsOption,
+    BundleOrPolicyOption,
     FilesArgument,
     MissingOption,
     agents_of,
-    column_policy,
     opened,
+    policy_at,
     refused,
     rows_bar,
     with_agent,
 )
-from callability.command_line.options import PolicyOption, viewed
 from callability.command_line.terminal import number_of
 
 
@@ -34,7 +34,7 @@ def decide(
         Path,
         typer.Option("--output", metavar="FILE", help="Where to write the verdicts: .parquet, .arrow or .csv."),
     ],
-    policy: PolicyOption = None,
+    policy: BundleOrPolicyOption = None,
     agent: AgentsOption = None,
     keep: Annotated[
         list[str] | None,
@@ -51,7 +51,7 @@ def decide(
     With several agents there are as many rows for each tool, in the order of the agents. Exit code 0: written. 1: the
     policy or a table is refused, and nothing is written. 2: usage error.
     """
-    decides = column_policy(viewed(policy))
+    decides = policy_at(policy)
     tables = opened(files, keep, missing_unknown=allow_missing)
     statuses: Counter[str] = Counter()
     try:

@@ -13,19 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from callability.columns import UnfitColumn
+from callability.columns import ColumnPolicy, UnfitColumn
 from callability.columns.tables import TableRefused, table_writer
 from callability.command_line.inventory_tables import (
     AgentsOption,
+    BundleOrPolicyOption,
     FilesArgument,
     MissingOption,
     agents_of,
     column_policy,
     opened,
+    policy_at,
+    policy_in,
     refused,
     rows_bar,
 )
-from callability.command_line.options import JsonOption, PolicyOption
+from callability.command_line.options import JsonOption
 from callability.command_line.policy_pair import policy_pair
 from callability.command_line.terminal import number_of
 from callability.vocabulary import ToolStatus
@@ -40,9 +43,12 @@ def diff(
     files: FilesArgument,
     against: Annotated[
         str,
-        typer.Option(metavar="DIR|REVISION", help="The older policy: a directory, or a git revision of the newer one."),
+        typer.Option(
+            metavar="DIR|REVISION|BUNDLE",
+            help="The older policy: a directory, a git revision of the newer one, or a bundle.",
+        ),
     ],
-    policy: PolicyOption = None,
+    policy: BundleOrPolicyOption = None,
     agent: AgentsOption = None,
     output: Annotated[
         Path | None,
@@ -58,7 +64,7 @@ def diff(
     code 0: no status changes. 1: statuses change; or a policy or a table is refused, and then nothing is written to
     standard output. 2: usage error.
     """
-    older, newer = map(column_policy, policy_pair(against, policy))
+    older, newer = _policies(against, policy)
     tables = opened(files, NAMES, missing_unknown=allow_missing)
     rows = 0
     found: Counter[Change] = Counter()
@@ -87,6 +93,16 @@ def diff(
     ordered = sorted(found, key=_key)
     typer.echo(_as_json(rows, ordered, found, examples) if json_output else _as_text(rows, ordered, found, examples))
     raise typer.Exit(1 if found else 0)
+
+
+def _policies(against: str, policy: Path | None) -> tuple[ColumnPolicy, ColumnPolicy]:
+    """Return the older and the newer policy, or leave: each is in a directory, in git or in a bundle."""
+    if Path(against).is_file():
+        return policy_in(Path(against)), policy_at(policy)
+    if policy is not None and policy.is_file():
+        return policy_at(Path(against)), policy_in(policy)
+    older, newer = map(column_policy, policy_pair(against, policy))
+    return older, newer
 
 
 def _changed(before: pa.RecordBatch, after: pa.RecordBatch, agent: str | None) -> pa.RecordBatch:

@@ -6,23 +6,30 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import pyarrow as pa
 import typer
 
-from callability.bundle.v1 import bundle_pb2 as pb
+from callability.bundle.envelope import enveloped
+from callability.bundle.refusal import BundleRefused
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, Reading, UnfitColumn
 from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, table_files
-from callability.command_line.options import leave
+from callability.command_line.options import leave, viewed
 from callability.command_line.terminal import number_of
 from callability.policy.loading import Policy
 
 FilesArgument = Annotated[
     list[str],
     typer.Argument(metavar="FILE...", help=f"Tables of tools: files ({', '.join(ENDINGS)}), directories or patterns."),
+]
+BundleOrPolicyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy", metavar="DIR|BUNDLE", help="The directory of the policy, or a bundle. Default: the shipped one."
+    ),
 ]
 AgentsOption = Annotated[
     list[str] | None,
@@ -85,8 +92,22 @@ def opened(names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown:
 
 def column_policy(policy: Policy) -> ColumnPolicy:
     """Return a policy that decides columns."""
-    data = payload_of(policy)
-    return ColumnPolicy(pb.Payload.FromString(data), sha256(data).hexdigest())
+    return ColumnPolicy.of_bundle(enveloped(payload_of(policy)))
+
+
+def policy_at(place: Path | None) -> ColumnPolicy:
+    """Return the policy in a directory or a bundle, by default the shipped one; exit with 1 if it is refused."""
+    return policy_in(place) if place is not None and place.is_file() else column_policy(viewed(place))
+
+
+def policy_in(bundle: Path) -> ColumnPolicy:
+    """Return the policy in a bundle; exit with 1 if it is refused."""
+    try:
+        return ColumnPolicy.of_bundle(bundle.read_bytes())
+    except OSError as error:
+        leave(f"{bundle}: cannot be read: {(error.strerror or 'error').lower()}", 1)
+    except BundleRefused as error:
+        leave(f"{bundle}: {error} [{error.code}]", 1)
 
 
 def agents_of(names: Sequence[str] | None) -> tuple[str | None, ...]:

@@ -13,6 +13,9 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
+from callability.bundle.envelope import enveloped
+from callability.bundling.payload import payload_of
+from callability.policy.loading import load
 from support.checkout import POLICY
 from support.commands import callability
 from support.policies import exported_policy
@@ -189,6 +192,21 @@ def test_diff_groups_the_tools_that_change_by_their_effect(tmp_path: Path) -> No
     ] * 3
     same = _run("diff", path, "--against", older, "--policy", older)
     assert (same.returncode, same.stdout) == (0, "no status changes in 15 rows\n")
+
+
+def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
+    """A bundle that is damaged is refused, with its code."""
+    path, bundle = _written(tmp_path, ".csv"), tmp_path / "policy.bundle"
+    directory = _locking(tmp_path / "policy", "git_log")
+    bundle.write_bytes(enveloped(payload_of(load(directory, engine=None))))
+    assert _run("counts", path, "--policy", bundle).stdout == _run("counts", path, "--policy", directory).stdout
+    assert _run("diff", path, "--against", bundle, "--policy", directory).returncode == 0
+    assert _run("diff", path, "--against", bundle).returncode == 1
+    assert _run("diff", path, "--against", POLICY, "--policy", bundle).returncode == 1
+    bundle.write_bytes(bundle.read_bytes()[:-1])
+    refused = _run("counts", path, "--policy", bundle)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"callability: {bundle}: ")
 
 
 @pytest.mark.parametrize(

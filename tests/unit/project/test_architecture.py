@@ -179,6 +179,17 @@ def test_the_client_knows_the_contract_and_needs_the_base_install_alone() -> Non
         assert others <= {*sys.stdlib_module_names, "google", "grpc"}, path
 
 
+def test_columns_are_decided_without_the_policy() -> None:
+    """Whoever has a bundle, numpy and pyarrow decides tables: no rule files, no engine, no service."""
+    for path in (PACKAGE / "columns").rglob("*.py"):
+        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
+        assert {name for name in ours if not name.startswith(("callability.bundle.", "callability.columns"))} <= {
+            *SHARED,
+            "callability.v1",
+            "callability.v1.verdict_pb2",
+        }, path
+
+
 def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
     """It is a page to look at a policy, whoever asks the policy otherwise."""
     for path in (PACKAGE / "studio").rglob("*.py"):
