@@ -8,14 +8,19 @@ from callability.client.client import Client
 from callability.client.credentials import Credentials
 from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnavailable
 from callability.client.hooks import Hooks, LoggingHooks
+from callability.client.inventory import Inventory
+from callability.client.listed_tool import NO_RECORD, tool_facts
 
 __all__ = [
+    "NO_RECORD",
     "BlockingClient",
     "Client",
     "ClientClosed",
     "Credentials",
     "Hooks",
     "InvalidRequest",
+    "Inventory",
     "LoggingHooks",
     "PolicyUnavailable",
+    "tool_facts",
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import Protocol
 
+from callability.adapter import Judgement
 from callability.client.blocking_remote import BlockingRemote
 from callability.client.client import ATTEMPT_SECONDS
 from callability.client.credentials import PLAIN, Credentials
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
+from callability.client.inventory import Inventory
 from callability.client.method import (
     CHECK_TOOL,
     CHECK_TOOLS,
@@ -24,6 +27,7 @@ from callability.client.method import (
 from callability.client.replicas import Replicas
 from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
+from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
 
 
@@ -122,3 +126,30 @@ class BlockingClient:
     def get_policy(self) -> GetPolicyResponse:
         """Return what decides: the policy's labels and facts, statuses and actions."""
         return self._calls.call(GET_POLICY, GetPolicyRequest())
+
+    def judge(
+        self, inventory: Inventory, agent: Agent | None = None, *, visible: Collection[str] | None = None
+    ) -> Judgement:
+        """Decide every tool of an inventory, for discovery and counts; ask about those only that have changed since.
+
+        Args:
+            inventory: what the proxy knows.
+            agent: who asks; None: unknown.
+            visible: the servers that the agent may see; None: all. The others are in no request (FR-007).
+        """
+        with closing(inventory.judging(agent, visible)) as steps:
+            request = next(steps)
+            while True:
+                response = self.check_tools(request)
+                try:
+                    request = steps.send(response)
+                except StopIteration as end:
+                    judgement: Judgement = end.value
+                    return judgement
+
+    def check(
+        self, inventory: Inventory, server: str, tool: str, agent: Agent | None = None
+    ) -> pb.CheckToolResponse | None:
+        """Decide one tool of an inventory, for the call path; None if the tool is not in it."""
+        request = inventory.check_request(server, tool, agent)
+        return None if request is None else self.check_tool(request)

@@ -11,11 +11,20 @@ import grpc
 import pytest
 
 from callability.address import AddressRefused
-from callability.client import BlockingClient, Client, ClientClosed, Credentials, InvalidRequest, PolicyUnavailable
+from callability.client import (
+    BlockingClient,
+    Client,
+    ClientClosed,
+    Credentials,
+    InvalidRequest,
+    Inventory,
+    PolicyUnavailable,
+)
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
 from support.running import unused_port
+from support.services import SWITCHED_OFF
 from support.waiting import eventually
 
 
@@ -219,3 +228,17 @@ def test_addresses_that_cannot_be_used_are_refused(client: type[Client] | type[B
 def test_credentials_do_not_show_their_token() -> None:
     """In a log or a traceback."""
     assert "secret" not in repr(Credentials(token="secret"))
+
+
+def test_an_inventory_is_judged_over_the_wire(kind: str, two: list[Replica]) -> None:
+    """What has not changed is not in a request; one tool is decided for a call."""
+    inventory = Inventory()
+    inventory.put_server("git", SWITCHED_OFF.server_facts)
+    inventory.put_tool("git", "reset", SWITCHED_OFF.tool_facts)
+    with _remote(kind, two) as caller:
+        judgement = caller.do("judge", inventory)
+        assert [tool.status for tool in judgement.locked] == ["disabled_by_user"]
+        assert caller.do("judge", inventory) is judgement
+        assert caller.do("judge", inventory, visible=()).tools == ()
+        assert caller.do("check", inventory, "git", "reset").verdict.status == TOOL_STATUS_DISABLED_BY_USER
+        assert caller.do("check", inventory, "git", "none") is None

@@ -1,0 +1,247 @@
+"""The servers and tools of a proxy with their facts, which a proxy keeps current."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from threading import RLock
+from types import MappingProxyType
+
+from callability.adapter import SEPARATOR, ToolText
+from callability.client.judgements import Judgements, Judging, KnownServer
+from callability.client.listed_tool import tool_name, tool_text
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
+
+
+class Inventory:
+    """The servers and tools of a proxy with their facts, in the order in which they were first put.
+
+    `Client.judge` decides them, and asks about those only that have changed since; its answers are those of a request
+    about everything. Any number of threads and clients of one policy may share an inventory. Facts that were put must
+    not be changed afterwards: put new ones.
+
+    Args:
+        separator: what stands between server and tool in a qualified name.
+    """
+
+    def __init__(self, *, separator: str = SEPARATOR) -> None:
+        self.separator = separator
+        self._lock = RLock()
+        self._servers: dict[str, _Server] = {}
+        self._judgements = Judgements(separator)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers."""
+        with self._lock:
+            return tuple(self._servers)
+
+    def tools(self, server: str) -> Mapping[str, facts_pb2.ToolFacts]:
+        """Return the facts of the tools of a server, by name.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        with self._lock:
+            return self._servers[server].known(server).tools
+
+    def put_server(self, server: str, facts: facts_pb2.ServerFacts) -> None:
+        """Put the facts of a server, new or not; its tools stay."""
+        with self._lock:
+            self._servers.setdefault(server, _Server()).put_facts(facts)
+
+    def remove_server(self, server: str) -> None:
+        """Remove a server with its tools, if it is there."""
+        with self._lock:
+            self._servers.pop(server, None)
+
+    def put_tool(
+        self,
+        server: str,
+        tool: str,
+        facts: facts_pb2.ToolFacts,
+        *,
+        text: ToolText | None = None,
+        refusal: str = "",
+    ) -> None:
+        """Put a tool, new or not.
+
+        Args:
+            server: the name of a server that was put.
+            tool: the name of the tool.
+            facts: its facts.
+            text: what the server says about it, for `texts`.
+            refusal: why the proxy's own gate refuses it for good, in whole sentences. The facts then say
+                `caller_refuses`.
+
+        Raises:
+            KeyError: there is no such server.
+            ValueError: there is a refusal, and the facts do not say `caller_refuses`.
+        """
+        if refusal and not facts.caller_refuses:
+            raise ValueError("a refusal goes with `caller_refuses` in the facts")
+        with self._lock:
+            self._servers[server].put_tool(tool, facts, text, refusal)
+
+    def remove_tool(self, server: str, tool: str) -> None:
+        """Remove a tool, if it is there."""
+        with self._lock:
+            if server in self._servers:
+                self._servers[server].remove_tool(tool)
+
+    def replace_tools(self, server: str, tools: Mapping[str, facts_pb2.ToolFacts]) -> None:
+        """Put the tools of a server in place of those that it has; what has not changed is not decided again.
+
+        Raises:
+            KeyError: there is no such server.
+        """
+        with self._lock:
+            self._servers[server].replace(tools, {})
+
+    def replace_listed(
+        self, server: str, tools: Iterable[object], facts_of: Callable[[object], facts_pb2.ToolFacts]
+    ) -> None:
+        """Put the tools that an MCP server lists in place of those that it has, with their texts.
+
+        Args:
+            server: the name of a server that was put.
+            tools: the tools, as objects of an MCP library or as JSON objects. If a name is listed twice, the first
+                counts.
+            facts_of: returns the facts of a tool; `tool_facts` makes them.
+
+        Raises:
+            KeyError: there is no such server.
+            ValueError: a tool has no name.
+        """
+        listed: dict[str, object] = {}
+        for tool in tools:
+            listed.setdefault(tool_name(tool), tool)
+        facts = {name: facts_of(tool) for name, tool in listed.items()}
+        texts = {name: tool_text(tool) for name, tool in listed.items()}
+        with self._lock:
+            self._servers[server].replace(facts, texts)
+
+    @property
+    def texts(self) -> Mapping[str, ToolText]:
+        """The texts of the tools by qualified name, for `adapter.discovery`: those of this moment."""
+        with self._lock:
+            return _Texts({name: server.texts() for name, server in self._servers.items()}, self.separator)
+
+    def request(
+        self, agent: facts_pb2.Agent | None = None, visible: Collection[str] | None = None
+    ) -> pb.CheckToolsRequest:
+        """Return a request about every tool of the servers in `visible` (None: all), for `adapter.unread_inputs`."""
+        return pb.CheckToolsRequest(agent=agent, servers=[known.question() for known in self._known(visible)])
+
+    def check_request(self, server: str, tool: str, agent: facts_pb2.Agent | None = None) -> pb.CheckToolRequest | None:
+        """Return a request about one tool; None if it is not there."""
+        with self._lock:
+            known = self._servers[server].known(server) if server in self._servers else None
+        if known is None or tool not in known.tools:
+            return None
+        return pb.CheckToolRequest(
+            agent=agent, server=server, server_facts=known.facts, tool=tool, tool_facts=known.tools[tool]
+        )
+
+    def refusal(self, server: str, tool: str) -> str:
+        """Return why the proxy's own gate refuses a tool, for `adapter.rejection`; empty if it does not."""
+        with self._lock:
+            return self._servers[server].refusals.get(tool, "") if server in self._servers else ""
+
+    def judging(self, agent: facts_pb2.Agent | None = None, visible: Collection[str] | None = None) -> Judging:
+        """Yield the requests that a judgement needs, take the response to each, and return the judgement.
+
+        `Client.judge` does so; use this with another client of the contract. A server that is not in `visible` is in no
+        request (FR-007).
+
+        Raises:
+            PolicyUnavailable: the responses are not to these requests, or the policy changes with each of them.
+            TypeError: `visible` is one name and not several.
+        """
+        return self._judgements.judging(agent, self._known(visible))
+
+    def _known(self, visible: Collection[str] | None) -> list[KnownServer]:
+        if isinstance(visible, str):
+            raise TypeError("`visible` is one name, but must be several")
+        with self._lock:
+            names = [name for name in self._servers if visible is None or name in visible]
+            return [self._servers[name].known(name) for name in names]
+
+
+class _Server:
+    """A server that changes; what it was at a moment is a `KnownServer`."""
+
+    def __init__(self) -> None:
+        self.facts = facts_pb2.ServerFacts()
+        self.refusals: dict[str, str] = {}
+        self._tools: dict[str, facts_pb2.ToolFacts] = {}
+        self._texts: dict[str, ToolText] = {}
+        self._known: KnownServer | None = None
+        self._texts_known: Mapping[str, ToolText] | None = None
+
+    def known(self, name: str) -> KnownServer:
+        if self._known is None:
+            tools, refusals = MappingProxyType(dict(self._tools)), MappingProxyType(dict(self.refusals))
+            self._known = KnownServer(name, self.facts, tools, refusals)
+        return self._known
+
+    def texts(self) -> Mapping[str, ToolText]:
+        if self._texts_known is None:
+            self._texts_known = dict(self._texts)
+        return self._texts_known
+
+    def put_facts(self, facts: facts_pb2.ServerFacts) -> None:
+        if facts != self.facts:
+            self.facts, self._known = facts, None
+
+    def put_tool(self, tool: str, facts: facts_pb2.ToolFacts, text: ToolText | None, refusal: str) -> None:
+        if facts != self._tools.get(tool):
+            self._tools[tool], self._known = facts, None
+        if refusal != self.refusals.get(tool, ""):
+            self._known = None
+        self.refusals.pop(tool, None)
+        if refusal:
+            self.refusals[tool] = refusal
+        self._texts_known = None
+        self._texts.pop(tool, None)
+        if text is not None:
+            self._texts[tool] = text
+
+    def remove_tool(self, tool: str) -> None:
+        if self._tools.pop(tool, None) is not None:
+            self._known = self._texts_known = None
+        self._texts.pop(tool, None)
+        self.refusals.pop(tool, None)
+
+    def replace(self, tools: Mapping[str, facts_pb2.ToolFacts], texts: Mapping[str, ToolText]) -> None:
+        if self.refusals or list(tools.items()) != list(self._tools.items()):
+            self._known = None
+        # What is equal stays the same object, so that a look is enough to see that it has not changed.
+        earlier = self._tools
+        self._tools = {name: earlier[name] if earlier.get(name) == facts else facts for name, facts in tools.items()}
+        self._texts, self.refusals, self._texts_known = dict(texts), {}, None
+
+
+class _Texts(Mapping[str, ToolText]):
+    """Texts by qualified name, found without making a name for each."""
+
+    def __init__(self, servers: Mapping[str, Mapping[str, ToolText]], separator: str) -> None:
+        self._servers = servers
+        self._separator = separator
+
+    def __getitem__(self, name: str) -> ToolText:
+        # A server's name may hold the separator.
+        place = name.find(self._separator)
+        while place >= 0:
+            tools, tool = self._servers.get(name[:place]), name[place + len(self._separator) :]
+            if tools is not None and tool in tools:
+                return tools[tool]
+            place = name.find(self._separator, place + 1)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        for server, tools in self._servers.items():
+            yield from (f"{server}{self._separator}{tool}" for tool in tools)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._servers.values()))

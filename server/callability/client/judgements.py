@@ -1,0 +1,196 @@
+"""Judgements by agent and revision, of which only what has changed is decided again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from callability.adapter import SEPARATOR, JudgedTool, Judgement, judge
+from callability.client.batches import batches
+from callability.client.failure import PolicyUnavailable
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
+from callability.v1.verdict_pb2 import ToolWords
+from callability.vocabulary import ToolStatus
+
+MAX_AGENTS = 64
+"""Agents whose judgements are kept; those of the least recent one go first."""
+MAX_REVISIONS = 2
+"""Revisions whose judgements are kept for an agent: during a roll-out, replicas may answer by two."""
+MAX_SERVERS = 4_096
+"""Servers that are kept beside those of the last judgement."""
+MAX_ROUNDS = 6
+"""How often the tools are asked about again if the revision changes meanwhile."""
+
+WordsKey = tuple[ToolStatus, str]
+"""A status, and a rule or nothing."""
+Judging = Generator[pb.CheckToolsRequest, pb.CheckToolsResponse, Judgement]
+"""Yields requests, takes the response to each, and returns a judgement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownServer:
+    """A server and its tools with their facts, at one moment. Equal facts are the same object, as far as possible."""
+
+    name: str
+    facts: facts_pb2.ServerFacts
+    tools: Mapping[str, facts_pb2.ToolFacts]
+    refusals: Mapping[str, str]
+
+    def question(self, tools: Iterable[str] | None = None) -> pb.ServerTools:
+        """Return what a request holds about some of the tools, or about all."""
+        wanted = self.tools if tools is None else tools
+        return pb.ServerTools(
+            name=self.name, facts=self.facts, tools=[pb.Tool(name=tool, facts=self.tools[tool]) for tool in wanted]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _JudgedServer:
+    """The judged tools of a server as it was at one moment, by name, and the words that belong to them."""
+
+    known: KnownServer
+    tools: Mapping[str, JudgedTool]
+    words: frozenset[WordsKey]
+
+
+@dataclass(slots=True, eq=False)
+class _OfRevision:
+    """What is known of one revision: the judged servers, by name, and every word that was seen."""
+
+    servers: dict[str, _JudgedServer] = field(default_factory=dict)
+    words: dict[WordsKey, ToolWords] = field(default_factory=dict)
+    latest: tuple[Sequence[_JudgedServer], Judgement] | None = None
+
+
+class Judgements:
+    """Judges servers for agents, and keeps what it judged. It may be used from several threads."""
+
+    def __init__(self, separator: str = SEPARATOR) -> None:
+        self._separator = separator
+        self._lock = Lock()
+        self._agents: OrderedDict[bytes | None, OrderedDict[str, _OfRevision]] = OrderedDict()
+
+    def judging(self, agent: facts_pb2.Agent | None, servers: Sequence[KnownServer]) -> Judging:
+        """Yield requests about what has changed, take the response to each, and return the judgement of all servers.
+
+        Even if nothing has changed, one request is yielded: its response has the revision that decides now.
+
+        Raises:
+            PolicyUnavailable: the responses are not to these requests, or the revision changes with each round.
+        """
+        key = None if agent is None else agent.SerializeToString(deterministic=True)
+        revision = self._latest(key)
+        judged: dict[str, dict[str, _JudgedServer]] = {}
+        for _ in range(MAX_ROUNDS):
+            seen = set()
+            by_now = judged.get(revision) or self._kept(key, revision)
+            missing = [known.question(tools) for known in servers if (tools := _missing(known, by_now))]
+            for request in list(batches(agent, missing)) or [pb.CheckToolsRequest(agent=agent)]:
+                response = yield request
+                revision = response.revision
+                seen.add(revision)
+                by_now = judged.setdefault(revision, self._kept(key, revision))
+                self._learn(key, request, response, servers, by_now)
+            if len(seen) == 1 and not any(_missing(known, by_now) for known in servers):
+                return self._joined(key, revision, [by_now[known.name] for known in servers])
+        raise PolicyUnavailable("the policy changes with each answer", "ABORTED")
+
+    def _latest(self, key: bytes | None) -> str:
+        with self._lock:
+            return next(reversed(self._agents.get(key, {})), "")
+
+    def _kept(self, key: bytes | None, revision: str) -> dict[str, _JudgedServer]:
+        with self._lock:
+            return dict(self._of_revision(key, revision).servers) if revision else {}
+
+    def _of_revision(self, key: bytes | None, revision: str) -> _OfRevision:
+        """Return what is known of a revision, and forget what was used least recently; needs the lock."""
+        revisions = self._agents.setdefault(key, OrderedDict())
+        self._agents.move_to_end(key)
+        while len(self._agents) > MAX_AGENTS:
+            self._agents.popitem(last=False)
+        found = revisions.setdefault(revision, _OfRevision())
+        revisions.move_to_end(revision)
+        while len(revisions) > MAX_REVISIONS:
+            revisions.popitem(last=False)
+        return found
+
+    def _learn(
+        self,
+        key: bytes | None,
+        request: pb.CheckToolsRequest,
+        response: pb.CheckToolsResponse,
+        servers: Sequence[KnownServer],
+        by_now: dict[str, _JudgedServer],
+    ) -> None:
+        """Add what a response says to what is judged by its revision."""
+        try:
+            judgement = judge(request, response, separator=self._separator)
+        except ValueError as error:
+            raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error
+        found: dict[str, dict[str, JudgedTool]] = {}
+        for tool in judgement.tools:
+            found.setdefault(tool.server, {})[tool.tool] = tool
+        for known in servers:
+            before = by_now.get(known.name)
+            if before is None or before.known is not known or known.name in found:
+                by_now[known.name] = _judged(known, before, found.get(known.name, {}))
+        with self._lock:
+            self._of_revision(key, response.revision).words.update(judgement.words)
+
+    def _joined(self, key: bytes | None, revision: str, judged: Sequence[_JudgedServer]) -> Judgement:
+        """Return the judgement of judged servers; as long as they are the same, it is the same object."""
+        with self._lock:
+            kept = self._of_revision(key, revision)
+            if kept.latest is None or [*kept.latest[0]] != [*judged]:
+                kept.latest = judged, _joined(judged, kept.words, self._separator)
+                kept.servers.update((each.known.name, each) for each in judged)
+                if len(kept.servers) > MAX_SERVERS:
+                    kept.servers = {each.known.name: each for each in judged}
+            return kept.latest[1]
+
+
+def _missing(known: KnownServer, by_now: Mapping[str, _JudgedServer]) -> list[str]:
+    """Return the tools of a server that have not been judged by the facts that they have now."""
+    kept = by_now.get(known.name)
+    if kept is None:
+        return list(known.tools)
+    if kept.known is known and len(kept.tools) == len(known.tools):
+        return []
+    return [tool for tool in known.tools if not _same(known, kept, tool)]
+
+
+def _same(known: KnownServer, kept: _JudgedServer, tool: str) -> bool:
+    """Say whether a tool was judged by the facts that it has now."""
+    if tool not in kept.tools or (known.facts is not kept.known.facts and known.facts != kept.known.facts):
+        return False
+    facts, before = known.tools[tool], kept.known.tools[tool]
+    return facts is before or facts == before
+
+
+def _judged(known: KnownServer, before: _JudgedServer | None, judged: Mapping[str, JudgedTool]) -> _JudgedServer:
+    """Return a server with what was judged now, and with what was judged before and holds still."""
+    tools: dict[str, JudgedTool] = {}
+    for tool in known.tools:
+        if tool in judged:
+            tools[tool] = judged[tool]
+        elif before is not None and _same(known, before, tool):
+            tools[tool] = before.tools[tool]
+    decided = {(tool.status, tool.words_of) for tool in tools.values() if tool.status is not ToolStatus.CALLABLE}
+    return _JudgedServer(known, tools, frozenset(decided | {(status, "") for status, _ in decided}))
+
+
+def _joined(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
+    tools = tuple(tool for server in judged for tool in server.tools.values())
+    if any(separator in server.known.name for server in judged) and len({it.name for it in tools}) < len(tools):
+        raise PolicyUnavailable("two tools have one qualified name", "INVALID_ARGUMENT")
+    occurring = {key for server in judged for key in server.words}
+    places = {status: place for place, status in enumerate(ToolStatus)}
+    in_order = sorted(occurring & words.keys(), key=lambda key: (places[key[0]], key[1]))
+    refusals = {
+        f"{server.known.name}{separator}{tool}": why for server in judged for tool, why in server.known.refusals.items()
+    }
+    return Judgement(tools, {key: words[key] for key in in_order}, refusals)

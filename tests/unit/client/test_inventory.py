@@ -1,0 +1,366 @@
+"""The inventory of a proxy: its judgements are those of fresh requests, and little is decided again."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import Tool, ToolAnnotations
+
+from callability.adapter import Judgement, ToolText, discovery, judge, tool_counts
+from callability.client import NO_RECORD, Inventory, PolicyUnavailable, tool_facts
+from callability.client.judgements import MAX_ROUNDS, Judging
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
+from support.drawing import drawing
+from support.judging import DENIED, FREE, OPEN, PENDING, PHRASES, SWITCHED_OFF, UNREAD, answered, stub_of
+from support.policies import write_policy
+
+OFF = {"enabled": False, "quarantined": False}
+UNKNOWN_SERVER: dict[str, Any] = {}
+_tool_facts = st.sampled_from([FREE, DENIED, SWITCHED_OFF, PENDING, UNREAD])
+_server_facts = st.sampled_from([OPEN, OPEN, OFF, UNKNOWN_SERVER])
+_servers = st.sampled_from(["git", "files", "web"])
+_names = st.sampled_from(["read", "write", "find", "x" * 600, ""])
+_edits = st.one_of(
+    st.tuples(st.just("server"), _servers, _server_facts),
+    st.tuples(st.just("tool"), _servers, _names, _tool_facts),
+    st.tuples(st.just("gone"), _servers, _names),
+    st.tuples(st.just("removed"), _servers),
+    st.tuples(st.just("replaced"), _servers, st.dictionaries(_names, _tool_facts, max_size=4)),
+    st.tuples(st.just("policy"), st.sampled_from([0, 1])),
+)
+
+
+def _server(facts: dict[str, Any]) -> ServerFacts:
+    return json_format.ParseDict(facts, ServerFacts())
+
+
+def _tool(facts: dict[str, Any]) -> ToolFacts:
+    return json_format.ParseDict(facts, ToolFacts())
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path | None, Path]:
+    """Return the shipped policy, and one in which rules have words of their own and read the agent."""
+    rules = """
+rules:
+  - {id: off, when: {server.enabled: false}, status: server_disabled}
+  - {id: of-robots, when: {agent.name: robot, tool.name: write}, status: disabled_by_config,
+     because: Robots do not write., action: Ask the operator.}
+  - {id: denied, when: {tool.config_denied: true}, status: disabled_by_config, because: It is denied.}
+  - {id: by-user, when: {approval.disabled: true}, status: disabled_by_user}
+  - {id: quarantine, when: {server.quarantined: true}, status: server_quarantined}
+  - {id: unapproved, when: {approval.status: [pending, changed]}, status: pending_approval}
+  - {id: open, status: callable}
+words:
+  server_disabled: {remediation: "{enable_server} first.", rejection: "{enable_server} first."}
+  disabled_by_config: {remediation: "{edit_config}.", rejection: "{edit_config}."}
+  disabled_by_user: {remediation: "{enable_tool}.", rejection: "{enable_tool}."}
+  server_quarantined: {remediation: "{release_server}.", rejection: "{release_server}."}
+  pending_approval: {remediation: "{approve_tool}.", rejection: "{approve_tool}."}
+  disabled_unknown: {remediation: "{check_logs}.", rejection: "{check_logs}."}
+"""
+    return None, write_policy(tmp_path_factory.mktemp("words"), rules)
+
+
+def _judged(steps: Judging, answer: Callable[[pb.CheckToolsRequest], pb.CheckToolsResponse]) -> Judgement:
+    request = next(steps)
+    while True:
+        try:
+            request = steps.send(answer(request))
+        except StopIteration as end:
+            judgement: Judgement = end.value
+            return judgement
+
+
+class _Service:
+    """Answers requests by one of several policies, and counts the tools in them."""
+
+    def __init__(self, *policies: Path | None) -> None:
+        self.stubs = [stub_of(policy) if policy else stub_of() for policy in policies]
+        self.current = 0
+        self.requests: list[pb.CheckToolsRequest] = []
+
+    def answer(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Answer a request."""
+        self.requests.append(request)
+        return answered(request, self.stubs[self.current])
+
+    def judge(self, inventory: Inventory, agent: Agent | None = None, visible: Any = None) -> Judgement:
+        """Judge an inventory as a client does."""
+        return _judged(inventory.judging(agent, visible), self.answer)
+
+    def fresh(self, inventory: Inventory, agent: Agent | None = None, visible: Any = None) -> Judgement:
+        """Judge everything by one request."""
+        request = inventory.request(agent, visible)
+        return judge(request, answered(request, self.stubs[self.current]))
+
+    def decided(self) -> int:
+        """Return how many tools the requests since the last look were about."""
+        tools = sum(len(server.tools) for request in self.requests for server in request.servers)
+        self.requests.clear()
+        return tools
+
+
+def _apply(inventory: Inventory, service: _Service, edit: tuple[Any, ...]) -> None:
+    kind, *given_ = edit
+    if kind == "policy":
+        service.current = given_[0]
+        return
+    server = given_[0]
+    if server not in inventory.servers:
+        inventory.put_server(server, _server(OPEN))
+    match kind:
+        case "server":
+            inventory.put_server(server, _server(given_[1]))
+        case "tool":
+            inventory.put_tool(server, given_[1], _tool(given_[2]))
+        case "gone":
+            inventory.remove_tool(server, given_[1])
+        case "removed":
+            inventory.remove_server(server)
+        case _:
+            inventory.replace_tools(server, {name: _tool(facts) for name, facts in given_[1].items()})
+
+
+@given(
+    edits=st.lists(_edits, max_size=12),
+    agents=st.lists(st.sampled_from([None, "", "robot", "other"]), min_size=1, max_size=3),
+    visible=st.none() | st.sets(_servers),
+)
+@drawing(60)
+def test_a_judgement_is_that_of_a_fresh_request_about_everything(
+    policies: tuple[Path | None, Path],
+    edits: list[tuple[Any, ...]],
+    agents: list[str | None],
+    visible: set[str] | None,
+) -> None:
+    """Tools, their order, words and errors of items, after any edits of inventory and policy."""
+    inventory, service = Inventory(), _Service(*policies)
+    for edit in edits:
+        _apply(inventory, service, edit)
+        for name in agents:
+            agent = None if name is None else Agent(name=name)
+            judgement, fresh = service.judge(inventory, agent, visible), service.fresh(inventory, agent, visible)
+            assert judgement == fresh
+            assert list(judgement.words) == list(fresh.words)
+
+
+def _filled(tools: int = 50) -> Inventory:
+    inventory = Inventory()
+    for server in ("git", "files"):
+        inventory.put_server(server, _server(OPEN))
+        inventory.replace_tools(server, {f"tool_{number}": _tool(FREE) for number in range(tools)})
+    return inventory
+
+
+def test_what_has_not_changed_is_not_decided_again() -> None:
+    """One tool costs one decision, a server its tools, and nothing costs nothing."""
+    inventory, service = _filled(), _Service(None)
+    first = service.judge(inventory)
+    assert service.decided() == 100
+    assert service.judge(inventory) is first
+    assert service.decided() == 0
+    inventory.put_tool("git", "tool_7", _tool(DENIED))
+    assert service.judge(inventory) != first
+    assert service.decided() == 1
+    inventory.remove_tool("git", "tool_8")
+    service.judge(inventory)
+    assert service.decided() == 0
+    inventory.put_server("git", _server(OFF))
+    service.judge(inventory)
+    assert service.decided() == 49
+    inventory.replace_tools("files", {f"tool_{number}": _tool(FREE) for number in range(51)})
+    service.judge(inventory)
+    assert service.decided() == 1
+
+
+def test_another_revision_decides_everything_again_and_a_known_one_nothing(
+    policies: tuple[Path | None, Path],
+) -> None:
+    """As when two replicas answer by two policies during a roll-out."""
+    inventory, service = _filled(), _Service(*policies)
+    by_first = service.judge(inventory)
+    service.decided()
+    service.current = 1
+    service.judge(inventory)
+    assert service.decided() == 100
+    service.current = 0
+    assert service.judge(inventory) == by_first
+    assert service.decided() == 0
+
+
+def test_a_server_that_is_not_visible_is_in_no_request() -> None:
+    """To the agent it does not exist (FR-007)."""
+    inventory, service = _filled(), _Service(None)
+    assert {tool.server for tool in service.judge(inventory, visible=["git"]).tools} == {"git"}
+    assert [[server.name for server in request.servers] for request in service.requests] == [["git"]]
+    with pytest.raises(TypeError, match="must be several"):
+        inventory.judging(visible="git")
+
+
+def test_a_policy_that_changes_with_each_answer_gives_none() -> None:
+    """In place of a judgement by two policies."""
+    inventory, service = _filled(2), _Service(None)
+    service.judge(inventory)
+    inventory.put_tool("git", "tool_0", _tool(DENIED))
+    steps = inventory.judging()
+    rounds = itertools.count()
+    with pytest.raises(PolicyUnavailable, match="changes with each answer"):
+        _judged(steps, lambda request: _by_revision(answered(request), f"{next(rounds)}"))
+    assert next(rounds) == MAX_ROUNDS
+
+
+def _by_revision(response: pb.CheckToolsResponse, revision: str) -> pb.CheckToolsResponse:
+    response.revision = revision
+    return response
+
+
+def test_an_answer_to_another_question_is_no_answer() -> None:
+    """Its verdicts would belong to other tools."""
+    steps = _filled(2).judging()
+    next(steps)
+    with pytest.raises(PolicyUnavailable, match="another question"):
+        steps.send(pb.CheckToolsResponse(revision="r"))
+
+
+def test_more_tools_than_a_request_may_hold_are_spread_over_several() -> None:
+    """And joined by one revision."""
+    inventory, service = Inventory(), _Service(None)
+    inventory.put_server("git", _server(OPEN))
+    facts = _tool(FREE)
+    inventory.replace_tools("git", {f"tool_{number}": facts for number in range(20_001)})
+    judgement = service.judge(inventory)
+    assert [len(request.servers[0].tools) for request in service.requests] == [20_000, 1]
+    assert len(judgement.callable) == 20_001
+    assert service.judge(inventory) is judgement
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        Tool(
+            name="read",
+            description="Reads.",
+            input_schema={"type": "object"},
+            annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+        ),
+        {
+            "name": "read",
+            "description": "Reads.",
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        },
+        SimpleNamespace(
+            name="read",
+            description="Reads.",
+            inputSchema={"type": "object"},
+            annotations={"readOnlyHint": True, "openWorldHint": False},
+        ),
+    ],
+    ids=["mcp", "json", "older"],
+)
+def test_facts_are_made_of_a_tool_as_any_library_lists_it(listed: object) -> None:
+    """Every group is sent, so that no rule is undetermined for a group that is left out."""
+    facts = tool_facts(listed, config_denied=False, approval=NO_RECORD)
+    assert {field.name for field, _ in facts.ListFields()} == {
+        *("config_denied", "approval", "annotations", "labels", "declared_facts")
+    }
+    assert facts.annotations.read_only
+    assert not facts.annotations.HasField("destructive")
+    assert facts.annotations.HasField("open_world")
+    inventory = Inventory(separator="__")
+    inventory.put_server("git", _server(OPEN))
+    inventory.replace_listed("git", [listed, listed], lambda each: facts)
+    annotations = {"readOnlyHint": True, "openWorldHint": False}
+    assert dict(inventory.texts) == {"git__read": ToolText("Reads.", {"type": "object"}, annotations)}
+
+
+def test_what_is_not_as_mcp_says_is_refused() -> None:
+    """In place of a fact that nobody claimed."""
+    with pytest.raises(ValueError, match="readOnlyHint"):
+        tool_facts({"name": "t", "annotations": {"readOnlyHint": "yes"}}, config_denied=False, approval=None)
+    inventory = Inventory()
+    inventory.put_server("git", ServerFacts())
+    with pytest.raises(ValueError, match="no name"):
+        inventory.replace_listed("git", [{}], lambda each: ToolFacts())
+    with pytest.raises(ValueError, match="caller_refuses"):
+        inventory.put_tool("git", "t", ToolFacts(), refusal="Never.")
+    with pytest.raises(KeyError):
+        inventory.put_tool("files", "t", ToolFacts())
+
+
+def test_a_discovery_answer_and_the_counts_come_from_the_inventory() -> None:
+    """With the texts of the listed tools, and why the proxy's own gate refuses one."""
+    inventory, service = Inventory(), _Service(None)
+    inventory.put_server("a:b", _server(OPEN))
+    inventory.put_tool("a:b", "read:file", _tool(FREE), text=ToolText("Reads."))
+    inventory.put_tool("a:b", "run_task", _tool(FREE | {"callerRefuses": True}), refusal="It needs a task.")
+    judgement = service.judge(inventory)
+    answer = discovery(
+        judgement,
+        "run",
+        found=["a:b:read:file"],
+        texts=inventory.texts,
+        phrases=PHRASES,
+        include_disabled=True,
+    )
+    assert answer["tools"][0]["description"] == "Reads."
+    assert answer["remediation"] == {"disabled_unknown": "It needs a task."}
+    assert tool_counts(judgement) == {"a:b": {"callable": 1, "disabled_unknown": 1}}
+    assert inventory.refusal("a:b", "run_task") == "It needs a task."
+    assert inventory.check_request("a:b", "none") is None
+
+
+def test_two_tools_with_one_qualified_name_are_no_answer() -> None:
+    """As for a fresh request: the agent could not say which one it means."""
+    inventory = Inventory()
+    for server, tool in (("a", "b:c"), ("a:b", "c")):
+        inventory.put_server(server, _server(OPEN))
+        inventory.put_tool(server, tool, _tool(FREE))
+    with pytest.raises(PolicyUnavailable):
+        _Service(None).judge(inventory)
+
+
+def test_threads_that_edit_and_judge_do_not_disturb_each_other() -> None:
+    """Each judgement is of the inventory as it was when it began."""
+    inventory = _filled(20)
+    facts = _tool(FREE), _tool(DENIED)
+    failures: list[BaseException] = []
+
+    def edit() -> None:
+        for number in range(300):
+            inventory.put_tool("git", f"tool_{number % 20}", facts[number % 2])
+
+    def look() -> None:
+        stub = stub_of()
+        with asyncio.Runner() as runner:
+
+            async def ask(request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+                return await stub.CheckTools(request)
+
+            try:
+                for _ in range(40):
+                    judgement = _judged(inventory.judging(), lambda request: runner.run(ask(request)))
+                    assert len(judgement.tools) == 40
+            except BaseException as error:
+                failures.append(error)
+
+    threads = [Thread(target=edit), *(Thread(target=look) for _ in range(4))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures
+    service = _Service(None)
+    assert service.judge(inventory) == service.fresh(inventory)
