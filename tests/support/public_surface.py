@@ -87,7 +87,9 @@ def _finding_codes() -> Iterator[str]:
 def metrics() -> Iterator[str]:
     """Yield each metric with its labels, as the calls that make them are written."""
     for path in sorted((ROOT / "server").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        # To parse every module takes a third of a second.
+        for node in ast.walk(ast.parse(text)) if '"callability_' in text else ():
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.args[0].value
                 if isinstance(name, str) and re.fullmatch(r"callability_[a-z_]+", name):
