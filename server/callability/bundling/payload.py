@@ -75,7 +75,8 @@ def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:
         status_words=[
             pb.StatusWords(status=numbers[status], texts=_texts(status_words(rule_set, status), question.texts))
             for status in question.statuses
-            if status not in question.wordless
+            # No words are needed for a status that no rule gives.
+            if status in rule_set.words
         ],
         axes=[axis_message(axis, question.facts, places) for axis in diagram.axes],
         verdicts=[

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_loopback
+from callability.bundling.writing import with_bundle
 from callability.finding import finding_lines
 from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
 from callability.policy.shipped import shipped_policy
@@ -56,10 +57,11 @@ def log_to_standard_error(level: LogLevel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A policy, and the state of the files that it was loaded from."""
+    """A policy, the state of the files that it was loaded from, and its bundle."""
 
     policy: Policy
     digest: str
+    bundle: bytes
 
 
 def viewed(directory: Path | None) -> Policy:
@@ -74,12 +76,16 @@ def viewed(directory: Path | None) -> Policy:
 
 
 def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the same with the digest of its files, so that edits are noticed; warnings go to the log."""
+    """Return the policy in a directory with the digest of its files, so that edits are noticed, and its bundle.
+
+    Warnings go to the log. A policy that is refused exits with code 1.
+    """
     written = source_in(directory or shipped_policy())
-    policy = _accepted(check_source(written))
+    check, bundle = with_bundle(check_source(written), written.shown)
+    policy = _accepted(check)
     for each in finding_lines(policy.warnings):
         logging.getLogger(__name__).warning("%s", each)
-    return Loaded(policy, written.digest)
+    return Loaded(policy, written.digest, bundle)
 
 
 def _accepted(check: Check) -> Policy:

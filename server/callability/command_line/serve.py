@@ -149,7 +149,7 @@ class Serving:
         metrics = PolicyMetrics(registry)
         policy = self.loaded.policy
         metrics.decides(policy)
-        server = Server(policy, self.port, metrics, self.max_concurrent_calls, self.callers)
+        server = Server(policy, self.port, metrics, self.max_concurrent_calls, self.callers, self.loaded.bundle)
         edits = Edits(server.served, self.directory, self.loaded.digest, metrics) if self.directory else None
         with exposed(registry, self.metrics_address):
             await server.start()

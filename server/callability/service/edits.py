@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from callability.bundling import check_worker
+from callability.bundling.check_worker import read_output
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
-from callability.policy import check_worker
 from callability.policy.loading import Policy, followed_files, source_in
-from callability.policy.packing import unpacked
 from callability.policy.reading.policy_source import PolicySource
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
@@ -118,7 +118,7 @@ def _unchecked(written: PolicySource, why: str) -> RejectedEdit:
 def _loaded(
     answer: bytes, written: PolicySource, metrics: PolicyMetrics | None = None
 ) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
-    check = unpacked(answer)
+    check, bundle = read_output(answer)
     if check.policy is None:
         return RejectedEdit(written.revision, check.findings[:MAX_FINDINGS])
-    return check.policy, CallabilityCalls(check.policy, metrics)
+    return check.policy, CallabilityCalls(check.policy, metrics, bundle)

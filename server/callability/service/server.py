@@ -10,9 +10,12 @@ from pathlib import Path
 import grpc
 
 from callability.address import socket_path
+from callability.bundle.envelope import enveloped
+from callability.bundling.writing import checked_payload
 from callability.policy.loading import Policy
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.policy_calls import PolicyCalls
+from callability.service.calls.policy_watches import PolicyWatches
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.memory import LargeRequests
 from callability.service.observability.metrics import PolicyMetrics
@@ -20,7 +23,7 @@ from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
 from callability.service.transport import health
 from callability.service.transport.admission import Admission
-from callability.service.transport.edge import Answer, Method, unary
+from callability.service.transport.edge import Answer, Method, streaming, unary
 from callability.service.transport.guard import Guard
 from callability.service.transport.health import Health
 from callability.service.transport.places import Places
@@ -31,6 +34,7 @@ from callability.v1 import callability_service_pb2, policy_service_pb2
 
 CALLABILITY = callability_service_pb2.DESCRIPTOR.services_by_name["CallabilityService"].full_name
 POLICY = policy_service_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
+_WATCH = f"/{POLICY}/WatchPolicy"
 GRACE = 5.0
 """Seconds that calls in flight have when the server stops."""
 
@@ -54,7 +58,7 @@ _OPTIONS = (
 
 
 class Server:
-    """A server on one address: of a policy until `served` is given another."""
+    """A server on one address: of a policy until `served` is given another. Without its `bundle`, that is written."""
 
     def __init__(
         self,
@@ -63,9 +67,12 @@ class Server:
         metrics: PolicyMetrics | None = None,
         concurrent_calls: int = limits.CONCURRENT_CALLS,
         callers: WatchedCallers | None = None,
+        bundle: bytes | None = None,
     ) -> None:
         port.check()
-        self.served = ServedPolicy(policy, metrics)
+        bundle = enveloped(checked_payload(policy, "the policy")) if bundle is None else bundle
+        self.served = ServedPolicy(policy, metrics, bundle)
+        self._watches = PolicyWatches(self.served)
         about_policy = PolicyCalls(self.served, concurrent_calls)
         places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()
         methods: Mapping[str, Mapping[str, Answer]] = {
@@ -82,6 +89,7 @@ class Server:
                 for service, named in methods.items()
                 for name, answer in named.items()
             },
+            _WATCH: streaming(self._watches.follow, REQUEST_BYTES[_WATCH[1:]]),
             **self._health.handlers,
             **Reflection((CALLABILITY, POLICY, health.SERVICE)).handlers,
         }
@@ -112,6 +120,7 @@ class Server:
         calls that come in while it closes them. If the process ends after this, callers see UNAVAILABLE instead.
         """
         await self._health.stopping()
+        await self._watches.end()
         await self._admission.close(f"unix:{self._private}/stop" if self._private else self.address, GRACE)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)

@@ -26,7 +26,7 @@ from callability.v1 import outcome_pb2 as callability_dot_v1_dot_outcome__pb2
 from callability.v1 import verdict_pb2 as callability_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#callability/v1/policy_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"\x12\n\x10GetPolicyRequest\"\xbd\x03\n\x11GetPolicyResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\trule_sets\x18\x04 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12,\n\x08statuses\x18\x05 \x03(\x0b\x32\x1a.callability.v1.StatusInfo\x12\'\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x16.callability.v1.Action\x12&\n\x06limits\x18\x07 \x01(\x0b\x32\x16.callability.v1.Limits\x12\x10\n\x08warnings\x18\x08 \x03(\t\x12\x35\n\rload_statuses\x18\t \x03(\x0b\x32\x1e.callability.v1.LoadStatusInfo\x12\x39\n\x0f\x65nable_statuses\x18\n \x03(\x0b\x32 .callability.v1.EnableStatusInfo\x12\x33\n\rrejected_edit\x18\x0b \x01(\x0b\x32\x1c.callability.v1.RejectedEdit\x12\x11\n\tsemantics\x18\x0c \x01(\r\"2\n\x0cRejectedEdit\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x10\n\x08\x66indings\x18\x02 \x03(\t\"B\n\x15ValidatePolicyRequest\x12)\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1a.callability.v1.PolicyFile\"(\n\nPolicyFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xc8\x01\n\x16ValidatePolicyResponse\x12\r\n\x05sound\x18\x01 \x01(\x08\x12\x10\n\x08revision\x18\x02 \x01(\t\x12/\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x1d.callability.v1.PolicyFinding\x12\x0e\n\x06\x65rrors\x18\x04 \x01(\r\x12\x10\n\x08warnings\x18\x05 \x01(\r\x12*\n\trule_sets\x18\x06 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12\x0e\n\x06\x65ngine\x18\x07 \x01(\t\"\x9c\x01\n\rPolicyFinding\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0c\n\x04line\x18\x02 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x03 \x01(\r\x12\x31\n\x08severity\x18\x04 \x01(\x0e\x32\x1f.callability.v1.FindingSeverity\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\x10\n\x08sentence\x18\x06 \x01(\t\x12\x0c\n\x04hint\x18\x07 \x01(\t\"\xaa\x02\n\x07RuleSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rules\x18\x02 \x03(\t\x12\r\n\x05\x66\x61\x63ts\x18\x03 \x03(\t\x12\x14\n\x0c\x63ombinations\x18\x04 \x01(\r\x12\x14\n\x0ctests_passed\x18\x05 \x01(\r\x12\r\n\x05reads\x18\x06 \x03(\t\x12-\n\x06labels\x18\x07 \x03(\x0b\x32\x1d.callability.v1.DeclaredLabel\x12\x1a\n\x12\x65xact_combinations\x18\x08 \x01(\t\x12\x13\n\x0binner_nodes\x18\t \x01(\r\x12\x0f\n\x07regions\x18\n \x01(\t\x12\x11\n\twitnesses\x18\x0b \x01(\r\x12\x34\n\x0e\x64\x65\x63lared_facts\x18\x0c \x03(\x0b\x32\x1c.callability.v1.DeclaredFact\"-\n\rDeclaredLabel\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"\xcc\x01\n\x0c\x44\x65\x63laredFact\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12,\n\x07subject\x18\x02 \x01(\x0e\x32\x1b.callability.v1.FactSubject\x12\x0e\n\x06values\x18\x03 \x03(\t\x12\x15\n\rdefault_value\x18\x04 \x01(\t\x12\'\n\x05owner\x18\x05 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x10\n\x08\x61sserted\x18\x07 \x01(\x08\x12\x0e\n\x06phrase\x18\x08 \x01(\t\"\x99\x01\n\nStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\x9d\x01\n\x0eLoadStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.LoadStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\xf3\x01\n\x10\x45nableStatusInfo\x12,\n\x06status\x18\x01 \x01(\x0e\x32\x1c.callability.v1.EnableStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\x12\r\n\x05\x65rror\x18\x05 \x01(\x08\x12*\n\x05\x65ntry\x18\x06 \x01(\x0e\x32\x1b.callability.v1.EnableEntry\x12\x15\n\rtools_changed\x18\x07 \x01(\r\"]\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\"\xcd\x03\n\x06Limits\x12\r\n\x05tools\x18\x01 \x01(\r\x12\x0f\n\x07servers\x18\x02 \x01(\r\x12\x12\n\nname_bytes\x18\x03 \x01(\r\x12\x15\n\rmessage_bytes\x18\x04 \x01(\r\x12\x0e\n\x06labels\x18\x05 \x01(\r\x12\x17\n\x0flabel_key_bytes\x18\x06 \x01(\r\x12\x19\n\x11label_value_bytes\x18\x07 \x01(\r\x12\x18\n\x10\x65rror_text_bytes\x18\x08 \x01(\r\x12\x14\n\x0cpolicy_files\x18\t \x01(\r\x12\x14\n\x0cpolicy_bytes\x18\n \x01(\r\x12\x17\n\x0fpolicy_findings\x18\x0b \x01(\r\x12\x13\n\x0bvalidations\x18\x0c \x01(\r\x12\x1a\n\x12validation_seconds\x18\r \x01(\r\x12\x18\n\x10\x63oncurrent_calls\x18\x0e \x01(\r\x12-\n\x07methods\x18\x0f \x03(\x0b\x32\x1c.callability.v1.MethodLimits\x12\x16\n\x0e\x64\x65\x63lared_facts\x18\x10 \x01(\r\x12 \n\x18\x64\x65\x63lared_fact_name_bytes\x18\x11 \x01(\r\x12!\n\x19\x64\x65\x63lared_fact_value_bytes\x18\x12 \x01(\r\"5\n\x0cMethodLimits\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x15\n\rrequest_bytes\x18\x02 \x01(\r*m\n\x0f\x46indingSeverity\x12 \n\x1c\x46INDING_SEVERITY_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46INDING_SEVERITY_ERROR\x10\x01\x12\x1c\n\x18\x46INDING_SEVERITY_WARNING\x10\x02*s\n\x0b\x46\x61\x63tSubject\x12\x1c\n\x18\x46\x41\x43T_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46\x41\x43T_SUBJECT_SERVER\x10\x01\x12\x15\n\x11\x46\x41\x43T_SUBJECT_TOOL\x10\x02\x12\x16\n\x12\x46\x41\x43T_SUBJECT_AGENT\x10\x03\x32\xc2\x01\n\rPolicyService\x12P\n\tGetPolicy\x12 .callability.v1.GetPolicyRequest\x1a!.callability.v1.GetPolicyResponse\x12_\n\x0eValidatePolicy\x12%.callability.v1.ValidatePolicyRequest\x1a&.callability.v1.ValidatePolicyResponseB\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#callability/v1/policy_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"\x12\n\x10GetPolicyRequest\"\xd4\x03\n\x11GetPolicyResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\trule_sets\x18\x04 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12,\n\x08statuses\x18\x05 \x03(\x0b\x32\x1a.callability.v1.StatusInfo\x12\'\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x16.callability.v1.Action\x12&\n\x06limits\x18\x07 \x01(\x0b\x32\x16.callability.v1.Limits\x12\x10\n\x08warnings\x18\x08 \x03(\t\x12\x35\n\rload_statuses\x18\t \x03(\x0b\x32\x1e.callability.v1.LoadStatusInfo\x12\x39\n\x0f\x65nable_statuses\x18\n \x03(\x0b\x32 .callability.v1.EnableStatusInfo\x12\x33\n\rrejected_edit\x18\x0b \x01(\x0b\x32\x1c.callability.v1.RejectedEdit\x12\x11\n\tsemantics\x18\x0c \x01(\r\x12\x15\n\rbundle_digest\x18\r \x01(\t\"+\n\x12WatchPolicyRequest\x12\x15\n\rbundle_digest\x18\x01 \x01(\t\"i\n\x13WatchPolicyResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x15\n\rbundle_digest\x18\x02 \x01(\t\x12\x0e\n\x06\x62undle\x18\x03 \x01(\x0c\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\r\"2\n\x0cRejectedEdit\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x10\n\x08\x66indings\x18\x02 \x03(\t\"B\n\x15ValidatePolicyRequest\x12)\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1a.callability.v1.PolicyFile\"(\n\nPolicyFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xc8\x01\n\x16ValidatePolicyResponse\x12\r\n\x05sound\x18\x01 \x01(\x08\x12\x10\n\x08revision\x18\x02 \x01(\t\x12/\n\x08\x66indings\x18\x03 \x03(\x0b\x32\x1d.callability.v1.PolicyFinding\x12\x0e\n\x06\x65rrors\x18\x04 \x01(\r\x12\x10\n\x08warnings\x18\x05 \x01(\r\x12*\n\trule_sets\x18\x06 \x03(\x0b\x32\x17.callability.v1.RuleSet\x12\x0e\n\x06\x65ngine\x18\x07 \x01(\t\"\x9c\x01\n\rPolicyFinding\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0c\n\x04line\x18\x02 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x03 \x01(\r\x12\x31\n\x08severity\x18\x04 \x01(\x0e\x32\x1f.callability.v1.FindingSeverity\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\x10\n\x08sentence\x18\x06 \x01(\t\x12\x0c\n\x04hint\x18\x07 \x01(\t\"\xaa\x02\n\x07RuleSet\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rules\x18\x02 \x03(\t\x12\r\n\x05\x66\x61\x63ts\x18\x03 \x03(\t\x12\x14\n\x0c\x63ombinations\x18\x04 \x01(\r\x12\x14\n\x0ctests_passed\x18\x05 \x01(\r\x12\r\n\x05reads\x18\x06 \x03(\t\x12-\n\x06labels\x18\x07 \x03(\x0b\x32\x1d.callability.v1.DeclaredLabel\x12\x1a\n\x12\x65xact_combinations\x18\x08 \x01(\t\x12\x13\n\x0binner_nodes\x18\t \x01(\r\x12\x0f\n\x07regions\x18\n \x01(\t\x12\x11\n\twitnesses\x18\x0b \x01(\r\x12\x34\n\x0e\x64\x65\x63lared_facts\x18\x0c \x03(\x0b\x32\x1c.callability.v1.DeclaredFact\"-\n\rDeclaredLabel\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"\xcc\x01\n\x0c\x44\x65\x63laredFact\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12,\n\x07subject\x18\x02 \x01(\x0e\x32\x1b.callability.v1.FactSubject\x12\x0e\n\x06values\x18\x03 \x03(\t\x12\x15\n\rdefault_value\x18\x04 \x01(\t\x12\'\n\x05owner\x18\x05 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x06 \x01(\t\x12\x10\n\x08\x61sserted\x18\x07 \x01(\x08\x12\x0e\n\x06phrase\x18\x08 \x01(\t\"\x99\x01\n\nStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\x9d\x01\n\x0eLoadStatusInfo\x12*\n\x06status\x18\x01 \x01(\x0e\x32\x1a.callability.v1.LoadStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\"\xf3\x01\n\x10\x45nableStatusInfo\x12,\n\x06status\x18\x01 \x01(\x0e\x32\x1c.callability.v1.EnableStatus\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\x12\r\n\x05\x65rror\x18\x05 \x01(\x08\x12*\n\x05\x65ntry\x18\x06 \x01(\x0e\x32\x1b.callability.v1.EnableEntry\x12\x15\n\rtools_changed\x18\x07 \x01(\r\"]\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\"\xcd\x03\n\x06Limits\x12\r\n\x05tools\x18\x01 \x01(\r\x12\x0f\n\x07servers\x18\x02 \x01(\r\x12\x12\n\nname_bytes\x18\x03 \x01(\r\x12\x15\n\rmessage_bytes\x18\x04 \x01(\r\x12\x0e\n\x06labels\x18\x05 \x01(\r\x12\x17\n\x0flabel_key_bytes\x18\x06 \x01(\r\x12\x19\n\x11label_value_bytes\x18\x07 \x01(\r\x12\x18\n\x10\x65rror_text_bytes\x18\x08 \x01(\r\x12\x14\n\x0cpolicy_files\x18\t \x01(\r\x12\x14\n\x0cpolicy_bytes\x18\n \x01(\r\x12\x17\n\x0fpolicy_findings\x18\x0b \x01(\r\x12\x13\n\x0bvalidations\x18\x0c \x01(\r\x12\x1a\n\x12validation_seconds\x18\r \x01(\r\x12\x18\n\x10\x63oncurrent_calls\x18\x0e \x01(\r\x12-\n\x07methods\x18\x0f \x03(\x0b\x32\x1c.callability.v1.MethodLimits\x12\x16\n\x0e\x64\x65\x63lared_facts\x18\x10 \x01(\r\x12 \n\x18\x64\x65\x63lared_fact_name_bytes\x18\x11 \x01(\r\x12!\n\x19\x64\x65\x63lared_fact_value_bytes\x18\x12 \x01(\r\"5\n\x0cMethodLimits\x12\x0e\n\x06method\x18\x01 \x01(\t\x12\x15\n\rrequest_bytes\x18\x02 \x01(\r*m\n\x0f\x46indingSeverity\x12 \n\x1c\x46INDING_SEVERITY_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x46INDING_SEVERITY_ERROR\x10\x01\x12\x1c\n\x18\x46INDING_SEVERITY_WARNING\x10\x02*s\n\x0b\x46\x61\x63tSubject\x12\x1c\n\x18\x46\x41\x43T_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46\x41\x43T_SUBJECT_SERVER\x10\x01\x12\x15\n\x11\x46\x41\x43T_SUBJECT_TOOL\x10\x02\x12\x16\n\x12\x46\x41\x43T_SUBJECT_AGENT\x10\x03\x32\x9c\x02\n\rPolicyService\x12P\n\tGetPolicy\x12 .callability.v1.GetPolicyRequest\x1a!.callability.v1.GetPolicyResponse\x12_\n\x0eValidatePolicy\x12%.callability.v1.ValidatePolicyRequest\x1a&.callability.v1.ValidatePolicyResponse\x12X\n\x0bWatchPolicy\x12\".callability.v1.WatchPolicyRequest\x1a#.callability.v1.WatchPolicyResponse0\x01\x42\x1eZ\x1c\x63\x61llability/v1;callabilityv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,42 +34,46 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'callability.v1.policy_servi
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\034callability/v1;callabilityv1'
-  _globals['_FINDINGSEVERITY']._serialized_start=2838
-  _globals['_FINDINGSEVERITY']._serialized_end=2947
-  _globals['_FACTSUBJECT']._serialized_start=2949
-  _globals['_FACTSUBJECT']._serialized_end=3064
+  _globals['_FINDINGSEVERITY']._serialized_start=3013
+  _globals['_FINDINGSEVERITY']._serialized_end=3122
+  _globals['_FACTSUBJECT']._serialized_start=3124
+  _globals['_FACTSUBJECT']._serialized_end=3239
   _globals['_GETPOLICYREQUEST']._serialized_start=115
   _globals['_GETPOLICYREQUEST']._serialized_end=133
   _globals['_GETPOLICYRESPONSE']._serialized_start=136
-  _globals['_GETPOLICYRESPONSE']._serialized_end=581
-  _globals['_REJECTEDEDIT']._serialized_start=583
-  _globals['_REJECTEDEDIT']._serialized_end=633
-  _globals['_VALIDATEPOLICYREQUEST']._serialized_start=635
-  _globals['_VALIDATEPOLICYREQUEST']._serialized_end=701
-  _globals['_POLICYFILE']._serialized_start=703
-  _globals['_POLICYFILE']._serialized_end=743
-  _globals['_VALIDATEPOLICYRESPONSE']._serialized_start=746
-  _globals['_VALIDATEPOLICYRESPONSE']._serialized_end=946
-  _globals['_POLICYFINDING']._serialized_start=949
-  _globals['_POLICYFINDING']._serialized_end=1105
-  _globals['_RULESET']._serialized_start=1108
-  _globals['_RULESET']._serialized_end=1406
-  _globals['_DECLAREDLABEL']._serialized_start=1408
-  _globals['_DECLAREDLABEL']._serialized_end=1453
-  _globals['_DECLAREDFACT']._serialized_start=1456
-  _globals['_DECLAREDFACT']._serialized_end=1660
-  _globals['_STATUSINFO']._serialized_start=1663
-  _globals['_STATUSINFO']._serialized_end=1816
-  _globals['_LOADSTATUSINFO']._serialized_start=1819
-  _globals['_LOADSTATUSINFO']._serialized_end=1976
-  _globals['_ENABLESTATUSINFO']._serialized_start=1979
-  _globals['_ENABLESTATUSINFO']._serialized_end=2222
-  _globals['_ACTION']._serialized_start=2224
-  _globals['_ACTION']._serialized_end=2317
-  _globals['_LIMITS']._serialized_start=2320
-  _globals['_LIMITS']._serialized_end=2781
-  _globals['_METHODLIMITS']._serialized_start=2783
-  _globals['_METHODLIMITS']._serialized_end=2836
-  _globals['_POLICYSERVICE']._serialized_start=3067
-  _globals['_POLICYSERVICE']._serialized_end=3261
+  _globals['_GETPOLICYRESPONSE']._serialized_end=604
+  _globals['_WATCHPOLICYREQUEST']._serialized_start=606
+  _globals['_WATCHPOLICYREQUEST']._serialized_end=649
+  _globals['_WATCHPOLICYRESPONSE']._serialized_start=651
+  _globals['_WATCHPOLICYRESPONSE']._serialized_end=756
+  _globals['_REJECTEDEDIT']._serialized_start=758
+  _globals['_REJECTEDEDIT']._serialized_end=808
+  _globals['_VALIDATEPOLICYREQUEST']._serialized_start=810
+  _globals['_VALIDATEPOLICYREQUEST']._serialized_end=876
+  _globals['_POLICYFILE']._serialized_start=878
+  _globals['_POLICYFILE']._serialized_end=918
+  _globals['_VALIDATEPOLICYRESPONSE']._serialized_start=921
+  _globals['_VALIDATEPOLICYRESPONSE']._serialized_end=1121
+  _globals['_POLICYFINDING']._serialized_start=1124
+  _globals['_POLICYFINDING']._serialized_end=1280
+  _globals['_RULESET']._serialized_start=1283
+  _globals['_RULESET']._serialized_end=1581
+  _globals['_DECLAREDLABEL']._serialized_start=1583
+  _globals['_DECLAREDLABEL']._serialized_end=1628
+  _globals['_DECLAREDFACT']._serialized_start=1631
+  _globals['_DECLAREDFACT']._serialized_end=1835
+  _globals['_STATUSINFO']._serialized_start=1838
+  _globals['_STATUSINFO']._serialized_end=1991
+  _globals['_LOADSTATUSINFO']._serialized_start=1994
+  _globals['_LOADSTATUSINFO']._serialized_end=2151
+  _globals['_ENABLESTATUSINFO']._serialized_start=2154
+  _globals['_ENABLESTATUSINFO']._serialized_end=2397
+  _globals['_ACTION']._serialized_start=2399
+  _globals['_ACTION']._serialized_end=2492
+  _globals['_LIMITS']._serialized_start=2495
+  _globals['_LIMITS']._serialized_end=2956
+  _globals['_METHODLIMITS']._serialized_start=2958
+  _globals['_METHODLIMITS']._serialized_end=3011
+  _globals['_POLICYSERVICE']._serialized_start=3242
+  _globals['_POLICYSERVICE']._serialized_end=3526
 # @@protoc_insertion_point(module_scope)

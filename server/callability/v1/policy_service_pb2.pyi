@@ -108,6 +108,7 @@ class GetPolicyResponse(_message.Message):
     ENABLE_STATUSES_FIELD_NUMBER: _builtins.int
     REJECTED_EDIT_FIELD_NUMBER: _builtins.int
     SEMANTICS_FIELD_NUMBER: _builtins.int
+    BUNDLE_DIGEST_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters."""
     engine: _builtins.str
@@ -119,6 +120,10 @@ class GetPolicyResponse(_message.Message):
     semantics: _builtins.int
     """The version of the semantics that decides. It grows when a release gives other answers for the same rule files;
     the revision covers the files alone. 0: a service from before versions were counted.
+    """
+    bundle_digest: _builtins.str
+    """The digest of the policy's bundle, which `WatchPolicy` streams: SHA-256 over its payload, in lower-case hexadecimal,
+    64 characters. Empty if the service has none.
     """
     @_builtins.property
     def rule_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleSet]:
@@ -169,14 +174,73 @@ class GetPolicyResponse(_message.Message):
         enable_statuses: _abc.Iterable[Global___EnableStatusInfo] | None = ...,
         rejected_edit: Global___RejectedEdit | None = ...,
         semantics: _builtins.int = ...,
+        bundle_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "rejected_edit", b"rejected_edit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "rejected_edit", b"rejected_edit", "revision", b"revision", "rule_sets", b"rule_sets", "semantics", b"semantics", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "bundle_digest", b"bundle_digest", "enable_statuses", b"enable_statuses", "engine", b"engine", "limits", b"limits", "load_statuses", b"load_statuses", "rejected_edit", b"rejected_edit", "revision", b"revision", "rule_sets", b"rule_sets", "semantics", b"semantics", "statuses", b"statuses", "version", b"version", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetPolicyResponse: _TypeAlias = GetPolicyResponse  # noqa: Y015
+
+@_typing.final
+class WatchPolicyRequest(_message.Message):
+    """Asks for the policy that is being served, and for each one that replaces it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BUNDLE_DIGEST_FIELD_NUMBER: _builtins.int
+    bundle_digest: _builtins.str
+    """The digest of the bundle that the caller has, as an earlier `bundle_digest` stated it. If it is that of the policy
+    that is being served, the first message has no bundle. Empty: the caller has none.
+    """
+    def __init__(
+        self,
+        *,
+        bundle_digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle_digest", b"bundle_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchPolicyRequest: _TypeAlias = WatchPolicyRequest  # noqa: Y015
+
+@_typing.final
+class WatchPolicyResponse(_message.Message):
+    """The policy that is being served at this moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    BUNDLE_DIGEST_FIELD_NUMBER: _builtins.int
+    BUNDLE_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """Its revision, as in `GetPolicyResponse`."""
+    bundle_digest: _builtins.str
+    """The digest of its bundle: SHA-256 over the payload, in lower-case hexadecimal, 64 characters."""
+    bundle: _builtins.bytes
+    """Its bundle, a `callability.bundle.v1.Bundle`, encoded and not signed. Empty if the caller has it."""
+    heartbeat_seconds: _builtins.int
+    """Seconds until the next message, at most. A caller that gets none for longer has lost the service."""
+    def __init__(
+        self,
+        *,
+        revision: _builtins.str = ...,
+        bundle_digest: _builtins.str = ...,
+        bundle: _builtins.bytes = ...,
+        heartbeat_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bundle", b"bundle", "bundle_digest", b"bundle_digest", "heartbeat_seconds", b"heartbeat_seconds", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchPolicyResponse: _TypeAlias = WatchPolicyResponse  # noqa: Y015
 
 @_typing.final
 class RejectedEdit(_message.Message):

@@ -45,6 +45,11 @@ class PolicyServiceStub(object):
                 request_serializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.SerializeToString,
                 response_deserializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.FromString,
                 _registered_method=True)
+        self.WatchPolicy = channel.unary_stream(
+                '/callability.v1.PolicyService/WatchPolicy',
+                request_serializer=callability_dot_v1_dot_policy__service__pb2.WatchPolicyRequest.SerializeToString,
+                response_deserializer=callability_dot_v1_dot_policy__service__pb2.WatchPolicyResponse.FromString,
+                _registered_method=True)
 
 
 class PolicyServiceServicer(object):
@@ -70,6 +75,20 @@ class PolicyServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchPolicy(self, request, context):
+        """Streams the policy that is being served, as a bundle to decide from: the current one at once, each one that replaces
+        it, and between them a message without a bundle, at least every `heartbeat_seconds`, which confirms that nothing has
+        changed. A caller that reads slowly gets the newest policy alone. A bundle has at most 15,728,640 bytes, more than
+        gRPC clients accept in a message by default.
+
+        The stream takes no place of a call in progress. There may be as many streams, health watches among them, as
+        `Limits.concurrent_calls`; a further one ends with RESOURCE_EXHAUSTED and the reason `TOO_MANY_CALLS`. It ends with
+        UNAVAILABLE and the reason `SHUTTING_DOWN` when the service stops: watch another instance.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PolicyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -82,6 +101,11 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.ValidatePolicy,
                     request_deserializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.FromString,
                     response_serializer=callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.SerializeToString,
+            ),
+            'WatchPolicy': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchPolicy,
+                    request_deserializer=callability_dot_v1_dot_policy__service__pb2.WatchPolicyRequest.FromString,
+                    response_serializer=callability_dot_v1_dot_policy__service__pb2.WatchPolicyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -139,6 +163,33 @@ class PolicyService(object):
             '/callability.v1.PolicyService/ValidatePolicy',
             callability_dot_v1_dot_policy__service__pb2.ValidatePolicyRequest.SerializeToString,
             callability_dot_v1_dot_policy__service__pb2.ValidatePolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/callability.v1.PolicyService/WatchPolicy',
+            callability_dot_v1_dot_policy__service__pb2.WatchPolicyRequest.SerializeToString,
+            callability_dot_v1_dot_policy__service__pb2.WatchPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,16 @@ class PolicyServiceStub:
     a `/` or occurs twice. RESOURCE_EXHAUSTED if 2 policies are already being checked: try again. A policy with errors is
     an answer, never an error of the call.
     """
+    WatchPolicy: _grpc.UnaryStreamMultiCallable[_policy_service_pb2.WatchPolicyRequest, _policy_service_pb2.WatchPolicyResponse]
+    """Streams the policy that is being served, as a bundle to decide from: the current one at once, each one that replaces
+    it, and between them a message without a bundle, at least every `heartbeat_seconds`, which confirms that nothing has
+    changed. A caller that reads slowly gets the newest policy alone. A bundle has at most 15,728,640 bytes, more than
+    gRPC clients accept in a message by default.
+
+    The stream takes no place of a call in progress. There may be as many streams, health watches among them, as
+    `Limits.concurrent_calls`; a further one ends with RESOURCE_EXHAUSTED and the reason `TOO_MANY_CALLS`. It ends with
+    UNAVAILABLE and the reason `SHUTTING_DOWN` when the service stops: watch another instance.
+    """
 
 @_typing.type_check_only
 class PolicyServiceAsyncStub(PolicyServiceStub):
@@ -58,6 +68,16 @@ class PolicyServiceAsyncStub(PolicyServiceStub):
     16 files or more than 2,097,152 bytes of them; also if the name of a file is empty, has more than 512 bytes, contains
     a `/` or occurs twice. RESOURCE_EXHAUSTED if 2 policies are already being checked: try again. A policy with errors is
     an answer, never an error of the call.
+    """
+    WatchPolicy: _aio.UnaryStreamMultiCallable[_policy_service_pb2.WatchPolicyRequest, _policy_service_pb2.WatchPolicyResponse]  # type: ignore[assignment]
+    """Streams the policy that is being served, as a bundle to decide from: the current one at once, each one that replaces
+    it, and between them a message without a bundle, at least every `heartbeat_seconds`, which confirms that nothing has
+    changed. A caller that reads slowly gets the newest policy alone. A bundle has at most 15,728,640 bytes, more than
+    gRPC clients accept in a message by default.
+
+    The stream takes no place of a call in progress. There may be as many streams, health watches among them, as
+    `Limits.concurrent_calls`; a further one ends with RESOURCE_EXHAUSTED and the reason `TOO_MANY_CALLS`. It ends with
+    UNAVAILABLE and the reason `SHUTTING_DOWN` when the service stops: watch another instance.
     """
 
 class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -83,6 +103,22 @@ class PolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         16 files or more than 2,097,152 bytes of them; also if the name of a file is empty, has more than 512 bytes, contains
         a `/` or occurs twice. RESOURCE_EXHAUSTED if 2 policies are already being checked: try again. A policy with errors is
         an answer, never an error of the call.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchPolicy(
+        self,
+        request: _policy_service_pb2.WatchPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_policy_service_pb2.WatchPolicyResponse], _abc.AsyncIterator[_policy_service_pb2.WatchPolicyResponse]]:
+        """Streams the policy that is being served, as a bundle to decide from: the current one at once, each one that replaces
+        it, and between them a message without a bundle, at least every `heartbeat_seconds`, which confirms that nothing has
+        changed. A caller that reads slowly gets the newest policy alone. A bundle has at most 15,728,640 bytes, more than
+        gRPC clients accept in a message by default.
+
+        The stream takes no place of a call in progress. There may be as many streams, health watches among them, as
+        `Limits.concurrent_calls`; a further one ends with RESOURCE_EXHAUSTED and the reason `TOO_MANY_CALLS`. It ends with
+        UNAVAILABLE and the reason `SHUTTING_DOWN` when the service stops: watch another instance.
         """
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

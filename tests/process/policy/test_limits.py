@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from callability import bounded_yaml, document, finding
+from callability.bundling import check_worker
 from callability.child_process.limits import MAX_MEMORY
 from callability.finding import Place, did_you_mean, line, listed
-from callability.policy import check_worker
 from callability.policy.deciding import building, combination_set, engine_process, evaluation, nodes, normal_form
 from callability.policy.deciding.building import build
 from callability.policy.deciding.not_decided import NotDecided

@@ -84,6 +84,50 @@ def test_an_edit_whose_check_fails_is_rejected_and_not_checked_again(tmp_path: P
         assert checks.read_text().split() == ["check"] * 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (
+            "raise NotDecided(Finding(Place('callability.yaml', 3, 5), 'engines-differ', 'they differ'))",
+            "engines-differ",
+        ),
+        ("return b'x' * 15_728_640", "bundle-too-large"),
+    ],
+)
+def test_an_edit_without_a_bundle_is_rejected_and_not_checked_again(
+    fault: str, code: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that decide by themselves could not follow it; by a finding, until the next edit."""
+    writes, start = directory.parent / "writes", directory.parent / "no-bundle"
+    start.mkdir()
+    (start / "sitecustomize.py").write_text(
+        "from callability.bundling import writing\n"
+        "from callability.finding import Finding, Place\n"
+        "from callability.policy.deciding.not_decided import NotDecided\n"
+        "right = writing.payload_of\n"
+        "def payload_of(policy, sequence):\n"
+        f"    if all(rule.id != {MARK!r} for rule in policy.rule_sets['callability'].rule_set.rules):\n"
+        "        return right(policy, sequence)\n"
+        f"    open({str(writes)!r}, 'a').write('write ')\n"
+        f"    {fault}\n"
+        "writing.payload_of = payload_of\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(start))
+    with served(directory) as service:
+        before, text = service.policy().revision, service.rules.read_text()
+        replace(service.rules, _marked(text))
+        eventually(lambda: service.policy().HasField("rejected_edit"))
+        answer = service.policy()
+        assert [each for each in answer.rejected_edit.findings if each.endswith(f"[{code}]")]
+        assert (answer.revision, service.rule()) == (before, "user-off")
+        # Each new file beside the policy's own makes the service look at these again.
+        for number in range(5):
+            (service.directory / f"{number}.txt").touch()
+        replace(service.rules, text.replace("id: user-off,", "id: switched-off,"))
+        eventually(lambda: service.rule() == "switched-off")
+        assert writes.read_text().split() == ["write"]
+
+
 def test_a_reload_whose_diagram_is_wrong_leaves_the_served_policy(directory: Path) -> None:
     """Whole, with the finding in the answer about the policy, until the next edit is right."""
     with served(directory) as service:

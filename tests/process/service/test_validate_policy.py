@@ -218,4 +218,4 @@ def test_a_process_without_an_answer_is_reported(tmp_path: Path, monkeypatch: py
     with pytest.raises(NoOutput, match=r"it took longer than 0\.1 seconds"):
         asyncio.run(output_of("support.endless", f"{tmp_path / 'processes'}\n".encode(), 0.1))
     with pytest.raises(NoOutput, match=r"its process failed: .*UnpicklingError"):
-        asyncio.run(output_of("callability.policy.check_worker", b"no policy", 60))
+        asyncio.run(output_of("callability.bundling.check_worker", b"no policy", 60))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from google.protobuf.message import Message
 
 from callability.bundle import LocalCalls, read
+from callability.bundle.envelope import enveloped
+from callability.bundling.payload import payload_of
+from callability.policy.deciding.evaluation import Engine
+from callability.policy.loading import load
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of
 from support.drawing import share
+from support.policies import policy_text, write_policy
 
 Response = TypeVar("Response", bound=Message)
 TOOLS = 1_500
@@ -70,3 +76,12 @@ def test_loads_and_enables_are_classified_as_by_the_service() -> None:
         assert local.classify_load(load) == expected, load
         ended = _result(pb.ClassifyEnableResponse, service.classify_enable(enable.SerializeToString()))
         assert local.classify_enable(enable) == ended, enable
+
+
+def test_a_policy_without_words_for_statuses_that_no_rule_gives_has_a_bundle(tmp_path: Path) -> None:
+    """It says what it has to say; the words of other statuses are none."""
+    policy = load(write_policy(tmp_path, policy_text({})), engine=Engine.REFERENCE)
+    local = LocalCalls(read(enveloped(payload_of(policy))))
+    answer = local.check_tool(pb.CheckToolRequest(server="s", tool="t"))
+    assert (answer.verdict.rule, answer.words.rejection) == ("one", "{check_logs}")
+    assert local.policy.load_outcome.status_words.keys() == {"permanent"}

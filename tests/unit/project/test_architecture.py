@@ -99,11 +99,9 @@ def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
 def test_the_rooms_of_the_policy_stand_in_the_order_of_the_work() -> None:
     """Each knows those before it: questions, rules, and how these are read, decided, proved and reported."""
     for number, room in enumerate(POLICY_ROOMS):
-        later = {
-            f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading", "check_worker", "packing")
-        }
+        later = {f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading", "packing")}
         if room == "reporting":
-            later = {"callability.policy.check_worker", "callability.policy.packing"}
+            later = {"callability.policy.packing"}
         for path in (PACKAGE / "policy" / room).rglob("*.py"):
             known = {".".join(name.split(".")[:3]) for name in _imports(path)}
             assert not known & later, path

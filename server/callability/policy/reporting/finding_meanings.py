@@ -185,6 +185,10 @@ OF_RULES: Mapping[str, Meaning] = {
         "too long or failed.",
         "Run `callability check`.",
     ),
+    "bundle-too-large": Meaning(
+        "The bundle of the policy, which clients decide from, would have more than 15,724,544 bytes.",
+        "Shorten lists of names and values.",
+    ),
     "engines-differ": Meaning("The rules engine and the reference evaluator decide differently.", "Report it."),
 }
 """Of rules and words, and of deciding every combination."""

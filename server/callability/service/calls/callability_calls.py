@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from functools import partial
 
+from callability.bundle.envelope import opened
 from callability.policy.loading import Policy
 from callability.reasoning.explanation import explain
 from callability.request_facts.outcome import enable_facts, load_facts
@@ -19,15 +20,17 @@ from callability.v1 import callability_service_pb2 as pb
 
 
 class CallabilityCalls:
-    """Answers requests by one policy."""
+    """Answers requests by one policy. Clients decide from its `bundle`, which is empty if there are no such clients."""
 
-    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
+    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None, bundle: bytes = b"") -> None:
         self._policy = policy
         gaps = Gaps(policy.revision, metrics)
         self._tools = ToolCalls(policy, gaps)
         self._loads = OutcomeReplies(policy, "load_outcome", partial(load_reply, policy.revision), gaps)
         self._enables = OutcomeReplies(policy, "enable_outcome", partial(enable_reply, policy.revision), gaps)
-        self.policy_reply = policy_message(policy).SerializeToString()
+        self.bundle = bundle
+        self.bundle_digest = opened(bundle).digest if bundle else ""
+        self.policy_reply = policy_message(policy, self.bundle_digest).SerializeToString()
         """What is reported of the policy, as a `GetPolicyResponse` encoded."""
 
     @property

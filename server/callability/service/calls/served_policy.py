@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -30,8 +31,10 @@ class RejectedEdit:
 class ServedPolicy:
     """Answers by one policy until it is replaced; a request is answered by the policy with which it arrived."""
 
-    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
-        self.calls = CallabilityCalls(policy, metrics)
+    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None, bundle: bytes = b"") -> None:
+        self.calls = CallabilityCalls(policy, metrics, bundle)
+        self.replaced = asyncio.Event()
+        """Set when another policy decides. Each policy has its own."""
         self.rejected: RejectedEdit | None = None
         self.on_replace: Callable[[], None] | None = None
         """Called when another policy decides."""
@@ -40,6 +43,8 @@ class ServedPolicy:
         """Answer the requests that arrive from now on by another policy."""
         self.calls = calls
         self.rejected = None
+        self.replaced.set()
+        self.replaced = asyncio.Event()
         if self.on_replace is not None:
             self.on_replace()
 

@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from callability.bundling.check_worker import MAX_CPU
 from callability.child_process.limits import limit_this_process
 from callability.finding import Finding, Severity
-from callability.policy.check_worker import MAX_CPU
 from callability.policy.loading import check_source, engines
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.service.requests import limits

@@ -35,6 +35,7 @@ REQUEST_BYTES: Mapping[str, int] = {
     "callability.v1.CallabilityService/ClassifyLoad": ERROR_TEXT_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/ClassifyEnable": _NAMES_AND_MORE,
     "callability.v1.PolicyService/GetPolicy": _NAMES_AND_MORE,
+    "callability.v1.PolicyService/WatchPolicy": _NAMES_AND_MORE,
     "callability.v1.PolicyService/ValidatePolicy": POLICY_BYTES + 2 * _NAMES_AND_MORE,
 }
 """Bytes of a request, by method: those of the largest request that exceeds no other limit, and some room."""

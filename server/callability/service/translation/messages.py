@@ -126,10 +126,11 @@ def _step(step: Step) -> pb.PathStep:
     return pb.PathStep(rule=step.rule.id, status=status_number(step.rule.status), changes=changes)
 
 
-def policy_message(policy: Policy) -> policy_service_pb2.GetPolicyResponse:
-    """Return what `GetPolicy` reports about a policy and the service."""
+def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb2.GetPolicyResponse:
+    """Return what `GetPolicy` reports about a policy, its bundle and the service."""
     return policy_service_pb2.GetPolicyResponse(
         revision=policy.revision,
+        bundle_digest=bundle_digest,
         semantics=SEMANTICS,
         engine=policy.engine,
         version=__version__,

@@ -84,6 +84,23 @@ def conversing(method: Method, request_bytes: int) -> Handler:
     return grpc.stream_stream_rpc_method_handler(handle)
 
 
+def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: int) -> Handler:
+    """Return the handler of a call with one request, of at most so many bytes, and replies without an end."""
+
+    async def handle(request: bytes, context: Context) -> AsyncIterator[bytes]:
+        try:
+            check_bytes(len(request), request_bytes)
+            async for reply in follow(request):
+                yield reply
+        except asyncio.CancelledError:
+            refused = refusal(ShuttingDown())
+        except Exception as error:
+            refused = refusal(error)
+        await abort(context, refused)
+
+    return grpc.unary_stream_rpc_method_handler(handle)
+
+
 def refusing(error: ServiceError) -> Handler:
     """Return the handler that refuses any call at once, without waiting for its request."""
     refused = refusal(error)
