@@ -15,9 +15,10 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 import uvloop
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from callability.address import AddressRefused
+from callability.certificate_metrics import CertificateMetrics
 from callability.command_line.options import (
     Loaded,
     LogLevel,
@@ -43,6 +44,8 @@ from callability.service.callers.callers_file import CallersRefused
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.edits import Edits, followed
 from callability.service.memory import return_large_blocks
+from callability.service.observability.call_metrics import CallMetrics
+from callability.service.observability.caller_metrics import CallerMetrics
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.server import Server
@@ -149,7 +152,14 @@ class Serving:
         metrics = PolicyMetrics(registry)
         policy = self.loaded.policy
         metrics.decides(policy)
-        server = Server(policy, self.port, metrics, self.max_concurrent_calls, self.callers, self.loaded.bundle)
+        calls = CallMetrics(registry)
+        about_callers, about_certificates = CallerMetrics(registry), CertificateMetrics(registry)
+        ProcessCollector(registry=registry)
+        if self.callers is not None:
+            about_callers.follow(self.callers)
+        if self.port.certificates is not None:
+            about_certificates.follow(self.port.certificates)
+        server = Server(policy, self.port, metrics, self.max_concurrent_calls, self.callers, calls, self.loaded.bundle)
         edits = Edits(server.served, self.directory, self.loaded.digest, metrics) if self.directory else None
         with exposed(registry, self.metrics_address):
             await server.start()

@@ -18,6 +18,7 @@ from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.policy_watches import PolicyWatches
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.memory import LargeRequests
+from callability.service.observability.call_metrics import CallMetrics
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
@@ -67,8 +68,10 @@ class Server:
         metrics: PolicyMetrics | None = None,
         concurrent_calls: int = limits.CONCURRENT_CALLS,
         callers: WatchedCallers | None = None,
+        calls: CallMetrics | None = None,
         bundle: bytes | None = None,
     ) -> None:
+        calls = calls or CallMetrics()
         port.check()
         bundle = enveloped(checked_payload(policy, "the policy")) if bundle is None else bundle
         self.served = ServedPolicy(policy, metrics, bundle)
@@ -85,7 +88,9 @@ class Server:
         self._health = Health()
         handlers = {
             **{
-                f"/{service}/{name}": unary(answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended)
+                f"/{service}/{name}": unary(
+                    answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended, calls.of(name)
+                )
                 for service, named in methods.items()
                 for name, answer in named.items()
             },
@@ -97,8 +102,9 @@ class Server:
             lambda: callers.authentication if callers else None,
             certificates=port.needs_client_certificate,
             open_methods=self._health.handlers,
+            metrics=calls,
         )
-        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard)
+        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard, calls)
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
         self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, streams))
         self.address = port.open(self._server)

@@ -18,6 +18,7 @@ SHARED = {
     "callability",
     "callability.address",
     "callability.bounded_cache",
+    "callability.certificate_metrics",
     "callability.certificates",
     "callability.child_process.child",
     "callability.child_process.limits",

@@ -7,7 +7,10 @@ import re
 import pytest
 from prometheus_client import CollectorRegistry
 
+from callability.certificate_metrics import CertificateMetrics
 from callability.gateway.observability.metrics import Metrics
+from callability.service.observability.call_metrics import CallMetrics
+from callability.service.observability.caller_metrics import CallerMetrics
 from callability.service.observability.metrics import PolicyMetrics
 from support.checkout import ROOT
 from support.public_surface import metrics
@@ -33,9 +36,42 @@ def _exposed(*registries: CollectorRegistry) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", ["gateway.md", "policy.md"])
+def _of_policy() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    PolicyMetrics(registry)
+    return registry
+
+
+def _of_service() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    for metrics_of in (CallMetrics, CallerMetrics, CertificateMetrics):
+        metrics_of(registry)
+    return registry
+
+
+PAGES = {
+    "policy.md": (_of_policy,),
+    "gateway.md": (_of_policy, lambda: Metrics().registry),
+    "serving.md": (_of_service,),
+}
+"""For each page with a table of metrics, the registries of what it is about."""
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_table_of_metrics_lists_those_that_exist(page: str) -> None:
-    """The gateway's page has its own metrics and those of a policy in its process; the policy's page has the latter."""
-    of_policy = CollectorRegistry()
-    PolicyMetrics(of_policy)
-    assert _documented(page) == _exposed(of_policy, *([Metrics().registry] if page == "gateway.md" else []))
+    """The gateway's page has its own metrics and those of a policy in its process; the service's page has its own."""
+    assert _documented(page) == _exposed(*(made() for made in PAGES[page]))
+
+
+def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
+    """With labels that they have; each metric that is documented is on the dashboard or in a rule."""
+    every = {metric for made in PAGES.values() for metric in _exposed(*(each() for each in made))}
+    labels = {name: given for each in every for name, given in re.findall(r"^(\w+)(?:\{(.*)\})?$", each)}
+    text = "".join((ROOT / "ops" / f"callability-{name}").read_text() for name in ("dashboard.json", "alerts.yaml"))
+    used = set(re.findall(r"callability_[a-z_]+[a-z]", text))
+    known = {*labels, *(f"{name}_bucket" for name in labels)}
+    assert sorted(used - known) == []
+    assert {"callability_calls_total", "callability_verdicts_total", "callability_policy_info"} <= used
+    for name, selected in re.findall(r"(callability_[a-z_]+[a-z])\{([^}]*)\}", text.replace('\\"', '"')):
+        of_metric = {*labels[name.removesuffix("_bucket")].split(", "), "instance", "worker", "le"}
+        assert {*re.findall(r"(\w+)(?:=|!)", selected)} <= of_metric, name

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from callability.certificate_metrics import CertificateMetrics
+from callability.certificates import WatchedCertificates
 from callability.gateway.loading import LOADING
 from callability.gateway.upstream import State
 from callability.vocabulary import LoadStatus
 
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
 
 class Metrics:
-    """Counts and gauges; none of them names an agent, a server or a tool."""
+    """Counts and gauges; none of them names a server or a tool of one, and one names the agents of the config."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,6 +49,28 @@ class Metrics:
             "callability_labels_checked",
             "1 while the labels of the config are compared with the policy; 0 if it does not say what it declares.",
         )
+        self._calls = self._counter(
+            "callability_agent_calls", "Calls of the gateway's own tools, by tool and outcome.", ("tool", "outcome")
+        )
+        self._rejections = self._counter(
+            "callability_rejections", "Calls of tools that cannot be called, by status.", ("status",)
+        )
+        self._upstream_calls = self._counter(
+            "callability_upstream_calls", "Calls that were passed to servers, by outcome.", ("outcome",)
+        )
+        self._upstream_seconds = Histogram(
+            "callability_upstream_call_seconds",
+            "Seconds until a server answered a call.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._unavailable = self._counter(
+            "callability_policy_unavailable", "Calls that were not answered because the policy gave no verdict."
+        )
+        self._certificate = CertificateMetrics(self.registry)
+        self.sessions: Callable[[], Mapping[str, int]] = dict
+        """The number of open sessions over HTTP by agent; an agent without a name is empty."""
+        self.registry.register(_Sessions(self))
         self.undeclared_labels = 0
         self.labels_unchecked = False
         self.opted_in_calls = 0
@@ -63,6 +91,27 @@ class Metrics:
         """Count a call that asks for tools that cannot be called."""
         self.opted_in_calls += 1
         self._opt_in.inc()
+
+    def answered(self, tool: str, outcome: str) -> None:
+        """Count a call of one of the gateway's own tools: `answered`, `error`, `rejected` or `dialog`."""
+        self._calls.labels(tool, outcome).inc()
+
+    def no_verdict(self) -> None:
+        """Count a call that the policy service did not answer."""
+        self._unavailable.inc()
+
+    def rejected(self, status: str) -> None:
+        """Count a call of a tool that cannot be called."""
+        self._rejections.labels(status).inc()
+
+    def passed_on(self, outcome: str, seconds: float) -> None:
+        """Count a call that was passed to a server: `answered`, `tool_error`, `refused_call` or what failed."""
+        self._upstream_calls.labels(outcome).inc()
+        self._upstream_seconds.observe(seconds)
+
+    def watch_certificates(self, certificates: WatchedCertificates) -> None:
+        """Follow the certificates of the gateway."""
+        self._certificate.follow(certificates)
 
     def labels_compared(self, undeclared: int, *, checked: bool) -> None:
         """Set how many labels of the config the policy does not declare, and whether they could be compared."""
@@ -87,3 +136,21 @@ class Metrics:
 
 def _number(servers: Callable[[], Mapping[str, int]], state: str) -> float:
     return servers().get(state, 0)
+
+
+class _Sessions(Collector):
+    """The open sessions by agent, as they are when they are read."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "callability_sessions",
+            "Open sessions over HTTP, by agent; empty for clients without a token.",
+            None,
+            ("agent",),
+        )
+        for agent, sessions in sorted(self._metrics.sessions().items()):
+            family.add_metric((agent,), sessions)
+        yield family

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
@@ -66,6 +66,11 @@ class HttpApplication:
         else:
             application = self._guarded if self._router.guarded else self._open
         await application(scope, receive, send)
+
+    @property
+    def sessions_by_agent(self) -> Mapping[str, int]:
+        """How many sessions each agent has open."""
+        return self._requests.sessions.by_agent
 
     def stop(self) -> None:
         """Accept no more requests and end the streams of notifications; calls in flight go on."""

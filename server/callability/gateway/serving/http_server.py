@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from callability.certificates import CurrentContext
 from callability.gateway.agents.router import AgentRouter
+from callability.gateway.observability.metrics import Metrics
 from callability.gateway.serving.http_application import HttpApplication
 from callability.gateway.serving.http_connections import BACKLOG, KEEP_ALIVE_SECONDS, AcceptFailures, HttpConnection
 from callability.gateway.serving.http_port import HttpPort
@@ -20,7 +21,12 @@ _logger = logging.getLogger(__name__)
 
 
 async def serve_http(
-    router: AgentRouter, at: HttpPort, listener: socket.socket, started: Callable[[str], None], signals: StopSignals
+    router: AgentRouter,
+    at: HttpPort,
+    listener: socket.socket,
+    started: Callable[[str], None],
+    signals: StopSignals,
+    metrics: Metrics,
 ) -> None:
     """Serve on a listening socket until a signal comes; `started` is called with the URL.
 
@@ -34,6 +40,9 @@ async def serve_http(
         _logger.warning("requests whose `Host` is not this machine or %s are refused: give `--allowed-host`", host)
     application = HttpApplication(router, (host, *at.hosts), at.scheme)
     certificates = at.certificates
+    metrics.sessions = lambda: application.sessions_by_agent
+    if certificates is not None:
+        metrics.watch_certificates(certificates)
     server = UvicornServer(
         application,
         host=host,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -49,6 +49,11 @@ class HttpSessions:
         self._refusals = LogInterval()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+
+    @property
+    def by_agent(self) -> Mapping[str, int]:
+        """How many sessions each agent has open."""
+        return dict(self._open)
 
     @asynccontextmanager
     async def opening(self, agent: str) -> AsyncIterator[Callable[[str, Scope], None]]:

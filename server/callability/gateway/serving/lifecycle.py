@@ -49,7 +49,7 @@ async def run(
             if listener is None:
                 serve = _serve_stdio(router, agent)
             else:
-                serve = serve_http(router, port, listener, started, signals)
+                serve = serve_http(router, port, listener, started, signals, options.metrics)
             serving = asyncio.create_task(serve)
             stopped = asyncio.create_task(signals.requested.wait())
             await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)

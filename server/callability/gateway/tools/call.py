@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from time import perf_counter
 from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
@@ -13,6 +14,7 @@ from callability.adapter import InvalidArgument, Phrases, error_result, rejectio
 from callability.gateway.inventory.inventory import Inventory, KnownServer
 from callability.gateway.loading import Loads
 from callability.gateway.observability.call_log import logged
+from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.arguments import text_of, undeclared
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.remedies import Commands
@@ -32,7 +34,16 @@ _UNREAD = Failure("announced a change of its tools and does not list them")
 class ToolCalls:
     """Calls tools of upstreams for one agent."""
 
-    def __init__(self, agent: str, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads) -> None:
+    def __init__(
+        self,
+        agent: str,
+        inventory: Inventory,
+        decisions: Decisions,
+        phrases: Commands,
+        loads: Loads,
+        metrics: Metrics,
+    ) -> None:
+        self._metrics = metrics
         self._agent = agent
         self._inventory = inventory
         self._decisions = decisions
@@ -77,10 +88,27 @@ class ToolCalls:
             if isinstance(allowed, dict):
                 return allowed
             upstream, connection = allowed
-            return await upstream.call(tool, given, on=connection, meta=meta, progress=progress)
+            return await self._passed_on(upstream.call(tool, given, on=connection, meta=meta, progress=progress))
         except UpstreamError as error:
             said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
             return error_result(f"Not done: server {error}.{said}{self._again(server)}")
+
+    async def _passed_on(self, calling: Awaitable[CallToolResult]) -> CallToolResult:
+        """Return the answer of a server, and count it.
+
+        Raises:
+            UpstreamError: there is none.
+        """
+        outcome, started = "cancelled", perf_counter()
+        try:
+            answer = await calling
+            outcome = "tool_error" if answer.is_error else "answered"
+            return answer
+        except UpstreamError as error:
+            outcome = "refused_call" if isinstance(error, UpstreamRefusal) else error.failure.kind.value
+            raise
+        finally:
+            self._metrics.passed_on(outcome, perf_counter() - started)
 
     def _again(self, server: str) -> str:
         """Return how to reconnect a server of the catalog that lost its connection: a call connects none (E-4)."""
@@ -117,6 +145,7 @@ class ToolCalls:
             about = await self._about(known, tool, response)
             refused = rejection(response, server, tool, phrases=about, refusal=refusal)
             if refused:
+                self._metrics.rejected(str(refused["structuredContent"]["status"]))
                 return refused
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")

@@ -25,6 +25,8 @@ from callability.gateway.tools.remedies import Commands
 from callability.gateway.tools.result import Result
 from callability.gateway.tools.servers import ServerList
 
+_OWN_TOOLS = frozenset(tool.name for tool in (*TOOLS, *CATALOG_TOOLS))
+
 
 class Gateway:
     """Answers the tools for one agent; each answer depends only on the inventory and the policy."""
@@ -41,9 +43,10 @@ class Gateway:
         loads: Loads | None = None,
     ) -> None:
         loads = loads or Loads()
+        self._metrics = metrics
         self._inventory = inventory
         self._discovery = Discovery(inventory, decisions, phrases, loads, metrics)
-        self._calls = ToolCalls(agent, inventory, decisions, phrases, loads)
+        self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics)
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
         self._catalog_tools = (
             CatalogTools(catalog, inventory, decisions, phrases, loads) if catalog is not None else None
@@ -73,6 +76,7 @@ class Gateway:
         can ask the agent's user; without them nobody is asked.
         """
         answer = await self._answered(tool, arguments, meta, progress, dialogs or NoDialogs())
+        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", _outcome(answer))
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
 
     async def _answered(
@@ -103,4 +107,18 @@ class Gateway:
         except InvalidArgument as error:
             return invalid_argument(error)
         except PolicyUnavailable as error:
+            self._metrics.no_verdict()
             return unavailable(str(error))
+
+
+def _outcome(answer: Result | CallToolResult | InputRequiredResult) -> str:
+    """Return how a call of one of the gateway's tools ended, for metrics."""
+    match answer:
+        case InputRequiredResult():
+            return "dialog"
+        case CallToolResult():
+            return "error" if answer.is_error else "answered"
+        case _ if not answer.get("isError"):
+            return "answered"
+        case _:
+            return "rejected" if (answer.get("structuredContent") or {}).get("status") else "error"

@@ -10,6 +10,7 @@ from callability.policy.loading import Policy
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import VerdictWords, verdict_words
 from callability.service.observability.gaps import Gaps, gaps_of
+from callability.service.observability.verdict_counts import Counted
 
 
 class OutcomeReplies:
@@ -32,4 +33,5 @@ class OutcomeReplies:
         verdict = self._diagram.verdict(facts)
         if verdict.undetermined:
             self._gaps.met(dict.fromkeys(gaps_of(self._question, self._diagram.unread(verdict, facts)), 1))
+        self._gaps.decided(Counted(self._question, verdict.status, "" if verdict.undetermined else verdict.rule))
         return self._replies[verdict]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from callability.service.observability.gaps import Gap
+from callability.service.observability.verdict_counts import Counted
 from callability.service.requests.errors import InvalidRequest, ServiceError
 from callability.service.translation.messages import status_number
 from callability.v1 import callability_service_pb2 as pb
@@ -19,6 +20,7 @@ WordsKey = tuple[str, str]
 
 UNDETERMINED: WordsKey = (ToolStatus.DISABLED_UNKNOWN, "")
 """The words of every undetermined result."""
+_ERROR = Counted("callability", ToolStatus.DISABLED_UNKNOWN, "")
 PLACES = {status: place for place, status in enumerate(ToolStatus)}
 
 
@@ -27,7 +29,7 @@ class EncodedResult:
     """The result for one tool: a verdict or an error. Counts of statuses need the place of its status in their order.
 
     `encoded` are its bytes in a `ServerResults`, `reply` those of a `CheckToolResponse`. `words` names the words that
-    belong to it, and `gaps` are the facts that keep it undetermined.
+    belong to it, `gaps` are the facts that keep it undetermined, and `counted` is what metrics count it by.
     """
 
     place: int
@@ -37,6 +39,7 @@ class EncodedResult:
     error: verdict_pb2.ItemError | None = None
     reply: bytes = b""
     gaps: tuple[Gap, ...] = ()
+    counted: Counted = _ERROR
 
     def check(self) -> None:
         """Check that it is a verdict.
@@ -48,17 +51,30 @@ class EncodedResult:
             raise InvalidRequest(self.error.reason, self.error.message)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class EncodedServerResults:
-    """The results for the tools of one server: their number, a `ServerResults` encoded, and the words for it.
+    """The results for the tools of one server: a `ServerResults` encoded, and the words for it.
 
     `gaps` are the facts that keep some of them undetermined, each with the number of tools.
     """
 
-    tools: int
+    results: Sequence[EncodedResult]
     encoded: bytes
     words: frozenset[WordsKey]
     gaps: Mapping[Gap, int]
+    _kinds: list[tuple[Counted, int]] = field(default_factory=list)
+
+    @property
+    def tools(self) -> int:
+        """The number of tools."""
+        return len(self.results)
+
+    @property
+    def kinds(self) -> Sequence[tuple[Counted, int]]:
+        """What metrics count the results by, each with the number of tools; found when first needed."""
+        if not self._kinds:
+            self._kinds.extend(Counter(result.counted for result in self.results).items())
+        return self._kinds
 
 
 def encoded_error(error: ServiceError) -> EncodedResult:
@@ -73,7 +89,7 @@ def joined(results: Sequence[EncodedResult]) -> EncodedServerResults:
     words = frozenset(result.words for result in results if result.words)
     gaps = gaps_among(results) if UNDETERMINED in words else {}
     encoded = b"".join([result.encoded for result in results]) + _counts(results)
-    return EncodedServerResults(len(results), encoded, words, gaps)
+    return EncodedServerResults(results, encoded, words, gaps)
 
 
 def gaps_among(results: Sequence[EncodedResult]) -> Mapping[Gap, int]:

@@ -15,6 +15,7 @@ from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.service.fast_path.encoded_results import PLACES, EncodedResult, WordsKey
 from callability.service.fast_path.tool_results import ToolResults, fact_key
 from callability.service.observability.gaps import gaps_of
+from callability.service.observability.verdict_counts import Counted
 from callability.service.translation.messages import verdict_message, words_message
 from callability.service.translation.tool_facts import FactReader, FactValues
 from callability.v1 import callability_service_pb2 as pb
@@ -101,7 +102,8 @@ class PolicyResults:
             own = (verdict.status, verdict.rule)
             words = own if own in self._words and not verdict.undetermined else (verdict.status, "")
         gaps = gaps_of("callability", unread, not_understood)
-        result = EncodedResult(PLACES[ToolStatus(verdict.status)], encoded, words, message, gaps=gaps)
+        counted = Counted("callability", verdict.status, "" if verdict.undetermined else verdict.rule)
+        result = EncodedResult(PLACES[ToolStatus(verdict.status)], encoded, words, message, gaps=gaps, counted=counted)
         return replace(result, reply=self.response(result).SerializeToString())
 
 

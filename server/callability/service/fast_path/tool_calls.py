@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -77,6 +78,7 @@ class ToolCalls:
         result = self._requests.get(data) or self._decide_tool(data)
         if result.gaps:
             self._gaps.met(gaps_among([result]))
+        self._gaps.decided(result.counted)
         return result.reply
 
     async def check_tools(self, data: bytes) -> bytes:
@@ -93,6 +95,8 @@ class ToolCalls:
         reply = lazy_messages.CheckToolsResponse(revision=self._results.revision)
         words: set[WordsKey] = set()
         gaps: dict[Gap, int] = {}
+        fresh: list[Sequence[EncodedResult]] = []
+        again: list[EncodedServerResults] = []
         tools = 0
         turn = Turn()
         for server in servers:
@@ -100,6 +104,9 @@ class ToolCalls:
             if results is None:
                 await turn.others()
                 results = await self._decide_server(server, agent, tools, turn)
+                fresh.append(results.results)
+            else:
+                again.append(results)
             tools += results.tools
             limits.check_sizes(tools, len(servers))
             words |= results.words
@@ -107,6 +114,7 @@ class ToolCalls:
                 gaps[gap] = gaps.get(gap, 0) + times
             reply.servers.append(results.encoded)
         self._gaps.met(gaps)
+        self._gaps.decided_batch(fresh, again, tools)
         reply.words.extend(self._results.encoded_words(words))
         encoded: bytes = reply.SerializeToString()
         return encoded

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from callability.service.observability.metrics import PolicyMetrics
+from callability.service.observability.verdict_counts import Counted, Result, Results
 
 _logger = logging.getLogger(__name__)
 
@@ -46,7 +47,18 @@ class Gaps:
     def __init__(self, revision: str, metrics: PolicyMetrics | None) -> None:
         self._revision = revision
         self._metrics = metrics
+        self._verdicts = metrics.verdicts if metrics is not None else None
         self._logged: set[Gap] = set()
+
+    def decided(self, kind: Counted) -> None:
+        """Count a verdict."""
+        if self._verdicts is not None:
+            self._verdicts.add(kind)
+
+    def decided_batch(self, fresh: Sequence[Sequence[Result]], again: Sequence[Results], tools: int) -> None:
+        """Count the results of a batch about so many tools: decided now, or kept."""
+        if self._metrics is not None:
+            self._metrics.batch(fresh, again, tools)
 
     def met(self, found: Mapping[Gap, int]) -> None:
         """Count how many decisions had each gap, and log each that this policy had not had before."""

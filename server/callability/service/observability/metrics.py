@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from callability.policy.loading import Policy
+from callability.service.observability.call_metrics import BatchSizes
+from callability.service.observability.verdict_counts import Result, Results, VerdictCounts
 
 
 class PolicyMetrics:
@@ -47,6 +51,13 @@ class PolicyMetrics:
             ("question",),
             registry=registry,
         )
+        self._applied = Gauge(
+            "callability_policy_applied_timestamp_seconds",
+            "When the policy that decides took effect, in seconds since 1970.",
+            registry=registry,
+        )
+        self.verdicts = VerdictCounts(registry)
+        self._batches = BatchSizes(registry)
         self._series: set[tuple[str, str, str]] = set()
         self._info = Gauge(
             "callability_policy_info", "1 for the policy that decides.", ("revision", "engine"), registry=registry
@@ -56,6 +67,10 @@ class PolicyMetrics:
         """Record which policy decides; series of facts that its rules do not read end."""
         self._info.clear()
         self._info.labels(policy.revision, policy.engine).set(1)
+        self._applied.set_to_current_time()
+        self.verdicts.keep(
+            {(name, rule.id) for name, proved in policy.rule_sets.items() for rule in proved.rule_set.rules}
+        )
         for name, proved in policy.rule_sets.items():
             self._inner_nodes.labels(name).set(len(proved.diagram.inner))
             self._regions.labels(name).set(proved.diagram.regions)
@@ -76,6 +91,11 @@ class PolicyMetrics:
         """Count decisions that an unknown fact kept undetermined."""
         self._series.add((question, fact, cause))
         self._undetermined.labels(question, fact, cause).inc(decisions)
+
+    def batch(self, fresh: Sequence[Sequence[Result]], again: Sequence[Results], tools: int) -> None:
+        """Count the results of a batch, decided now or kept, and its tools."""
+        self.verdicts.add_batch(fresh, again, tools)
+        self._batches.observe(tools)
 
     def edited(self, *, taken_over: bool) -> None:
         """Count an edit."""

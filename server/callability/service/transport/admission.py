@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from callability.address import DIRECT
+from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ShuttingDown
 from callability.service.transport.edge import refusing
 from callability.service.transport.guard import Guard
@@ -32,7 +33,8 @@ class Admission(grpc.GenericRpcHandler):
     """Finds the handler of each call, in the order in which calls arrive, or refuses the call.
 
     A method in `always` is answered whatever the load, and also while the server stops. `streams` is how many streams
-    without an end there may be. `guard` refuses calls whose caller may not make them.
+    without an end there may be. `guard` refuses calls whose caller may not make them, and `metrics` counts what
+    is refused.
     """
 
     def __init__(
@@ -43,8 +45,13 @@ class Admission(grpc.GenericRpcHandler):
         streams: int,
         always: Collection[str],
         guard: Guard,
+        metrics: CallMetrics,
     ) -> None:
         self._guard = guard
+        self._metrics = metrics
+        metrics.in_progress = lambda: places.in_progress
+        metrics.waiting = lambda: turns.waiting
+        metrics.streams = lambda: len(self._streams)
         self._handlers = handlers
         self._places = places
         self._turns = turns
@@ -68,6 +75,7 @@ class Admission(grpc.GenericRpcHandler):
         handler = self._guard.guarded(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
+            self._metrics.refused(method, "UNAVAILABLE", "SHUTTING_DOWN")
             return self._stopping
         # Streams without an end, such as those that watch health, take no place of a call that is answered.
         if handler.response_streaming:
@@ -76,6 +84,7 @@ class Admission(grpc.GenericRpcHandler):
             # It takes its place when its request has arrived, if there is still one.
             calls, crowded = self._calls, self._places.taken
         if crowded and method not in self._always:
+            self._metrics.refused(method, "RESOURCE_EXHAUSTED", self._places.error.reason)
             return self._crowded
         task = asyncio.current_task()
         assert task is not None

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
@@ -13,6 +14,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.requests.request_size import check_bytes
 from callability.service.transport.places import Places
@@ -36,19 +38,24 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(answer: Answer, request_bytes: int, places: Places, ended: Callable[[int], object]) -> Handler:
+def unary(
+    answer: Answer, request_bytes: int, places: Places, ended: Callable[[int], object], calls: MethodCalls
+) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and one reply.
 
-    `ended` is called with the size of the request when the call ends.
+    `ended` is called with the size of the request when the call ends, and `calls` counts it.
     """
 
     async def handle(request: bytes, context: Context) -> bytes:
+        started = perf_counter()
         connection = context.peer()
         try:
             places.take(connection)
             try:
                 check_bytes(len(request), request_bytes)
-                return await answer(request, connection)
+                reply = await answer(request, connection)
+                calls.answered(perf_counter() - started)
+                return reply
             finally:
                 places.give_back(connection)
         except asyncio.CancelledError:
@@ -60,6 +67,7 @@ def unary(answer: Answer, request_bytes: int, places: Places, ended: Callable[[i
             ended(len(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
+        calls.ended("CANCELLED" if context.cancelled() else refused.code.name)
         return await abort(context, refused)
 
     return grpc.unary_unary_rpc_method_handler(handle)

@@ -12,6 +12,7 @@ from callability.log_interval import LogInterval
 from callability.service.callers.authentication import Authentication, check_right
 from callability.service.callers.callers_file import Caller
 from callability.service.callers.right import Right, right_of
+from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ServiceError, Unauthenticated
 from callability.service.transport.edge import abort, refusal, refusing
 
@@ -37,7 +38,9 @@ class Guard:
         *,
         certificates: bool,
         open_methods: Collection[str],
+        metrics: CallMetrics,
     ) -> None:
+        self._metrics = metrics
         self._authentication = authentication
         self._certificates = certificates
         self._open = frozenset(open_methods)
@@ -60,7 +63,7 @@ class Guard:
                 raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
             check_right(authentication.by_token(authorization), right_of(method))
         except ServiceError as error:
-            self._log(error, method)
+            self._note(error, method)
             return refusing(error)
         return handler
 
@@ -75,13 +78,14 @@ class Guard:
             try:
                 check(context)
             except ServiceError as error:
-                self._log(error, method)
+                self._note(error, method)
                 await abort(context, refusal(error))
             return False
 
         return _checked_first(handler, refused)
 
-    def _log(self, error: ServiceError, method: str) -> None:
+    def _note(self, error: ServiceError, method: str) -> None:
+        self._metrics.refused(method, error.code.name, error.reason)
         if happened := self._refusals.due(error.reason):
             words = "a call of %s is refused: %s (such calls since the last such line: %d)"
             _logger.warning(words, method, error.message, happened)

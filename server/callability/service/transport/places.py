@@ -35,6 +35,11 @@ class Places:
         return self._free <= 0
 
     @property
+    def in_progress(self) -> int:
+        """How many are taken."""
+        return self._limit - self._free
+
+    @property
     def only_one(self) -> bool:
         """Whether a single call is in progress."""
         return self._limit - self._free == 1

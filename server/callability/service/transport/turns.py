@@ -36,6 +36,11 @@ class Turns:
         self._arrival = asyncio.Event()
         self._deciding: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a turn."""
+        return sum(map(len, tuple(self._waiting.values())))
+
     def arrived(self) -> None:
         """Note that a call has arrived, so that others may come right after it."""
         self._arrivals += 1
