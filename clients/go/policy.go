@@ -91,8 +91,14 @@ func (p *Policy) addAnswers(set *ruleSet) {
 }
 
 func (p *Policy) addWords(set *ruleSet) {
-	words := func(rule string, texts []string) Words {
-		found := Words{Rule: rule}
+	declared := map[string]string{}
+	for _, each := range p.payload.actions {
+		if _, fixed := neutral[each.name]; !fixed {
+			declared[each.name] = each.phrase
+		}
+	}
+	words := func(status int32, rule string, texts []string) Words {
+		found := Words{Status: Status(set.statuses[status].number), Rule: rule, Phrases: declared}
 		for place, name := range set.textNames {
 			switch name {
 			case "remediation":
@@ -105,12 +111,12 @@ func (p *Policy) addWords(set *ruleSet) {
 	}
 	p.statusWords = make([]Words, len(set.statuses))
 	for _, each := range set.words {
-		p.statusWords[each.status] = words("", each.texts)
+		p.statusWords[each.status] = words(each.status, "", each.texts)
 	}
 	p.ruleWords = make([]*Words, len(set.rules))
 	for number, each := range set.rules {
 		if len(each.words) > 0 {
-			own := words(each.id, each.words)
+			own := words(each.status, each.id, each.words)
 			p.ruleWords[number] = &own
 		}
 	}

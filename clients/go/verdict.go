@@ -180,12 +180,41 @@ func (v Verdict) Words() Words {
 	return v.policy.statusWords[found.place]
 }
 
-// Words are sentences of the policy's author, with placeholders in braces.
+// Words are sentences of the policy's author about a tool, with placeholders in braces.
 type Words struct {
+	// Status is the status that they are for.
+	Status Status
 	// Rule is the id of the rule whose own words they are; empty for those of the status.
 	Rule string
 	// Remediation is what the agent tells its user about a tool that it found.
 	Remediation string
 	// Rejection is what the agent reads when it calls the tool.
 	Rejection string
+	// Phrases are the neutral phrases of the actions that the rule file declares, by placeholder without its braces.
+	Phrases map[string]string
+}
+
+// Answer returns the verdict with its words as the adapter takes them, for both local and remote decisions.
+func (v Verdict) Answer() Answer {
+	return Answer{
+		Status:       v.Status(),
+		Rule:         v.Rule(),
+		Undetermined: v.Undetermined(),
+		Retry:        v.Retry(),
+		WithholdText: v.WithholdText(),
+		Unread:       v.Unread(),
+		Words:        v.Words(),
+	}
+}
+
+// An Answer is a verdict with its words, wherever it was decided. The zero Answer holds the tool back.
+type Answer struct {
+	// Status is StatusUnspecified for an item with an error and for a status of a later version.
+	Status       Status
+	Rule         string
+	Undetermined bool
+	Retry        Retry
+	WithholdText bool
+	Unread       []string
+	Words        Words
 }

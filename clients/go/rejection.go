@@ -1,0 +1,131 @@
+package callability
+
+import (
+	"slices"
+	"strings"
+)
+
+// Rejection is what an agent reads that called a tool by these names, and whether there is anything to say: not about a
+// callable tool, which the proxy calls. A refusal says why the proxy's own gate refuses the tool for good, if it does.
+func (a Adapter) Rejection(answer Answer, server, tool, refusal string) (Result, bool) {
+	status := answer.Status
+	if status == Callable {
+		return Result{}, false
+	}
+	known := status.known()
+	if !known {
+		status = DisabledUnknown
+	}
+	refused := known && status == DisabledUnknown && !answer.Undetermined && refusal != ""
+	retry := retryNames[RetryNever]
+	if status == DisabledUnknown && !refused && answer.Retry != RetryNever {
+		retry = retryNames[RetryLater]
+	}
+	lifted := liftedByOf(status)
+	names := map[string]string{"server": server, "tool": tool}
+	words := filling{names: names, own: a.Phrases}
+	template := unexplained
+	if known && answer.Words.Status == status && answer.Words.Rejection != "" {
+		template, words.declared = answer.Words.Rejection, answer.Words.Phrases
+	}
+	parts := []string{"Not called: " + status.String() + ", by policy."}
+	switch {
+	case refused:
+		parts = []string{"Not called: disabled_unknown.", oneLine(refusal)}
+	case status == DisabledUnknown:
+		parts = []string{"Not called: disabled_unknown.",
+			"The reason could not be determined; held back rather than guessed.", unreadSentence(answer.Unread), words.fill(template)}
+	default:
+		parts = append(parts, words.fill(template))
+	}
+	parts = append(parts, whoLifts[lifted], whenToRetry(lifted, retry),
+		"See `"+a.discoveryTool()+"` with `include_disabled: true`.")
+	var content object
+	content.text("status", status.String())
+	content.text("server", cut(server, maxShownName))
+	content.text("tool", cut(tool, maxShownName))
+	content.text("lifted_by", lifted.String())
+	content.text("retry", retry)
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return Result{Text: strings.Join(parts, " "), StructuredContent: content.json(), IsError: true}, true
+}
+
+func liftedByOf(status Status) LiftedBy {
+	switch status {
+	case DisabledByConfig:
+		return LiftedByOperator
+	case DisabledUnknown:
+		return LiftedByUndetermined
+	}
+	return LiftedByUser
+}
+
+var whoLifts = map[LiftedBy]string{
+	LiftedByUser:         "The user can lift this.",
+	LiftedByOperator:     "Only the operator can lift this.",
+	LiftedByUndetermined: "Who can lift this is unknown.",
+}
+
+func whenToRetry(lifted LiftedBy, retry string) string {
+	switch {
+	case retry == retryNames[RetryLater]:
+		return "A later retry may succeed."
+	case lifted == LiftedByUndetermined:
+		return "Retrying does not help."
+	}
+	return "Do not retry until then."
+}
+
+// unreadSentence names the kinds of the facts that could not be read, and never the facts: an agent learns no label's key.
+func unreadSentence(facts []string) string {
+	var kinds []string
+	for _, fact := range facts {
+		if kind := kindOfFact(fact); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return "Could not be read: " + strings.Join(kinds, ", ") + "."
+}
+
+func kindOfFact(fact string) string {
+	switch fact {
+	case "server.enabled", "server.quarantined":
+		return "the server's state"
+	case "tool.config_denied":
+		return "the operator's config"
+	case "agent.name":
+		return "the agent's name"
+	}
+	for _, each := range [...][2]string{
+		{"approval.", "the tool's approval"},
+		{"annotations.", "the tool's annotations"},
+		{"server.label.", "a label set by the operator"},
+		{"tool.label.", "a label set by the operator"},
+		{"agent.label.", "a label set by the operator"},
+	} {
+		if strings.HasPrefix(fact, each[0]) {
+			return each[1]
+		}
+	}
+	return "another fact that the policy reads"
+}
+
+// UnknownTool is what an agent reads that called a tool that does not exist for it, with near names among the callable
+// ones. A tool out of the agent's scope gets the same answer (FR-007).
+func (a Adapter) UnknownTool(name string, callable []string) Result {
+	hint := ""
+	if near := nearest(name, callable); len(near) > 0 {
+		hint = " Similar names: " + quotedAll(near) + "."
+	}
+	return errorResult("Not called: there is no tool " + quoted(name) + "." + hint + " Find tools with `" + a.discoveryTool() + "`.")
+}
+
+// Unavailable is what an agent reads while there is no policy to decide by (A.7). It is no status.
+func Unavailable(reason string) Result {
+	return errorResult("Not done: " + sentence(reason, "the policy service gave no answer") + ". Nothing was shown or called;" +
+		" this says nothing about any tool. A later retry may succeed. If it does not, tell the user that the policy service is" +
+		" down.")
+}
