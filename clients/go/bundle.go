@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// MaxBundleBytes is how large a bundle may be: 32 MiB.
-	MaxBundleBytes = 33_554_432
+	// MaxBundleBytes is how large a bundle may be: 15 MiB, so that it fits in a message of the contract.
+	MaxBundleBytes = 15_728_640
 	// Semantics is the version of what facts and rules mean that this package implements.
 	Semantics = 2
 
@@ -59,18 +59,23 @@ func ReadPolicy(bundle []byte, options ...Option) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := envelope.check(wanted.keys); err != nil {
-		return nil, err
+	if wanted.keys != nil {
+		if err := envelope.checkSignatures(wanted.keys); err != nil {
+			return nil, err
+		}
 	}
 	payload, err := readPayload(envelope.payload)
 	if err != nil {
-		return nil, refuse(ErrMalformed, "%v", err)
+		return nil, refuse(ErrInvalid, "%v", err)
 	}
 	if payload.semantics != Semantics {
-		return nil, refuse(ErrNewerSemantics, "found semantics %d, wanted %d", payload.semantics, Semantics)
+		return nil, refuse(ErrUnsupportedSemantics, "found semantics %d, wanted %d", payload.semantics, Semantics)
 	}
 	if payload.sequence < wanted.sequence {
 		return nil, refuse(ErrOlderSequence, "found sequence %d, wanted at least %d", payload.sequence, wanted.sequence)
+	}
+	if err := payload.check(); err != nil {
+		return nil, refuse(ErrInvalid, "%v", err)
 	}
 	return newPolicy(payload, envelope.digest), nil
 }
@@ -113,13 +118,18 @@ func readEnvelope(bundle []byte) (*envelope, error) {
 	}
 	var e envelope
 	if err := eachField(bundle, e.field); err != nil {
-		return nil, refuse(ErrNotABundle, "%v", err)
+		return nil, refuse(ErrDamaged, "%v", err)
 	}
+	digest := sha256.Sum256(e.payload)
 	switch {
+	case e.format != bundleFormat:
+		return nil, refuse(ErrUnsupportedFormat, "found format %d, wanted %d", e.format, bundleFormat)
 	case e.magic != bundleMagic:
-		return nil, refuse(ErrNotABundle, "found the magic %.32q, wanted %q", e.magic, bundleMagic)
+		return nil, refuse(ErrDamaged, "found the magic %.32q, wanted %q", e.magic, bundleMagic)
+	case !bytes.Equal(e.digest, digest[:]):
+		return nil, refuse(ErrDamaged, "found digest %.32x, and the payload has %x", e.digest, digest)
 	case len(e.signatures) > maxSignatures:
-		return nil, refuse(ErrNotABundle, "found more than %d signatures", maxSignatures)
+		return nil, refuse(ErrDamaged, "found more than %d signatures", maxSignatures)
 	}
 	return &e, nil
 }
@@ -162,20 +172,6 @@ func (s *signature) field(f wireField) error {
 	return nil
 }
 
-func (e *envelope) check(keys map[string]ed25519.PublicKey) error {
-	if e.format != bundleFormat {
-		return refuse(ErrNewerFormat, "found format %d, wanted %d", e.format, bundleFormat)
-	}
-	digest := sha256.Sum256(e.payload)
-	if !bytes.Equal(e.digest, digest[:]) {
-		return refuse(ErrDigestMismatch, "found digest %.64x, and the payload has %x", e.digest, digest)
-	}
-	if keys == nil {
-		return nil
-	}
-	return e.checkSignatures(keys)
-}
-
 func (e *envelope) checkSignatures(keys map[string]ed25519.PublicKey) error {
 	if len(e.signatures) == 0 {
 		return refuse(ErrNotSigned, "found no signature, wanted one by a key that is trusted")
@@ -196,5 +192,5 @@ func (e *envelope) checkSignatures(keys map[string]ed25519.PublicKey) error {
 	if known {
 		return refuse(ErrBadSignature, "no signature by a trusted key is valid")
 	}
-	return refuse(ErrWrongKey, "found signatures by %d keys, none of which is trusted", len(e.signatures))
+	return refuse(ErrUnknownKey, "found signatures by %d keys, none of which is trusted", len(e.signatures))
 }

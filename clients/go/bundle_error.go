@@ -7,16 +7,16 @@ import (
 
 // The reasons for which a bundle is refused, one for each error code of docs/bundle.md. Compare with errors.Is.
 var (
-	ErrTooLarge       = errors.New("too-large")
-	ErrNotABundle     = errors.New("not-a-bundle")
-	ErrNewerFormat    = errors.New("newer-format")
-	ErrDigestMismatch = errors.New("digest-mismatch")
-	ErrNotSigned      = errors.New("not-signed")
-	ErrWrongKey       = errors.New("wrong-key")
-	ErrBadSignature   = errors.New("bad-signature")
-	ErrMalformed      = errors.New("malformed")
-	ErrNewerSemantics = errors.New("newer-semantics")
-	ErrOlderSequence  = errors.New("older-sequence")
+	ErrTooLarge             = errors.New("too-large")
+	ErrNotABundle           = errors.New("not-a-bundle")
+	ErrDamaged              = errors.New("damaged")
+	ErrUnsupportedFormat    = errors.New("unsupported-format")
+	ErrNotSigned            = errors.New("not-signed")
+	ErrUnknownKey           = errors.New("unknown-key")
+	ErrBadSignature         = errors.New("bad-signature")
+	ErrUnsupportedSemantics = errors.New("unsupported-semantics")
+	ErrOlderSequence        = errors.New("older-sequence")
+	ErrInvalid              = errors.New("invalid")
 )
 
 // A BundleError says why a bundle was refused: what was found, and what was wanted.
@@ -26,7 +26,7 @@ type BundleError struct {
 	detail string
 }
 
-// Code is the error code of docs/bundle.md, such as `digest-mismatch`.
+// Code is the error code of docs/bundle.md, such as `damaged`.
 func (e *BundleError) Code() string {
 	if e == nil || e.reason == nil {
 		return ""

@@ -83,17 +83,20 @@ func refused(t *testing.T, wanted error, bundle []byte, options ...callability.O
 func TestABundleIsRefusedAtTheFirstCheckThatFails(t *testing.T) {
 	payload := shippedPayload(t)
 	good := enveloped(payload)
-	newer := append(bytes.Clone(payload), fields(2, 3)...)
+	changed := func(pairs ...any) []byte { return enveloped(append(bytes.Clone(payload), fields(pairs...)...)) }
 	refused(t, callability.ErrTooLarge, make([]byte, callability.MaxBundleBytes+1))
 	refused(t, callability.ErrNotABundle, nil)
 	refused(t, callability.ErrNotABundle, []byte("rules:\n"))
-	refused(t, callability.ErrNotABundle, good[:len(good)-1])
-	refused(t, callability.ErrNewerFormat, append(bytes.Clone(good), fields(2, 2)...))
-	refused(t, callability.ErrDigestMismatch, append(bytes.Clone(good), fields(4, "not this one")...))
-	refused(t, callability.ErrMalformed, enveloped(nil))
-	refused(t, callability.ErrMalformed, enveloped(payload[:len(payload)-1]))
-	refused(t, callability.ErrNewerSemantics, enveloped(newer))
-	refused(t, callability.ErrOlderSequence, enveloped(append(bytes.Clone(payload), fields(3, 6)...)), callability.NotBefore(7))
+	refused(t, callability.ErrDamaged, good[:len(good)-1])
+	refused(t, callability.ErrUnsupportedFormat, append(bytes.Clone(good), fields(2, 2)...))
+	refused(t, callability.ErrDamaged, append(bytes.Clone(good), fields(4, "not this one")...))
+	refused(t, callability.ErrDamaged, append(bytes.Clone(good), fields(1, "another beginning")...))
+	refused(t, callability.ErrInvalid, enveloped(payload[:len(payload)-1]))
+	refused(t, callability.ErrUnsupportedSemantics, enveloped(nil))
+	refused(t, callability.ErrUnsupportedSemantics, changed(2, 3))
+	refused(t, callability.ErrOlderSequence, changed(3, 6), callability.NotBefore(7))
+	refused(t, callability.ErrInvalid, changed(1, strings.Repeat("A", 64)))
+	refused(t, callability.ErrInvalid, changed(5, fields(1, "callability")))
 }
 
 func TestOneSignatureByATrustedKeyIsEnoughAndNothingElseIs(t *testing.T) {
@@ -105,7 +108,7 @@ func TestOneSignatureByATrustedKeyIsEnoughAndNothingElseIs(t *testing.T) {
 
 	refused(t, callability.ErrNotSigned, enveloped(payload), trusted)
 	refused(t, callability.ErrNotSigned, enveloped(payload), callability.TrustKeys(nil))
-	refused(t, callability.ErrWrongKey, signed(payload, map[string]ed25519.PrivateKey{"2027": stranger}), trusted)
+	refused(t, callability.ErrUnknownKey, signed(payload, map[string]ed25519.PrivateKey{"2027": stranger}), trusted)
 	refused(t, callability.ErrBadSignature, signed(payload, map[string]ed25519.PrivateKey{"2026": stranger}), trusted)
 	both := signed(payload, map[string]ed25519.PrivateKey{"2026": private, "2027": stranger})
 	for _, options := range [][]callability.Option{nil, {trusted}, {rotation}} {

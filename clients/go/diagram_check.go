@@ -3,27 +3,55 @@ package callability
 import "fmt"
 
 func (s *ruleSet) checkAxes() error {
+	tested := map[int32]bool{}
 	for _, each := range s.axes {
 		if len(each.facts) == 0 || len(each.readings) == 0 || len(each.readings)%len(each.facts) != 0 {
 			return fmt.Errorf("found an axis of %d facts with %d readings", len(each.facts), len(each.readings))
 		}
-		ofAgent := 0
 		for _, place := range each.facts {
 			if err := within("fact of an axis", place, len(s.facts)); err != nil {
 				return err
 			}
-			if s.facts[place].subject == subjectAgent {
-				ofAgent++
+			if tested[place] {
+				return fmt.Errorf("found fact %d on two axes", place)
 			}
+			tested[place] = true
 		}
-		if ofAgent != 0 && ofAgent != len(each.facts) {
-			return fmt.Errorf("found an axis of facts of the agent and of others")
+		if err := s.checkAxis(each); err != nil {
+			return err
 		}
-		for number, reading := range each.readings {
-			values := len(s.facts[each.facts[number%len(each.facts)]].values)
-			if err := within("reading of an axis", reading, values+1); err != nil {
-				return err
-			}
+	}
+	listed := map[int32]bool{}
+	for _, place := range s.listedFacts {
+		if !tested[place] || listed[place] {
+			return fmt.Errorf("found the listed fact %d, wanted each fact of an axis once", place)
+		}
+		listed[place] = true
+	}
+	if len(listed) != len(tested) {
+		return fmt.Errorf("found %d listed facts, wanted %d", len(listed), len(tested))
+	}
+	return nil
+}
+
+func (s *ruleSet) checkAxis(a axis) error {
+	ofAgent := 0
+	for _, place := range a.facts {
+		if s.facts[place].subject == subjectAgent {
+			ofAgent++
+		}
+	}
+	if ofAgent != 0 && ofAgent != len(a.facts) {
+		return fmt.Errorf("found an axis of facts of the agent and of others")
+	}
+	for number, reading := range a.readings {
+		fact := &s.facts[a.facts[number%len(a.facts)]]
+		readings := len(fact.values)
+		if !fact.asserted {
+			readings++
+		}
+		if err := within("reading of an axis", reading, readings); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -40,6 +68,13 @@ func (s *ruleSet) checkVerdicts() error {
 		if err := within("rule of a verdict", each.rule, len(s.rules)); err != nil {
 			return err
 		}
+		wanted := s.rules[each.rule].status
+		if each.undetermined {
+			wanted = s.undetermined
+		}
+		if each.status != wanted {
+			return fmt.Errorf("found status %d in a verdict of rule %.80q, wanted %d", each.status, s.rules[each.rule].id, wanted)
+		}
 	}
 	return nil
 }
@@ -51,7 +86,12 @@ func (s *ruleSet) checkDiagrams() error {
 	if err := s.unread.check(s.axes, 2); err != nil {
 		return fmt.Errorf("diagram of unread facts: %w", err)
 	}
+	last := unreadStart{rule: -1}
 	for _, each := range s.unreadStarts {
+		if each.rule < last.rule || each.rule == last.rule && each.fact <= last.fact {
+			return fmt.Errorf("found the unread facts of rule %d out of order", each.rule)
+		}
+		last = each
 		if err := within("rule", each.rule, len(s.rules)); err != nil {
 			return err
 		}

@@ -25,13 +25,7 @@ func readPayload(encoded []byte) (*payload, error) {
 		}
 		return nil
 	})
-	if err == nil {
-		err = p.check()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &p, nil
+	return &p, err
 }
 
 // message reads one more message of a repeated field.
@@ -79,6 +73,8 @@ func (r *reader) ruleSet(s *ruleSet, f wireField) error {
 		return message(r, f, &s.parts, (*reader).part, part{})
 	case 7:
 		return message(r, f, &s.rules, (*reader).rule, rule{condition: absent})
+	case 8:
+		return message(r, f, &s.laws, (*reader).law, law{condition: absent})
 	case 9:
 		return f.texts(&s.textNames)
 	case 10:
@@ -93,6 +89,8 @@ func (r *reader) ruleSet(s *ruleSet, f wireField) error {
 		return single(f, s.unread.field)
 	case 15:
 		return message(r, f, &s.unreadStarts, (*reader).unreadStart, unreadStart{})
+	case 17:
+		return f.numbers(&s.listedFacts)
 	}
 	return nil
 }
@@ -194,6 +192,16 @@ func (r *reader) rule(t *rule, f wireField) error {
 		return f.number31(&t.status)
 	case 6:
 		return f.texts(&t.words)
+	}
+	return nil
+}
+
+func (r *reader) law(t *law, f wireField) error {
+	switch f.number {
+	case 2:
+		return f.number31(&t.condition)
+	case 3:
+		return f.numbers(&t.statuses)
 	}
 	return nil
 }

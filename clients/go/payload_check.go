@@ -1,8 +1,9 @@
 package callability
 
 import (
-	"encoding/hex"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The numbers of the enums that a bundle uses.
@@ -38,15 +39,15 @@ const (
 )
 
 func (p *payload) check() error {
-	if digest, err := hex.DecodeString(p.revision); err != nil || len(digest) != 32 {
-		return fmt.Errorf("found the revision %.80q, wanted 64 hexadecimal digits", p.revision)
+	if len(p.revision) != 64 || strings.Trim(p.revision, hexDigits) != "" {
+		return fmt.Errorf("found the revision %.80q, wanted 64 hexadecimal digits in small letters", p.revision)
 	}
 	if len(p.ruleSets) != len(questions) {
 		return fmt.Errorf("found %d rule sets, wanted %d", len(p.ruleSets), len(questions))
 	}
 	for _, each := range p.actions {
-		if err := within("owner of an action", each.owner, int(LiftedByNone)+1); err != nil {
-			return err
+		if each.name == "" || each.owner < 1 || each.owner > int32(LiftedByNone) {
+			return fmt.Errorf("found owner %d of action %.80q, wanted 1 to %d", each.owner, each.name, LiftedByNone)
 		}
 	}
 	for number := range p.ruleSets {
@@ -81,14 +82,13 @@ func within(what string, place int32, length int) error {
 }
 
 func (s *ruleSet) checkFacts() error {
+	names := map[string]bool{}
 	for number := range s.facts {
 		each := &s.facts[number]
-		if each.kind < factField || each.kind > factDeclared {
-			return fmt.Errorf("found kind %d of fact %.80q, wanted 1 to %d", each.kind, each.name, factDeclared)
+		if each.name == "" || names[each.name] {
+			return fmt.Errorf("found the name %.80q of a fact, wanted one that is no other's", each.name)
 		}
-		if each.subject < subjectServer || each.subject > subjectEnable {
-			return fmt.Errorf("found subject %d of fact %.80q, wanted 1 to %d", each.subject, each.name, subjectEnable)
-		}
+		names[each.name] = true
 		if err := each.check(); err != nil {
 			return fmt.Errorf("fact %.80q: %w", each.name, err)
 		}
@@ -97,17 +97,39 @@ func (s *ruleSet) checkFacts() error {
 }
 
 func (t *fact) check() error {
-	if t.kind != factName || len(t.values) > 0 {
+	keyed := t.kind == factLabel || t.kind == factDeclared
+	switch {
+	case t.kind < factField || t.kind > factDeclared:
+		return fmt.Errorf("found kind %d, wanted 1 to %d", t.kind, factDeclared)
+	case t.subject < subjectServer || t.subject > subjectEnable:
+		return fmt.Errorf("found subject %d, wanted 1 to %d", t.subject, subjectEnable)
+	case t.changedBy > int32(LiftedByNone):
+		return fmt.Errorf("found that %d changes it, wanted at most %d", t.changedBy, LiftedByNone)
+	case keyed != (t.key != ""):
+		return fmt.Errorf("found the key %.80q of kind %d", t.key, t.kind)
+	}
+	if t.kind != factName || len(t.values) > 0 || t.defaultValue != 0 {
 		if err := within("default", t.defaultValue, len(t.values)); err != nil {
 			return err
 		}
 	}
-	if err := within("who changes it", t.changedBy, int(LiftedByNone)+1); err != nil {
-		return err
+	if different := slices.Compact(slices.Sorted(slices.Values(t.values))); len(different) != len(t.values) {
+		return fmt.Errorf("found a value twice")
 	}
-	if t.kind == factName && len(t.classes) != len(t.values) {
+	return t.checkClasses()
+}
+
+func (t *fact) checkClasses() error {
+	if t.kind != factName {
+		if len(t.classes) > 0 || len(t.groups) > 0 {
+			return fmt.Errorf("found classes of names, and it is none")
+		}
+		return nil
+	}
+	if len(t.classes) != len(t.values) {
 		return fmt.Errorf("found %d classes of names, wanted %d", len(t.classes), len(t.values))
 	}
+	seen := map[string]bool{}
 	for _, class := range t.classes {
 		for place, group := range class {
 			if err := within("group of patterns", group, len(t.groups)); err != nil {
@@ -117,16 +139,35 @@ func (t *fact) check() error {
 				return fmt.Errorf("found group of patterns %d after %d, wanted ascending places", group, class[place-1])
 			}
 		}
+		key := fmt.Sprint(class)
+		if seen[key] {
+			return fmt.Errorf("found the class of names %.80s twice", key)
+		}
+		seen[key] = true
 	}
 	return nil
 }
 
+var textNames = map[string][]string{
+	"callability":    {"remediation", "rejection"},
+	"load_outcome":   {"message"},
+	"enable_outcome": {"message"},
+}
+
 func (s *ruleSet) checkStatuses() error {
+	if !slices.Equal(s.textNames, textNames[s.question]) {
+		return fmt.Errorf("found the texts %.80q, wanted %q", s.textNames, textNames[s.question])
+	}
+	names, numbers := map[string]bool{}, map[int32]bool{}
 	for _, each := range s.statuses {
 		if each.liftedBy < 1 || each.liftedBy > int32(LiftedByNone) || each.retry < 1 || each.retry > int32(RetryNow) {
 			return fmt.Errorf("status %.80q: found lifted by %d and retry %d, wanted 1 to %d and 1 to %d",
 				each.name, each.liftedBy, each.retry, LiftedByNone, RetryNow)
 		}
+		if each.name == "" || each.number == 0 || names[each.name] || numbers[each.number] {
+			return fmt.Errorf("found status %.80q with number %d, wanted a name and a number of its own", each.name, each.number)
+		}
+		names[each.name], numbers[each.number] = true, true
 	}
 	if err := within("undetermined status", s.undetermined, len(s.statuses)); err != nil {
 		return err
@@ -136,63 +177,15 @@ func (s *ruleSet) checkStatuses() error {
 			return err
 		}
 	}
+	said := map[int32]bool{}
 	for _, each := range s.words {
 		if err := within("status of words", each.status, len(s.statuses)); err != nil {
 			return err
 		}
-		if len(each.texts) != len(s.textNames) {
-			return fmt.Errorf("found %d texts of a status, wanted %d", len(each.texts), len(s.textNames))
+		if said[each.status] || len(each.texts) != len(s.textNames) {
+			return fmt.Errorf("found words of status %d twice, or %d texts of it", each.status, len(each.texts))
 		}
-	}
-	return nil
-}
-
-// A tree of parts keeps every evaluation linear: a part that belonged to several could be visited for each of them.
-func (s *ruleSet) checkParts() error {
-	owned := make([]bool, len(s.parts))
-	for number := range s.parts {
-		each := &s.parts[number]
-		if err := s.checkPart(each, int32(number), owned); err != nil {
-			return fmt.Errorf("part %d of the conditions: %w", number, err)
-		}
-	}
-	for _, each := range s.rules {
-		if each.condition == absent {
-			continue
-		}
-		if err := within("condition", each.condition, len(s.parts)); err != nil {
-			return err
-		}
-		if owned[each.condition] {
-			return fmt.Errorf("found part %d of the conditions twice", each.condition)
-		}
-		owned[each.condition] = true
-	}
-	return nil
-}
-
-func (s *ruleSet) checkPart(p *part, number int32, owned []bool) error {
-	switch {
-	case p.kind == conditionFactIs:
-		if err := within("fact", p.fact, len(s.facts)); err != nil {
-			return err
-		}
-		for _, reading := range p.readings {
-			if err := within("reading", reading, len(s.facts[p.fact].values)); err != nil {
-				return err
-			}
-		}
-		return nil
-	case p.kind < conditionFactIs || p.kind > conditionNot:
-		return fmt.Errorf("found kind %d, wanted 1 to %d", p.kind, conditionNot)
-	case len(p.parts) == 0, p.kind == conditionNot && len(p.parts) != 1:
-		return fmt.Errorf("found %d parts of kind %d", len(p.parts), p.kind)
-	}
-	for _, inner := range p.parts {
-		if inner >= number || owned[inner] {
-			return fmt.Errorf("found part %d, wanted one before it that belongs to no other", inner)
-		}
-		owned[inner] = true
+		said[each.status] = true
 	}
 	return nil
 }
@@ -201,12 +194,24 @@ func (s *ruleSet) checkRules() error {
 	if len(s.rules) == 0 || s.rules[len(s.rules)-1].condition != absent {
 		return fmt.Errorf("found no last rule without a condition")
 	}
+	ids := map[string]bool{}
 	for _, each := range s.rules {
 		if err := within("status of a rule", each.status, len(s.statuses)); err != nil {
 			return err
 		}
+		if each.id == "" || ids[each.id] {
+			return fmt.Errorf("found the id %.80q of a rule, wanted one that is no other's", each.id)
+		}
+		ids[each.id] = true
 		if len(each.words) != 0 && len(each.words) != len(s.textNames) {
 			return fmt.Errorf("found %d texts of rule %.80q, wanted %d", len(each.words), each.id, len(s.textNames))
+		}
+	}
+	for _, each := range s.laws {
+		for _, status := range each.statuses {
+			if err := within("status of a law", status, len(s.statuses)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -115,7 +115,7 @@ func (p *Policy) addWords(set *ruleSet) {
 	}
 	p.ruleWords = make([]*Words, len(set.rules))
 	for number, each := range set.rules {
-		if len(each.words) > 0 {
+		if len(each.words) > 0 && p.statusWords[each.status].Status.known() {
 			own := words(each.status, each.id, each.words)
 			p.ruleWords[number] = &own
 		}

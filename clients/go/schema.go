@@ -24,6 +24,7 @@ type (
 		open         int32
 		parts        []part
 		rules        []rule
+		laws         []law
 		textNames    []string
 		words        []statusWords
 		axes         []axis
@@ -31,6 +32,7 @@ type (
 		diagram      diagram
 		unread       diagram
 		unreadStarts []unreadStart
+		listedFacts  []int32
 	}
 	fact struct {
 		name         string
@@ -67,6 +69,10 @@ type (
 		condition int32
 		status    int32
 		words     []string
+	}
+	law struct {
+		condition int32
+		statuses  []int32
 	}
 	statusWords struct {
 		status int32

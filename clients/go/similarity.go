@@ -17,17 +17,17 @@ func nearest(name string, names []string) []string {
 		name         string
 		common, size int
 	}
-	asked := []rune(cut(name, maxCompared))
+	wanted := []rune(cut(name, maxCompared))
 	var found []near
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, each := range sorted {
 		other := []rune(each)
 		// The longest common subsequence is at most the shorter of the two.
-		size := len(asked) + len(other)
-		if 10*min(len(asked), len(other)) < 3*size {
+		size := len(wanted) + len(other)
+		if 10*min(len(wanted), len(other)) < 3*size {
 			continue
 		}
-		if common := longestCommon(asked, other); 10*common >= 3*size {
+		if common := longestCommon(wanted, other); 10*common >= 3*size {
 			found = append(found, near{each, common, size})
 		}
 	}

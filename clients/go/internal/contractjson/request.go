@@ -50,8 +50,9 @@ type ToolFacts struct {
 // Approval is what was read about the approval of a tool.
 type Approval struct {
 	Record *struct {
-		Disabled *bool  `json:"disabled"`
-		Status   string `json:"status"`
+		Disabled *bool `json:"disabled"`
+		// Status is the name of a status, or the number of one of a later version.
+		Status any `json:"status"`
 	} `json:"record"`
 }
 
@@ -109,7 +110,7 @@ func (f ToolFacts) facts() callability.ToolFacts {
 	if f.Approval != nil {
 		found.Approval = callability.NoRecord
 		if record := f.Approval.Record; record != nil {
-			found.Approval = callability.Record(known(record.Disabled), statuses[record.Status])
+			found.Approval = callability.Record(known(record.Disabled), statusOf(record.Status))
 		}
 	}
 	return found
@@ -119,6 +120,11 @@ var statuses = map[string]callability.ApprovalStatus{
 	"APPROVAL_STATUS_APPROVED": callability.Approved,
 	"APPROVAL_STATUS_PENDING":  callability.Pending,
 	"APPROVAL_STATUS_CHANGED":  callability.Changed,
+}
+
+func statusOf(value any) callability.ApprovalStatus {
+	name, _ := value.(string)
+	return statuses[name]
 }
 
 func known(value *bool) callability.Bool {

@@ -1,0 +1,98 @@
+// Replay answers requests from a bundle, so that another implementation can compare: one JSON object a line on standard
+// input, and one on standard output. An answer has the numbers of the contract in the place of its names.
+//
+//	go run ./internal/replay policy.bundle < requests > answers
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/internal/contractjson"
+)
+
+type answer struct {
+	Status       callability.Status   `json:"status"`
+	Rule         string               `json:"rule"`
+	Undetermined bool                 `json:"undetermined"`
+	LiftedBy     callability.LiftedBy `json:"lifted_by"`
+	Retry        callability.Retry    `json:"retry"`
+	Withheld     bool                 `json:"withhold_text"`
+	Unread       []string             `json:"unread"`
+	Words        []any                `json:"words"`
+	Facts        [][]string           `json:"facts"`
+	Trials       []any                `json:"trials"`
+	Steps        []any                `json:"steps"`
+	End          callability.PathEnd  `json:"end"`
+	FindOut      []string             `json:"find_out"`
+}
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(arguments []string, in io.Reader, out io.Writer) error {
+	if len(arguments) != 1 {
+		return errors.New("usage: replay BUNDLE < requests")
+	}
+	policy, err := callability.ReadPolicyFile(arguments[0])
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	buffered := bufio.NewWriter(out)
+	encoder := json.NewEncoder(buffered)
+	for lines.Scan() {
+		request, err := contractjson.Parse(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		agent, tool := request.Handles()
+		explanation, err := policy.Explain(agent, tool)
+		if err != nil {
+			return fmt.Errorf("%s: %w", lines.Bytes(), err)
+		}
+		if err := encoder.Encode(answerOf(explanation)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lines.Err(), buffered.Flush())
+}
+
+func answerOf(e callability.Explanation) answer {
+	verdict, words := e.Verdict, e.Verdict.Words()
+	found := answer{
+		Status: verdict.Status(), Rule: verdict.Rule(), Undetermined: verdict.Undetermined(), LiftedBy: verdict.LiftedBy(),
+		Retry: verdict.Retry(), Withheld: verdict.WithholdText(), Unread: verdict.Unread(), Facts: pairs(e.Facts),
+		Words: []any{words.Status, words.Rule, words.Remediation, words.Rejection},
+		End:   e.Path.End, FindOut: e.Path.FindOut,
+	}
+	for _, trial := range e.Trials {
+		found.Trials = append(found.Trials, []any{trial.Rule, trial.Status, trial.Truth, pairs(trial.Reads), trial.Why})
+	}
+	for _, step := range e.Path.Steps {
+		changes := []any{}
+		for _, c := range step.Changes {
+			changes = append(changes, []any{c.Fact, c.Current, c.Wanted, c.ChangedBy, c.Action, c.Phrase})
+		}
+		found.Steps = append(found.Steps, []any{step.Rule, step.Status, changes})
+	}
+	return found
+}
+
+func pairs(values []callability.FactValue) [][]string {
+	found := [][]string{}
+	for _, each := range values {
+		found = append(found, []string{each.Fact, each.Value})
+	}
+	return found
+}
