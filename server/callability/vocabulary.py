@@ -9,6 +9,17 @@ from typing import NamedTuple
 UNKNOWN = "unknown"
 """How a fact that could not be read is written where values are written out."""
 
+RESERVED_PREFIXES = frozenset(
+    {"agent", "annotations", "approval", "caller", "callability", "column", "columns", "enable", "load"}
+    | {"server", "tool"}
+)
+"""How the names of the contract's own facts begin: a rule file declares no fact that begins with one and a dot."""
+
+
+def is_declared_name(fact: str) -> bool:
+    """Return whether the name of a fact is one that a rule file may declare, and none of the contract's own."""
+    return "." in fact and fact.partition(".")[0] not in RESERVED_PREFIXES
+
 
 class LiftedBy(StrEnum):
     """Who can lift a status."""
@@ -227,7 +238,7 @@ EDIT_LABELS = Action(
     "edit_labels",
     LiftedBy.OPERATOR,
     None,
-    "edit the labels of the server or the tool in the config",
+    "edit the labels of the server, the tool or the agent in the config",
     labels=True,
 )
 

@@ -68,8 +68,8 @@ FAULTY = {
         ONE + "command: x\n    zzz: 1",
         [
             "4:5: unknown key `zzz` in server `files` (one of `command`, `args`, `env`, `cwd`, `url`, `headers`, "
-            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `deadlines`, `enabled`, "
-            "`quarantined`)"
+            "`type`, `trust`, `enabled_tools`, `disabled_tools`, `labels`, `tool_labels`, `facts`, `tool_facts`, "
+            "`deadlines`, `enabled`, `quarantined`)"
         ],
     ),
     "a key of the deadlines": (

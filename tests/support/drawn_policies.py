@@ -15,12 +15,13 @@ from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.evaluation import Engine, Evaluation, evaluator
 from callability.policy.deciding.space import Space, space_of
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import LabelFact, NameFact
+from callability.policy.questions.fact import BOOLEAN, DeclaredFact, LabelFact, NameFact
 from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.reasoning.condition import All, Any, Condition, Is, Not
+from callability.vocabulary import LiftedBy
 
 NOWHERE = Place("drawn.yaml")
 
@@ -32,9 +33,30 @@ CORE_SPACE = Space(
 
 LABELS = tuple(
     LabelFact(f"{kind}.label.{key}", ("none", *values), "none")
-    for kind, key, *values in (("server", "stage", "trial", "live"), ("tool", "reviewed", "yes"))
+    for kind, key, *values in (
+        ("server", "stage", "trial", "live"),
+        ("tool", "reviewed", "yes"),
+        ("agent", "team", "ops"),
+    )
 )
-LABELLED = CALLABILITY.having(LABELS)
+DECLARED = (
+    DeclaredFact(
+        "proxy.quota", ("ok", "low", "out"), "ok", LiftedBy.OPERATOR, "raise_quota", of="server", phrase="raise it"
+    ),
+    DeclaredFact(
+        "proxy.license",
+        BOOLEAN,
+        "false",
+        LiftedBy.USER,
+        "accept_license",
+        asserted=True,
+        of="tool",
+        phrase="accept the license",
+    ),
+    DeclaredFact("proxy.shift", ("day", "night"), "day", of="agent"),
+)
+"""One that is asserted, and one that nobody can change."""
+LABELLED = CALLABILITY.having((*LABELS, *DECLARED))
 SMALL = 12_000
 """Combinations that each can be looked at."""
 _PATTERNS = st.text("ab*?", min_size=1, max_size=3)
@@ -67,6 +89,7 @@ _any_conditions = tuple(
     for facts in (
         ("tool.name", "server.label.stage", "annotations.destructive", "annotations.idempotent"),
         ("server.enabled", "agent.name", "tool.label.reviewed"),
+        ("server.enabled", "agent.label.team", "proxy.quota", "proxy.license", "proxy.shift"),
         ("approval.status", "server.quarantined", "server.label.stage", "tool.label.reviewed", "annotations.read_only"),
     )
 )
@@ -93,14 +116,20 @@ def rule_sets(*, most: int = 12) -> st.SearchStrategy[RuleSet]:
 
 
 def _named(rules: Sequence[Rule]) -> RuleSet | None:
-    """Return a rule set that may read names and labels; None if its patterns distinguish the name `unknown`."""
+    """Return a rule set that may read names, labels and declared facts.
+
+    None if its patterns distinguish the name `unknown`.
+    """
     form = Form()
     question = with_names(LABELLED, rules, form)
     return None if form.findings else RuleSet(question, tuple(rules), {})
 
 
 def any_rule_sets(*, most: int = 5) -> st.SearchStrategy[RuleSet]:
-    """Return rule sets that read names by patterns, labels and annotations, in at most `SMALL` combinations."""
+    """Return rule sets that read names by patterns, labels, annotations and declared facts.
+
+    They have at most `SMALL` combinations.
+    """
     rules = st.sampled_from(_any_conditions).flatmap(
         lambda drawn: st.lists(st.tuples(drawn, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=most)
     )

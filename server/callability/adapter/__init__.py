@@ -18,7 +18,15 @@ from callability.adapter.discovery_arguments import (
     invalid_argument,
 )
 from callability.adapter.enable_result import enable_result, enable_status
-from callability.adapter.inputs import DeclaredLabels, InputFault, NotPublished, UnreadInput, unread_inputs
+from callability.adapter.inputs import (
+    DeclaredFact,
+    DeclaredInputs,
+    DeclaredLabels,
+    InputFault,
+    NotPublished,
+    UnreadInput,
+    unread_inputs,
+)
 from callability.adapter.json_text import JsonNumber, read_json
 from callability.adapter.judgement import SEPARATOR, JudgedTool, Judgement, judge
 from callability.adapter.load_messages import load_messages, load_status
@@ -35,6 +43,8 @@ __all__ = [
     "NEUTRAL",
     "SEPARATOR",
     "Asked",
+    "DeclaredFact",
+    "DeclaredInputs",
     "DeclaredLabels",
     "DiscoveryArguments",
     "InputFault",

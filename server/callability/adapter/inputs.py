@@ -1,16 +1,18 @@
-"""Comparing what a proxy sends with what the policy reads, so that a typo in a label is found at start."""
+"""Comparing what a proxy sends with what the policy reads, so that a typo in a label or a fact is found at start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from callability.finding import nearest
 from callability.v1.callability_service_pb2 import CheckToolsRequest
-from callability.v1.facts_pb2 import ServerFacts, ToolFacts
-from callability.v1.policy_service_pb2 import GetPolicyResponse
+from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
+from callability.v1.policy_service_pb2 import DeclaredFact as WireFact
+from callability.v1.policy_service_pb2 import FactSubject, GetPolicyResponse
 
+_SUBJECTS = frozenset(FactSubject.values())
 _RULE_SET = "callability"
 
 
@@ -20,9 +22,15 @@ class InputFault(StrEnum):
     UNDECLARED_LABEL = "undeclared_label"
     """The policy does not declare the label, so that no rule reads it."""
     UNDECLARED_VALUE = "undeclared_value"
-    """The policy does not declare this value of the label, so that every rule that reads the label is undetermined."""
+    """The policy does not declare this value of the label or the fact: every rule that reads it is undetermined, unless
+    it is an asserted fact, which then has its default.
+    """
+    UNDECLARED_FACT = "undeclared_fact"
+    """The policy does not declare the fact of this server, tool or agent, so that no rule reads it."""
     MISSING_GROUP = "missing_group"
     """Rules read the group and the request leaves it out, so that every rule that reads it is undetermined."""
+    MISSING_FACT = "missing_fact"
+    """Rules read the declared fact and the request leaves it out, so that every rule that reads it is undetermined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +38,8 @@ class UnreadInput:
     """An input that the policy cannot read as intended.
 
     `fact` is the fact as rules write it, or the group that is missing, such as `annotations`. `tool` is empty for facts
-    of the server, and `server` for those of the agent. `near` is the nearest name or value that the policy declares;
-    empty if there is none.
+    of the server, and `server` too for those of the agent. `near` is the nearest name or value that the policy
+    declares; empty if there is none.
     """
 
     fault: InputFault
@@ -53,7 +61,7 @@ class DeclaredLabels:
     values: Mapping[str, tuple[str, ...]]
 
     def keys(self, kind: str) -> tuple[str, ...]:
-        """Return the keys of the labels of a `server` or a `tool`."""
+        """Return the keys of the labels of a `server`, a `tool` or an `agent`."""
         prefix = f"{kind}.label."
         return tuple(fact.removeprefix(prefix) for fact in self.values if fact.startswith(prefix))
 
@@ -70,7 +78,7 @@ class DeclaredLabels:
         return cls({label.fact: tuple(label.values) for label in labels})
 
     def undeclared(self, kind: str, labels: Mapping[str, str]) -> Iterator[tuple[str, UnreadInput]]:
-        """Yield the labels of a `server` or a `tool` that the policy cannot read, each with its key."""
+        """Yield the labels of a `server`, a `tool` or an `agent` that the policy cannot read, each with its key."""
         for key, value in labels.items():
             fact = f"{kind}.label.{key}"
             values = self.values.get(fact)
@@ -79,6 +87,58 @@ class DeclaredLabels:
                 yield key, UnreadInput(InputFault.UNDECLARED_LABEL, fact, value=value, near=near)
             elif value not in values:
                 yield key, UnreadInput(InputFault.UNDECLARED_VALUE, fact, value=value, near=_near(value, values))
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFact:
+    """A fact that a policy declares of a `server`, a `tool` or an `agent`; one that is asserted is never unknown."""
+
+    name: str
+    subject: str
+    values: tuple[str, ...]
+    default: str
+    asserted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredInputs:
+    """What a policy declares: labels, and facts of its own by name."""
+
+    labels: DeclaredLabels
+    facts: Mapping[str, DeclaredFact]
+
+    @classmethod
+    def of(cls, policy: GetPolicyResponse) -> DeclaredInputs:
+        """Return what a policy declares.
+
+        Raises:
+            NotPublished: the service does not say which labels.
+        """
+        declared = (fact for each in policy.rule_sets if each.name == _RULE_SET for fact in each.declared_facts)
+        facts = (
+            DeclaredFact(each.fact, _subject(each), tuple(each.values), each.default_value, each.asserted)
+            for each in declared
+        )
+        return cls(DeclaredLabels.of(policy), {fact.name: fact for fact in facts})
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the facts of a `server`, a `tool` or an `agent`."""
+        return tuple(fact.name for fact in self.facts.values() if fact.subject == kind)
+
+    def undeclared(self, kind: str, facts: Mapping[str, str]) -> Iterator[UnreadInput]:
+        """Yield the facts of a `server`, a `tool` or an `agent` that the policy cannot read."""
+        for name, value in facts.items():
+            fact = self.facts.get(name)
+            if fact is None or fact.subject != kind:
+                near = _near(name, self.names(kind))
+                yield UnreadInput(InputFault.UNDECLARED_FACT, name, value=value, near=near)
+            elif value not in fact.values:
+                near = _near(value, fact.values)
+                yield UnreadInput(InputFault.UNDECLARED_VALUE, name, value=value, near=near)
+
+
+def _subject(fact: WireFact) -> str:
+    return FactSubject.Name(fact.subject).removeprefix("FACT_SUBJECT_").lower() if fact.subject in _SUBJECTS else ""
 
 
 def unread_inputs(policy: GetPolicyResponse, request: CheckToolsRequest) -> tuple[UnreadInput, ...]:
@@ -94,7 +154,7 @@ def unread_inputs(policy: GetPolicyResponse, request: CheckToolsRequest) -> tupl
     Raises:
         NotPublished: the service does not say which labels its policy declares.
     """
-    declared = DeclaredLabels.of(policy)
+    declared = DeclaredInputs.of(policy)
     reads = tuple(fact for each in policy.rule_sets if each.name == _RULE_SET for fact in each.reads)
     return tuple(_unread(declared, reads, request))
 
@@ -106,19 +166,41 @@ def _near(found: str, declared: Iterable[str]) -> str:
     return nearest(found, words) or (longer[0] if len(longer) == 1 else "")
 
 
-def _unread(declared: DeclaredLabels, reads: tuple[str, ...], request: CheckToolsRequest) -> Iterator[UnreadInput]:
-    if "agent.name" in reads and not request.HasField("agent"):
+def _unread(declared: DeclaredInputs, reads: tuple[str, ...], request: CheckToolsRequest) -> Iterator[UnreadInput]:
+    read = tuple(fact for fact in declared.facts.values() if fact.name in reads)
+    agent = request.agent if request.HasField("agent") else None
+    if agent is not None:
+        yield from _unread_of("agent", agent, _groups_of_agent(agent), declared, reads)
+    elif any(fact.startswith("agent.") for fact in reads) or any(fact.subject == "agent" for fact in read):
         yield UnreadInput(InputFault.MISSING_GROUP, "agent")
     for server in request.servers:
-        for group in _missing(reads, _groups_of_server(server.facts)):
-            yield UnreadInput(InputFault.MISSING_GROUP, group, server.name)
-        for _, found in declared.undeclared("server", server.facts.labels.values):
-            yield UnreadInput(found.fault, found.fact, server.name, "", found.value, found.near)
+        for found in _unread_of("server", server.facts, _groups_of_server(server.facts), declared, reads):
+            yield replace(found, server=server.name)
         for tool in server.tools:
-            for group in _missing(reads, _groups_of_tool(tool.facts)):
-                yield UnreadInput(InputFault.MISSING_GROUP, group, server.name, tool.name)
-            for _, found in declared.undeclared("tool", tool.facts.labels.values):
-                yield UnreadInput(found.fault, found.fact, server.name, tool.name, found.value, found.near)
+            for found in _unread_of("tool", tool.facts, _groups_of_tool(tool.facts), declared, reads):
+                yield replace(found, server=server.name, tool=tool.name)
+
+
+def _unread_of(
+    kind: str,
+    facts: ServerFacts | ToolFacts | Agent,
+    groups: Mapping[str, bool],
+    declared: DeclaredInputs,
+    reads: tuple[str, ...],
+) -> Iterator[UnreadInput]:
+    for group in _missing(reads, groups):
+        yield UnreadInput(InputFault.MISSING_GROUP, group)
+    for _, found in declared.labels.undeclared(kind, facts.labels.values):
+        yield found
+    sent = facts.declared_facts.values
+    yield from declared.undeclared(kind, sent)
+    for fact in declared.facts.values():
+        if fact.subject == kind and fact.name in reads and fact.name not in sent and not fact.asserted:
+            yield UnreadInput(InputFault.MISSING_FACT, fact.name)
+
+
+def _groups_of_agent(agent: Agent) -> Mapping[str, bool]:
+    return {"agent.label": agent.HasField("labels")}
 
 
 def _groups_of_server(facts: ServerFacts) -> Mapping[str, bool]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from callability.adapter.phrases import Phrases, fill
+from callability.adapter.phrases import Phrases, fill, with_declared
 from callability.adapter.shown_text import on_one_line
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
@@ -93,7 +93,8 @@ class Judgement:
             if rules:
                 rule = rules.pop() if len(rules) == 1 else ""
                 words = self.words.get((status, rule)) or self.words.get((status, ""))
-                said = [fill((words and words.remediation) or UNEXPLAINED, phrases)]
+                known = with_declared(phrases, words.phrases) if words else phrases
+                said = [fill((words and words.remediation) or UNEXPLAINED, known)]
             if refusals and said:
                 said = ["For some of these tools:", *refusals, "For the others:", *said]
             if said := said or [*refusals]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from callability.adapter.shown_text import quoted
+from callability.adapter.shown_text import on_one_line, quoted
 from callability.tool_name import is_plain
 from callability.vocabulary import ACTIONS
 
@@ -21,6 +21,14 @@ NEUTRAL: Phrases = {action.name: action.phrase for action in ACTIONS}
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _NAME_IN_PHRASE = re.compile(r"\{(server|tool)\}")
+
+
+def with_declared(phrases: Phrases, declared: Phrases) -> Phrases:
+    """Return phrases with those of declared actions, as the service sends them, where the proxy has none of its own."""
+    if not declared:
+        return phrases
+    own = {name: phrase for name, phrase in phrases.items() if phrase}
+    return {name: on_one_line(phrase) for name, phrase in declared.items()} | own
 
 
 def fill(

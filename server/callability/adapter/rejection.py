@@ -9,7 +9,7 @@ from rapidfuzz import fuzz, process
 
 from callability.adapter.json_text import well_formed
 from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
-from callability.adapter.phrases import Phrases, fill
+from callability.adapter.phrases import Phrases, fill, with_declared
 from callability.adapter.result import error_result, tool_result
 from callability.adapter.shown_text import cut_name, on_one_line, quoted
 from callability.adapter.unread import retry_of, unread_sentence
@@ -44,6 +44,7 @@ def rejection(
     phrases: Phrases,
     discovery_tool: str = "retrieve_tools",
     refusal: str = "",
+    facts_from_config: bool = False,
 ) -> dict[str, Any] | None:
     """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
@@ -53,7 +54,8 @@ def rejection(
 
     The text for an undetermined verdict says which kinds of facts could not be read. `refusal` is why the proxy's own
     gate refuses the tool for good, if it sent `caller_refuses` for it: whole sentences of the proxy's own. They stand
-    in place of the author's text if the verdict is a `disabled_unknown` that is determined.
+    in place of the author's text if the verdict is a `disabled_unknown` that is determined. `facts_from_config`: the
+    proxy takes declared facts from its config, so that one that is unread is not known by itself later.
     """
     number = response.verdict.status
     if number == TOOL_STATUS_CALLABLE:
@@ -62,8 +64,8 @@ def rejection(
     # The words of another status, or of one that this version does not know, would name the wrong switch.
     known = response.words.rejection and known_status(number) and response.words.status == number
     author = response.words.rejection if known else UNEXPLAINED
-    reason = [fill(author, phrases, {"server": server, "tool": tool})]
-    retry = retry_of(response.verdict, status)
+    reason = [fill(author, with_declared(phrases, response.words.phrases), {"server": server, "tool": tool})]
+    retry = retry_of(response.verdict, status, facts_from_config=facts_from_config)
     decided = f"{status}, by policy"
     if status is ToolStatus.DISABLED_UNKNOWN:
         decided = str(status)

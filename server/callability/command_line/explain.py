@@ -120,11 +120,11 @@ def _read(text: str, question: Question) -> tuple[str, str]:
 def _unknown_fact(name: str, question: Question) -> str:
     """Return what is wrong with the name of a fact; of a label that is not declared, which labels are."""
     kind, is_label, _ = name.partition(".label.")
-    if not is_label or kind not in {"server", "tool"}:
+    if not is_label or kind not in question.labels:
         return _unknown(f"unknown fact `{name}`", name, question.facts)
     labels = [each for each in question.facts if each.startswith(f"{kind}.label.")]
     if not labels:
-        return f"unknown fact `{name}` (the policy declares no labels for a {kind})"
+        return f"unknown fact `{name}` (the policy declares no labels for {'an' if kind == 'agent' else 'a'} {kind})"
     return _unknown(f"unknown fact `{name}`", name, labels)
 
 

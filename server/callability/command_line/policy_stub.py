@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from callability.adapter import DeclaredLabels, NotPublished
+from callability.adapter import DeclaredInputs, NotPublished
 from callability.command_line.policy_service import PolicyService
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.revisions import Revisions
@@ -51,26 +51,26 @@ async def connect_to_service(service: PolicyService, metrics: Metrics) -> AsyncI
         yield PolicyConnection(Revisions(CallabilityServiceStub(channel), labels.answered), labels)
 
 
-def declared_by(policy: Policy) -> DeclaredLabels:
-    """Return the labels that a policy declares."""
-    return DeclaredLabels.of(policy_message(policy))
+def declared_by(policy: Policy) -> DeclaredInputs:
+    """Return the labels and facts that a policy declares."""
+    return DeclaredInputs.of(policy_message(policy))
 
 
 class NoAnswer(Exception):
     """No policy service answers at an address; the text says why."""
 
 
-def declared_at(service: PolicyService) -> DeclaredLabels | None:
-    """Return the labels that the policy of a service declares; None if the service does not say.
+def declared_at(service: PolicyService) -> DeclaredInputs | None:
+    """Return what the policy of a service declares; None if the service does not say.
 
     Raises:
         NoAnswer: no service answers at the address.
     """
 
-    async def ask() -> DeclaredLabels:
+    async def ask() -> DeclaredInputs:
         async with _channel(service) as channel:
             stub = PolicyServiceStub(channel)
-            return DeclaredLabels.of(await stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS))
+            return DeclaredInputs.of(await stub.GetPolicy(GetPolicyRequest(), timeout=GET_SECONDS))
 
     try:
         return asyncio.run(ask())

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from callability.command_line.terminal import number_of
 from callability.gateway.loading import LOADING, in_words
 from callability.gateway.observability.metrics import Metrics
 
@@ -56,7 +55,7 @@ def _labels(metrics: Metrics) -> str:
     if metrics.labels_unchecked:
         return " | labels not checked"
     count = metrics.undeclared_labels
-    return f" | {number_of(count, 'undeclared label')}" if count else ""
+    return f" | undeclared labels or facts: {count}" if count else ""
 
 
 def _connected(states: Mapping[str, int]) -> str:

@@ -29,9 +29,8 @@ from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.case_file import Case, read_cases
 from callability.policy.reading.form import Form
-from callability.policy.reading.label_form import read_labels
 from callability.policy.reading.policy_source import TESTS, PolicyFile, PolicySource, read_source
-from callability.policy.reading.rule_file import read_rule_set
+from callability.policy.reading.rule_file import read_head, read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 
 
@@ -194,8 +193,9 @@ def _check_question(
     rules, tests = (next((file for file in mine if file.tests is kind), None) for kind in (False, True))
     root, findings = _parsed(rules)
     rule_set, found = read_rule_set(root, question) if root else (None, ())
-    # Tests may use labels that the rule file declares; their findings are reported even if its rules are refused.
-    declared = read_labels(root, question, Form()) if root else question
+    # Tests may use labels and facts that the rule file declares; their findings are reported even if its rules are
+    # refused.
+    declared = read_head(root, question, Form()) if root else question
     with ThreadPoolExecutor(max_workers=1) as pool:
         # A diagram is built while the tests are read, and the engine confirms it, in a process, while it is proved.
         diagram = pool.submit(_built, rule_set) if rule_set else None

@@ -13,7 +13,7 @@ from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 5
-"""Values of a label that a sentence names; the rest is counted."""
+"""Values of a fact that a sentence names; the rest is counted."""
 
 
 class PathEnd(StrEnum):
@@ -26,7 +26,10 @@ class PathEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact to change, from its value to any of those that would do, in their order; a label may have several."""
+    """A fact to change, from its value to any of those that would do, in their order.
+
+    A label may have several, and so may an asserted fact.
+    """
 
     fact: Fact
     value: str
@@ -75,8 +78,8 @@ def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, st
 
 
 class _Search:
-    """Looks for a path. A label is changed once: if that value does not do for a later rule, the search begins again
-    without it, so that it ends.
+    """Looks for a path. A fact that any value may open is changed once: if that value does not do for a later rule, the
+    search begins again without it, so that it ends.
     """
 
     def __init__(self, rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> None:
@@ -86,7 +89,7 @@ class _Search:
         self._left: dict[str, frozenset[str]] = {}
 
     def path(self) -> Path | None:
-        """Return the path, or None after a value of a label was ruled out."""
+        """Return the path, or None after a value of such a fact was ruled out."""
         question = self._rule_set.question
         now = dict(self._facts)
         steps: list[Step] = []
@@ -153,7 +156,7 @@ def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> I
 
 
 def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:
-    """Return a path whose labels have every value with which it takes the same course to the same end.
+    """Return a path whose facts have every value with which it takes the same course to the same end.
 
     The others have their first value meanwhile, which is the one that a client may take for each of them.
     """

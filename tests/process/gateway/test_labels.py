@@ -297,7 +297,7 @@ def test_the_status_line_says_how_many_labels_are_not_declared() -> None:
     metrics = Metrics()
     assert "label" not in status(metrics)
     metrics.labels_compared(2, checked=True)
-    assert " | 2 undeclared labels | " in status(metrics)
+    assert " | undeclared labels or facts: 2 | " in status(metrics)
     metrics.labels_compared(0, checked=False)
     assert " | labels not checked | " in status(metrics)
 

@@ -64,6 +64,11 @@ def _when(condition: str) -> Setup:
     return _rules(f"- {{id: much, when: {condition}, status: server_disabled, action: Wait.}}\n")
 
 
+def _facts(default: str, **values: str) -> Setup:
+    declared = (f"{name}: {{of: server, default: {default or 'a'}, values: [{each}]}}" for name, each in values.items())
+    return _file(f"facts: {{{', '.join(declared)}}}\n" + policy_text({}))
+
+
 def _labels(text: str) -> Setup:
     return _file(f"labels: {{{text}}}\n" + policy_text({}))
 
@@ -135,6 +140,14 @@ CASES: dict[str, tuple[Setup, str]] = {
     "65 values of a label": (
         _labels(f"tool: {{k: [{', '.join(f'v{number}' for number in range(65))}]}}"),
         "1:20: `tool.label.k` has 65 values; the maximum is 64 [too-many-labels]",
+    ),
+    "65 declared facts": (
+        _facts("", **{f"proxy.f{number}": "a, b" for number in range(65)}),
+        "1:8: `facts` declares 65 facts; the maximum is 64 [too-many-facts]",
+    ),
+    "65 values of a declared fact": (
+        _facts("v0", **{"proxy.f": ", ".join(f"v{number}" for number in range(65))}),
+        "1:52: `proxy.f` has 65 values; the maximum is 64 [too-many-facts]",
     ),
     "1,001 patterns": (
         _when(_any(f"{{tool.name: 'p{number}*'}}" for number in range(1_001))),

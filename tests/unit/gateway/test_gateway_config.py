@@ -206,7 +206,10 @@ def test_agents_have_a_digest_and_the_servers_that_they_see() -> None:
             f"  a: {{token_sha256: {DIGEST}, servers: []}}\n  b: {{token_sha256: {DIGEST.upper()}, servers: []}}",
             "4:21: agent `b` has the same token as agent `a` (give each its own)",
         ),
-        ("  a: {token: x, servers: []}", "3:7: unknown key `token` in agent `a` (one of `servers`, `token_sha256`)"),
+        (
+            "  a: {token: x, servers: []}",
+            "3:7: unknown key `token` in agent `a` (one of `facts`, `labels`, `servers`, `token_sha256`)",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_agent_is_reported(agents: str, finding: str) -> None:

@@ -150,6 +150,7 @@ def test_the_faults_of_proof_are_shown_together_too() -> None:
         "nothing-callable",
         "part-always-true",
         "rule-not-tested",
+        "unsafe-default",
     }
 
 

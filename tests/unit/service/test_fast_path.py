@@ -18,6 +18,7 @@ from callability.service.fast_path.tool_results import MAX_KEY, MAX_TOOLS
 from callability.service.observability.gaps import Gaps
 from callability.service.requests.errors import InvalidName, InvalidRequest
 from callability.service.requests.limits import LABELS, check_labels
+from callability.service.translation.tool_facts import NOBODY
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from support.checkout import POLICY
@@ -100,7 +101,7 @@ def test_a_refusal_of_the_facts_of_tools_is_kept_however_long_they_are(policy: P
 
 def test_a_hash_of_facts_cannot_stand_for_other_facts(policy: Policy) -> None:
     """A caller may send facts that are equal to the key of another's facts."""
-    results = PolicyResults(policy).of_server(b"", b"s", None)
+    results = PolicyResults(policy).of_server(b"", b"s", NOBODY)
     assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
     [kept] = results
     assert isinstance(kept, tuple)
@@ -131,9 +132,9 @@ def test_what_is_kept_of_servers_and_tools_is_bounded(policy: Policy) -> None:
         facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
         for each in range(3):
             tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
-            assert results.of_server(facts, b"x", None).of_tool(tool, b"y").verdict is not None
+            assert results.of_server(facts, b"x", NOBODY).of_tool(tool, b"y").verdict is not None
         assert results.kept_servers <= MAX_SERVERS
-    of_server = results.of_server(b"", b"x", None)
+    of_server = results.of_server(b"", b"x", NOBODY)
     for number in range(MAX_TOOLS + 2):
         labels = facts_pb2.Labels(values={"n": f"{number:0{400 * (number % 2)}}"})
         of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")

@@ -52,7 +52,7 @@ class Config:
     catalog: Mapping[str, CatalogEntry] = field(default_factory=dict)
     http: HttpConfig = field(default_factory=HttpConfig)
     strict_labels: bool = False
-    """Whether a label that the policy does not declare refuses the config."""
+    """Whether a label or a fact that the policy does not declare refuses the config."""
 
     @property
     def names(self) -> tuple[str, ...]:

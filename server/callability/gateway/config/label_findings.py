@@ -1,21 +1,33 @@
-"""Compares the labels of the config with those that the policy declares: a typo would open what a rule locks."""
+"""Compares labels and facts of the config with those that the policy declares: a typo would open what a rule locks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from callability.adapter import DeclaredLabels, InputFault, UnreadInput
+from callability.adapter import DeclaredInputs, InputFault, UnreadInput
 from callability.finding import Finding, Severity, did_you_mean, in_order, shown
 from callability.gateway.config import Config
 
 
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The labels, or the declared facts, that the config gives a server, a tool or an agent, and where."""
+
+    kind: str
+    subject: str
+    location: tuple[str, ...]
+    values: Mapping[str, str]
+    are_labels: bool
+
+
 def has_labels(config: Config) -> bool:
-    """Say whether any server of a config has a label, or a tool of one."""
-    return any(True for _ in _labels(config))
+    """Say whether a server, a tool or an agent of a config has a label or a declared fact."""
+    return any(True for _ in _inputs(config))
 
 
-def label_findings(config: Config, declared: DeclaredLabels | None, *, answered: bool = True) -> tuple[Finding, ...]:
-    """Return a finding for each label that the policy does not declare; None: what it declares is not known.
+def label_findings(config: Config, declared: DeclaredInputs | None, *, answered: bool = True) -> tuple[Finding, ...]:
+    """Return a finding for each label and fact that the policy does not declare; None: what it declares is not known.
 
     They are warnings, and errors under `strict_labels`. `answered` is false if the policy service gave no answer.
     """
@@ -33,36 +45,61 @@ def _not_checked(config: Config, *, answered: bool) -> Iterator[Finding]:
         yield Finding(at, "labels-not-checked", sentence, hint, _severity(config))
 
 
-def _undeclared(config: Config, declared: DeclaredLabels) -> Iterator[Finding]:
-    for kind, location, labels in _labels(config):
-        for key, found in declared.undeclared(kind, labels):
-            known = declared.keys(kind) if found.fault is InputFault.UNDECLARED_LABEL else declared.values[found.fact]
-            hint = f"did you mean {shown(found.near)}?" if found.near else did_you_mean("", known)
-            yield _finding(config, kind, (*location, key), found, hint)
+def _undeclared(config: Config, declared: DeclaredInputs) -> Iterator[Finding]:
+    for inputs in _inputs(config):
+        if inputs.are_labels:
+            for key, found in declared.labels.undeclared(inputs.kind, inputs.values):
+                keys, values = declared.labels.keys(inputs.kind), declared.labels.values.get(found.fact, ())
+                yield _finding(config, inputs, key, found, keys, values)
+        else:
+            for found in declared.undeclared(inputs.kind, inputs.values):
+                fact = declared.facts.get(found.fact)
+                yield _finding(
+                    config, inputs, found.fact, found, declared.names(inputs.kind), fact.values if fact else ()
+                )
 
 
-def _finding(config: Config, kind: str, location: tuple[str, ...], found: UnreadInput, hint: str) -> Finding:
-    _, server, *_, key = location
-    subject = f"server {shown(server)}" if kind == "server" else f"tool {shown(location[-2])} of server {shown(server)}"
-    if found.fault is InputFault.UNDECLARED_LABEL:
-        sentence = f"label {shown(key)} of {subject} is not declared by the policy, so no rule reads it"
-        return Finding(config.key_place(*location), "undeclared-label", sentence, hint, _severity(config))
+def _finding(
+    config: Config, inputs: _Inputs, key: str, found: UnreadInput, keys: Iterable[str], values: Iterable[str]
+) -> Finding:
+    noun = "label" if inputs.are_labels else "fact"
+    has_value = found.fault is InputFault.UNDECLARED_VALUE
+    hint = f"did you mean {shown(found.near)}?" if found.near else did_you_mean("", values if has_value else keys)
+    location = (*inputs.location, key)
+    if not has_value:
+        sentence = f"{noun} {shown(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
+        return Finding(config.key_place(*location), f"undeclared-{noun}", sentence, hint, _severity(config))
     sentence = (
-        f"label {shown(key)} of {subject} is {shown(found.value)}, a value that the policy does not declare, so that"
-        " every rule that reads it is undetermined"
+        f"{noun} {shown(key)} of {inputs.subject} is {shown(found.value)}, a value that the policy does not declare,"
+        f" so that {_consequence(noun)}"
     )
-    return Finding(config.place(*location), "undeclared-label-value", sentence, hint, _severity(config))
+    return Finding(config.place(*location), f"undeclared-{noun}-value", sentence, hint, _severity(config))
 
 
-def _labels(config: Config) -> Iterator[tuple[str, tuple[str, ...], Mapping[str, str]]]:
-    """Yield the labels of each server and tool that has some, with their kind and location."""
+def _consequence(noun: str) -> str:
+    undetermined = "every rule that reads it is undetermined"
+    return undetermined if noun == "label" else f"{undetermined}, or has its default if it is asserted"
+
+
+def _inputs(config: Config) -> Iterator[_Inputs]:
+    """Yield the labels and the facts of each server, tool and agent that has some."""
+    return (inputs for inputs in _every_input(config) if inputs.values)
+
+
+def _every_input(config: Config) -> Iterator[_Inputs]:
     for section, servers in (("mcpServers", config.servers), ("catalog", config.catalog)):
         for name, server in servers.items():
-            if server.labels:
-                yield "server", (section, name, "labels"), server.labels
+            of_server, at = f"server {shown(name)}", (section, name)
+            yield _Inputs("server", of_server, (*at, "labels"), server.labels, True)
+            yield _Inputs("server", of_server, (*at, "facts"), server.facts, False)
             for tool, labels in server.tool_labels.items():
-                if labels:
-                    yield "tool", (section, name, "tool_labels", tool), labels
+                yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_labels", tool), labels, True)
+            for tool, facts in server.tool_facts.items():
+                yield _Inputs("tool", f"tool {shown(tool)} of {of_server}", (*at, "tool_facts", tool), facts, False)
+    for name, agent in config.agents.items():
+        subject, at = f"agent {shown(name)}", ("agents", name)
+        yield _Inputs("agent", subject, (*at, "labels"), agent.labels, True)
+        yield _Inputs("agent", subject, (*at, "facts"), agent.facts, False)
 
 
 def _severity(config: Config) -> Severity:

@@ -15,6 +15,7 @@ from callability.gateway.config.values import (
     Argument,
     Digest,
     Empty,
+    FactValues,
     Given,
     Header,
     HeaderText,
@@ -99,6 +100,14 @@ class _Entry(_Model):
         default_factory=partial(MappingProxyType, dict[str, Labels]()),
         description="Labels of single tools, by exact name, which rules of the policy may read as `tool.label.KEY`.",
     )
+    facts: FactValues = Field(
+        default_factory=Empty,
+        description="Facts of the server that the rule file declares, by name, such as `proxy.quota`.",
+    )
+    tool_facts: Annotated[Mapping[Text, FactValues], Sealed] = Field(
+        default_factory=partial(MappingProxyType, dict[str, FactValues]()),
+        description="Facts of single tools that the rule file declares, by exact name of the tool.",
+    )
     deadlines: Annotated[ServerDeadlines | None, Given] = Field(
         default=None, description="How long to wait for this server, if it differs from the other servers."
     )
@@ -178,6 +187,14 @@ class AgentConfig(_Model):
         default=None, repr=False, description="SHA-256 of the agent's bearer token, in hexadecimal; never the token."
     )
     servers: tuple[Text, ...] = Field(description="The servers that the agent may see. For the agent, no others exist.")
+    labels: Labels = Field(
+        default_factory=Empty,
+        description="Labels of the agent, which rules of the policy may read as `agent.label.KEY`.",
+    )
+    facts: FactValues = Field(
+        default_factory=Empty,
+        description="Facts of the agent that the rule file declares, by name, such as `proxy.quota`.",
+    )
 
 
 class Deadlines(_Model):
@@ -279,7 +296,8 @@ class ConfigFile(_Model):
     )
     strict_labels: StrictBool = Field(
         default=False,
-        description="`true`: a label that the policy does not declare refuses the config. `false`: it is a warning.",
+        description="`true`: a label or a fact that the policy does not declare refuses the config. `false`: it is a"
+        " warning.",
     )
     editors_schema: Annotated[StrictStr | None, Given] = Field(
         default=None, alias="$schema", description="Where an editor finds the schema of this file; it is ignored."

@@ -42,6 +42,7 @@ The schema covers all of this except the last three.
 The gateway also checks the following, which the schema does not cover:
 
 - how many bytes a label has: a key 1 to 128, a value at most 512;
+- how many bytes a fact has: a name and a value 1 to 128 each;
 - which hosts and ports `url` may have;
 - that no key is repeated.
 """
@@ -116,6 +117,8 @@ def _kind(value: Schema) -> str:
     match value:
         case {"type": "array", "items": {"type": kind}}:
             return f"a list of {_MANY[kind]}"
+        case {"type": "object", "additionalProperties": {"type": [*_]}}:
+            return "texts, numbers, `true` or `false` by name"
         case {"type": "object", "additionalProperties": {"type": kind}}:
             return f"{_MANY[kind]} by name"
         case {"type": "object"}:

@@ -24,6 +24,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 MAX_LABELS = 64
 MAX_LABEL_KEY_BYTES = 128
 MAX_LABEL_VALUE_BYTES = 512
+MAX_FACTS = 64
+MAX_FACT_BYTES = 128
 MAX_SECONDS = 86_400
 MAX_PORT = 65_535
 MAX_SESSIONS = 10_000
@@ -109,6 +111,19 @@ def _few(value: Mapping[str, str]) -> Mapping[str, str]:
     return value
 
 
+def _few_facts(value: Mapping[str, str]) -> Mapping[str, str]:
+    if len(value) > MAX_FACTS:
+        raise PydanticCustomError("too-many-facts", f"has more than {MAX_FACTS} entries")
+    return value
+
+
+def _fact_value(value: object) -> object:
+    """Return a truth value or a number as rule files write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
 def _matching(pattern: str, code: str, sentence: str, **keywords: Any) -> _Checked:
     """Return a check by a pattern in a form that JSON Schema has too, or else has these keywords for."""
     compiled = re.compile(pattern)
@@ -121,13 +136,13 @@ def _matching(pattern: str, code: str, sentence: str, **keywords: Any) -> _Check
     return _Checked(check, keywords or {"pattern": f"^{pattern}$"})
 
 
-def _bytes_long(low: int, high: int) -> _Checked:
+def _bytes_long(low: int, high: int, **keywords: Any) -> _Checked:
     def check(value: str) -> str:
         if not low <= len(value.encode()) <= high:
             raise PydanticCustomError("bad-length", f"is not {low} to {high} bytes long")
         return value
 
-    return _Checked(check, {"minLength": low, "maxLength": high})
+    return _Checked(check, {"minLength": low, "maxLength": high, **keywords})
 
 
 Sealed = AfterValidator(MappingProxyType)
@@ -166,5 +181,17 @@ Labels = Annotated[
         Annotated[StrictStr, _bytes_long(0, MAX_LABEL_VALUE_BYTES)],
     ],
     _Checked(_few, {"maxProperties": MAX_LABELS}),
+    Sealed,
+]
+FactValues = Annotated[
+    Mapping[
+        Annotated[StrictStr, _bytes_long(1, MAX_FACT_BYTES)],
+        Annotated[
+            StrictStr,
+            _bytes_long(1, MAX_FACT_BYTES, type=["string", "boolean", "integer"]),
+            BeforeValidator(_fact_value),
+        ],
+    ],
+    _Checked(_few_facts, {"maxProperties": MAX_FACTS}),
     Sealed,
 ]

@@ -12,6 +12,7 @@ from callability.adapter import ToolText
 from callability.gateway.catalog import Joined
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
+from callability.gateway.inventory.agent import declared_facts
 from callability.gateway.inventory.refusal import refusal_of
 from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.upstream import Upstream, UpstreamTool
@@ -162,7 +163,12 @@ class Inventory:
             for name, listed in by_name.items()
         ]
         labels = facts_pb2.Labels(values=config.labels)
-        facts = facts_pb2.ServerFacts(enabled=config.enabled, quarantined=config.quarantined, labels=labels)
+        facts = facts_pb2.ServerFacts(
+            enabled=config.enabled,
+            quarantined=config.quarantined,
+            labels=labels,
+            declared_facts=declared_facts(config.facts),
+        )
         question = ServerTools(name=server, facts=facts, tools=contract_tools)
         refusals = {f"{server}:{name}": it.refusal for name, it in by_name.items() if it and it.refusal}
         return KnownServer(config, records, tools, connected, by_name, fingerprints, question, refusals)
@@ -211,6 +217,7 @@ def _tool_facts(
         caller_refuses=bool(listed and listed.refusal),
         annotations=listed.annotations if listed else None,
         labels=facts_pb2.Labels(values=config.tool_labels.get(tool, {})),
+        declared_facts=declared_facts(config.tool_facts.get(tool, {})),
     )
 
 

@@ -43,11 +43,11 @@ class Metrics:
         )
         self._undeclared = self._gauge(
             "callability_undeclared_labels",
-            "Labels of the config that the policy does not declare, or not with this value.",
+            "Labels and facts of the config that the policy does not declare, or not with this value.",
         )
         self._labels_checked = self._gauge(
             "callability_labels_checked",
-            "1 while the labels of the config are compared with the policy; 0 if it does not say what it declares.",
+            "1 while labels and facts of the config are compared with the policy; 0 if it publishes no declarations.",
         )
         self._calls = self._counter(
             "callability_agent_calls", "Calls of the gateway's own tools, by tool and outcome.", ("tool", "outcome")
@@ -114,7 +114,7 @@ class Metrics:
         self._certificate.follow(certificates)
 
     def labels_compared(self, undeclared: int, *, checked: bool) -> None:
-        """Set how many labels of the config the policy does not declare, and whether they could be compared."""
+        """Set how many labels and facts of the config are not declared, and whether they could be compared."""
         self.undeclared_labels, self.labels_unchecked = undeclared, not checked
         self._undeclared.set(undeclared)
         self._labels_checked.set(checked)

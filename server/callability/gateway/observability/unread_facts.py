@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from callability.finding import listed, shown
+from callability.vocabulary import is_declared_name
 
 _logger = logging.getLogger(__name__)
 
@@ -66,5 +67,10 @@ def _together(every: Iterable[_Held]) -> dict[tuple[str, str], list[str]]:
 
 
 def _why(fact: str) -> str:
-    """Return why a fact is unknown: the gateway always sends labels, so an unknown one is not declared."""
+    """Return why a fact is unknown: the gateway always sends labels, so an unknown one is not declared.
+
+    Facts that the policy declares come from the config alone.
+    """
+    if is_declared_name(fact):
+        return "is not in the config, or has a value that the policy does not declare"
     return "has a value that the policy does not declare" if ".label." in fact else "could not be read"

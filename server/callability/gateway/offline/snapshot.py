@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from callability.gateway.config import Approvals, Config
+from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.upstream import Upstream, UpstreamError, target_of
 from callability.v1.callability_service_pb2 import CheckToolsRequest
-from callability.v1.facts_pb2 import Agent
 
 
 async def snapshot(
@@ -38,7 +38,8 @@ async def snapshot(
     try:
         await _opened(opened, report)
         known = inventory.known_servers().values()
-        return CheckToolsRequest(agent=Agent(name=agent), servers=[each.question for each in known])
+        sender = agent_message(agent, config.agents.get(agent))
+        return CheckToolsRequest(agent=sender, servers=[each.question for each in known])
     finally:
         await asyncio.gather(*(upstream.close() for upstream in opened))
 

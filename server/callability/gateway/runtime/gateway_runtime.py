@@ -108,7 +108,9 @@ class GatewayRuntime:
     def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
         return Gateway(
             inventory,
-            Decisions(self._options.stub, agent=agent, unread=self._unread),
+            Decisions(
+                self._options.stub, agent=agent, config=self._files.config.agents.get(agent), unread=self._unread
+            ),
             phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
             self._files.file_status,
             self._options.metrics,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from callability.adapter import DeclaredLabels, NotPublished
+from callability.adapter import DeclaredInputs, NotPublished
 from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.config.label_findings import has_labels, label_findings
@@ -33,7 +33,7 @@ class LabelCheck:
         self._metrics = metrics
         self.edition = 0
         """Grows whenever the policy is read: what was refused earlier may be accepted now."""
-        self._declared: DeclaredLabels | None = None
+        self._declared: DeclaredInputs | None = None
         self._seen = ""
         self._config: Config | None = None
         self._logged: tuple[Finding, ...] = ()
@@ -108,7 +108,7 @@ class LabelCheck:
             policy = await call_policy(
                 self._stub.GetPolicy, GetPolicyRequest(), about="the labels that it declares", seconds=GET_SECONDS
             )
-            declared: DeclaredLabels | None = DeclaredLabels.of(policy)
+            declared: DeclaredInputs | None = DeclaredInputs.of(policy)
         except PolicyUnavailable:
             self._failed = True
             return

@@ -143,7 +143,7 @@ class ToolCalls:
             response = await self._decisions.check(known, tool)
             refusal = known.refusals.get(f"{server}:{tool}", "")
             about = await self._about(known, tool, response)
-            refused = rejection(response, server, tool, phrases=about, refusal=refusal)
+            refused = rejection(response, server, tool, phrases=about, refusal=refusal, facts_from_config=True)
             if refused:
                 self._metrics.rejected(str(refused["structuredContent"]["status"]))
                 return refused
@@ -164,7 +164,8 @@ class ToolCalls:
         server = known.question.name
         if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection:
             return self._phrases.about(server, tool)
-        return self._phrases.about(server, tool, labels=await self._decisions.labels_that_lift(known, tool))
+        labels = await self._decisions.labels_that_lift(known, tool)
+        return self._phrases.about(server, tool, labels=labels, agent=self._agent)
 
     async def _read(self, upstream: Upstream) -> Connection:
         """Connect, and read the changes of the tools that the server announced.

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Collection
 
 from callability.adapter import Judgement, judge, tool_counts
+from callability.gateway.config import AgentConfig
+from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import KnownServer
 from callability.gateway.observability.unread_facts import UnreadFacts
 from callability.gateway.policy_client.batches import batches
 from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
 from callability.gateway.policy_client.stub import CallabilityStub
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import facts_pb2, outcome_pb2
+from callability.v1 import outcome_pb2
 from callability.v1.callability_service_pb2 import FactChange
 from callability.vocabulary import EDIT_LABELS
 
@@ -22,10 +24,17 @@ _logger = logging.getLogger(__name__)
 class Decisions:
     """The answers of the policy service for one agent."""
 
-    def __init__(self, stub: CallabilityStub, *, agent: str = "", unread: UnreadFacts | None = None) -> None:
+    def __init__(
+        self,
+        stub: CallabilityStub,
+        *,
+        agent: str = "",
+        config: AgentConfig | None = None,
+        unread: UnreadFacts | None = None,
+    ) -> None:
         self._stub = stub
         self._unread = unread or UnreadFacts()
-        self._agent = facts_pb2.Agent(name=agent)
+        self._agent = agent_message(agent, config)
 
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
         """Decide one tool; a tool that the service cannot be asked about is undetermined, as in a batch.

@@ -14,7 +14,7 @@ from callability.v1.callability_service_pb2 import FactChange
 from callability.vocabulary import EDIT_LABELS
 
 _NO_LABEL = "none"
-_SERVER, _TOOL = "SERVER", "TOOL"
+_SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
 _LOG = "check the gateway's log"
 _MEANINGS = {
     (_SERVER,): " (SERVER: the server's name)",
@@ -35,16 +35,16 @@ class Commands:
     is_default: bool = False
     """Whether commands find the config by themselves."""
 
-    def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = ()) -> Phrases:
+    def about(self, server: str, tool: str = "", *, labels: Sequence[FactChange] = (), agent: str = "") -> Phrases:
         """Return the phrases about a tool, or about a server alone; they say what stands for a name that is odd.
 
-        `labels` are the changes of labels that lift the lock of the tool, if they are known.
+        `labels` are the changes of labels that lift the lock of the tool for an `agent`, if they are known.
         """
         names = (server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
         found = self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
         if not labels:
             return found
-        changes = " and ".join(_label_change(change, names[1]) for change in labels)
+        changes = " and ".join(_label_change(change, names[1], agent) for change in labels)
         return {**found, EDIT_LABELS.name: f"{changes} in {self._config}"}
 
     def about_any(self) -> Phrases:
@@ -87,10 +87,12 @@ class Commands:
         return f"`{shlex.join(('callability', noun, verb, *words))}`"
 
 
-def _label_change(change: FactChange, tool: str) -> str:
-    """Say how to change a label of a server or a tool, such as `server.label.environment`, in the config."""
+def _label_change(change: FactChange, tool: str, agent: str) -> str:
+    """Say how to change a label of a server, a tool or an agent, such as `server.label.environment`, in the config."""
     subject, _, key = change.fact.partition(".label.")
     label = f"`tool_labels.{tool}.{key}`" if subject == "tool" else f"`labels.{key}`"
+    if subject == "agent":
+        label = f"`agents.{agent or _AGENT}.labels.{key}`"
     values = " or ".join(f"`{value}`" for value in change.wanted_values if value != _NO_LABEL)
     if not values:
         return f"remove {label}"

@@ -12,7 +12,7 @@ from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, TooM
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import Space
 from callability.policy.deciding.unread_sets import UnreadSets
-from callability.policy.questions.fact import Axis, LabelFact, NameFact
+from callability.policy.questions.fact import Axis, DeclaredFact, LabelFact, NameFact
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.verdict import Verdict
 
@@ -98,10 +98,12 @@ def _orders(space: Space) -> list[tuple[int, ...]]:
 
     def kind(axis: Axis) -> int:
         fact = facts[axis.facts[0]]
+        if isinstance(fact, DeclaredFact):
+            return 4
         return 1 if isinstance(fact, NameFact) else 2 if isinstance(fact, LabelFact) else 3 if fact.hint else 0
 
     kinds = [kind(axis) for axis in space.axes]
-    orders = ((0, 1, 2, 3), (0, 1, 3, 2))
+    orders = ((0, 1, 2, 3, 4), (0, 1, 3, 2, 4))
     return list(dict.fromkeys(tuple(sorted(range(len(kinds)), key=lambda n: order[kinds[n]])) for order in orders))
 
 
@@ -120,7 +122,7 @@ def verdicts_of(rule_set: RuleSet, sets: CombinationSets) -> Iterator[tuple[Verd
     left = sets.all
     for rule in rule_set.rules:
         try:
-            truths = sets.truths(rule.when)
+            truths = sets.truths(rule.when, rule_set.question)
             reached = left & truths.possible
             left -= truths.possible
             certain = _given(rule, rule.status, reached & truths.certain, withheld)

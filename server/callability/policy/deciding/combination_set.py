@@ -12,7 +12,8 @@ from callability.finding import Witness
 from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Nodes
 from callability.policy.deciding.points_along import PointsAlong
 from callability.policy.deciding.space import Space
-from callability.policy.questions.fact import Axis
+from callability.policy.questions.fact import Axis, DeclaredFact
+from callability.policy.questions.question import Question
 from callability.reasoning.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import UNKNOWN
 
@@ -143,26 +144,40 @@ class CombinationSets:
                 children[point] = FULL
         return self.of(self.nodes.node(place, tuple(children)))
 
-    def truths(self, condition: Condition | None) -> Truths:
-        """Return where a condition holds, in Kleene's logic; none holds everywhere."""
+    def truths(self, condition: Condition | None, question: Question | None = None) -> Truths:
+        """Return where a condition holds, in Kleene's logic; none holds everywhere.
+
+        The space may be that of two rule sets. The condition is one of the rule set with this `question` then, and a
+        declared fact is read as that rule set declares it.
+        """
         match condition:
             case None:
                 return Truths(self.all, self.all)
             case Is(fact=fact):
+                own = question.facts[fact] if question else None
+                if isinstance(own, DeclaredFact) and own != self.space.question.facts[fact]:
+                    return self._truths_of(condition, own)
                 if condition not in self._truths:
                     certain = self.where(fact, self.space.question.facts[fact].held_by(condition.values))
                     self._truths[condition] = Truths(certain, certain | self.where(fact, (UNKNOWN,)))
                 return self._truths[condition]
             case Not(part=part):
-                opposite = self.truths(part)
+                opposite = self.truths(part, question)
                 return Truths(~opposite.possible, ~opposite.certain)
             case All(parts=parts) | Any(parts=parts):
                 join, start = (and_, self.all) if isinstance(condition, All) else (or_, self.none)
-                each = [self.truths(part) for part in parts]
+                each = [self.truths(part, question) for part in parts]
                 return Truths(
                     reduce(join, (one.certain for one in each), start),
                     reduce(join, (one.possible for one in each), start),
                 )
+
+    def _truths_of(self, condition: Is, own: DeclaredFact) -> Truths:
+        """Return where a condition holds about a fact that one of two rule sets declares otherwise than the other."""
+        readings = {each: own.reading(each) for each in self.space.question.facts[own.name].readings}
+        certain = self.where(own.name, (each for each, read in readings.items() if read in condition.values))
+        unknown = self.where(own.name, (each for each, read in readings.items() if read == UNKNOWN))
+        return Truths(certain, certain | unknown)
 
     def spread(self, given: CombinationSet, along: Axis) -> CombinationSet:
         """Return a set with every combination that differs from one of it along an axis alone."""

@@ -10,7 +10,7 @@ from callability.finding import Finding, Severity, listed, shown
 from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.redundant_condition import check_parts
-from callability.policy.questions.fact import LabelFact
+from callability.policy.questions.fact import Fact, LabelFact
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.words import actions_named, rule_words, status_words
@@ -19,7 +19,8 @@ from callability.vocabulary import Action
 
 def prove(rule_set: RuleSet, decided: Decided, *, advice: bool = True) -> tuple[Finding, ...]:
     """Return what is wrong: rules that never decide, words that send somebody to what is open already, combinations
-    that are callable although text is withheld, laws that do not hold, and, as advice, parts that never matter.
+    that are callable although text is withheld, asserted facts whose default opens, laws that do not hold, and, as
+    advice, parts that never matter.
     """
     return (
         *_check_dead(rule_set, decided),
@@ -27,6 +28,7 @@ def prove(rule_set: RuleSet, decided: Decided, *, advice: bool = True) -> tuple[
         *_check_actions(rule_set, decided),
         *_check_callable(rule_set, decided),
         *_check_withheld(rule_set, decided),
+        *_check_defaults(rule_set, decided),
         *_check_laws(rule_set, decided),
     )
 
@@ -85,17 +87,50 @@ def _changing(rule: Rule, rule_set: RuleSet) -> tuple[tuple[Action, ...], ...]:
     if rule.status not in rule_set.words:
         return ()
     said = rule_words(rule_set, rule) or status_words(rule_set, rule.status)
-    named = (tuple(each for each in actions_named(text) if each.fact or each.labels) for text in said.values())
+    named = (
+        tuple(each for each in actions_named(text, rule_set.question) if each.fact or each.labels)
+        for text in said.values()
+    )
     return tuple(filter(None, named))
 
 
 def _idle(action: Action, rule: Rule, decided: Decided) -> CombinationSet:
-    """Return where an action changes nothing about a rule: the fact is open, or no other labels make the rule false."""
+    """Return where an action changes nothing about a rule: the fact is open, or no other values make the rule false."""
     sets, facts = decided.sets, decided.sets.space.question.facts
-    if action.fact:
+    if action.fact and not facts[action.fact].opened_by_any_value:
         return sets.where(action.fact, (facts[action.fact].open_value,))
-    labels = (axis for axis in sets.axes if isinstance(facts[axis.facts[0]], LabelFact))
-    return ~reduce(sets.spread, labels, ~sets.truths(rule.when).possible)
+    changed = (axis for axis in sets.axes if _changes(action, facts[axis.facts[0]]))
+    return ~reduce(sets.spread, changed, ~sets.truths(rule.when).possible)
+
+
+def _changes(action: Action, fact: Fact) -> bool:
+    return isinstance(fact, LabelFact) if action.labels else fact.name == action.fact
+
+
+def _check_defaults(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:
+    """Find asserted facts whose default opens what another value locks: a caller that sends nothing would open it."""
+    wanted, sets = rule_set.question.open_status, decided.sets
+    asserted = (fact for fact in rule_set.declared_facts if fact.asserted and fact.name in sets.space.facts)
+    for fact in asserted if wanted else ():
+        opened, unsent = decided.status(wanted or ""), sets.where(fact.name, (fact.open_value,))
+        axis = next(axis for axis in sets.axes if fact.name in axis.facts)
+        for value in fact.values:
+            locked = sets.where(fact.name, (value,)) - opened
+            wrong = opened & unsent & sets.spread(locked, axis)
+            if wrong:
+                yield _unsafe(rule_set, fact, value, wrong, decided)
+                break
+
+
+def _unsafe(rule_set: RuleSet, fact: Fact, value: str, wrong: CombinationSet, decided: Decided) -> Finding:
+    count = wrong.size
+    sentence = (
+        f"the default of `{fact.name}`, {shown(fact.open_value)}, makes tools callable that {shown(value)} locks, in"
+        f" {count:,} combination{'s' if count > 1 else ''}: a caller that does not send the fact opens them"
+    )
+    hint = "give it the default that locks, or remove `asserted`: the fact is then unknown if it is not sent"
+    place = rule_set.fact_places.get(fact.name, rule_set.rules[-1].place)
+    return Finding(place, "unsafe-default", sentence, hint, witness=decided.sets.witness(wrong))
 
 
 def _check_callable(rule_set: RuleSet, decided: Decided) -> Iterator[Finding]:

@@ -81,7 +81,8 @@ CALLABILITY = Question(
     wordless=frozenset({ToolStatus.CALLABLE}),
     texts={"remediation": (), "rejection": (Placeholder("tool"), Placeholder("server"))},
     actions=TOOL_ACTIONS,
-    labels={"server": "server.label.", "tool": "tool.label."},
+    labels={"server": "server.label.", "tool": "tool.label.", "agent": "agent.label."},
+    declares=("server", "tool", "agent"),
     open_status=ToolStatus.CALLABLE,
     withholds=_withholds,
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from callability.finding import shown
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
 from callability.reasoning.glob import held
-from callability.vocabulary import EDIT_LABELS, UNKNOWN, LiftedBy
+from callability.vocabulary import EDIT_LABELS, UNKNOWN, Action, LiftedBy
 
 BOOLEAN = ("true", "false")
 NO_LABEL = "none"
@@ -120,6 +120,37 @@ class LabelFact(Fact):
     def joined(self, other: Fact) -> Fact:
         """Return the label with the values of both."""
         return replace(self, values=tuple(dict.fromkeys((*self.values, *other.values))))
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFact(Fact):
+    """A fact that a rule file declares `of` a server, a tool or an agent, with its action's neutral `phrase`.
+
+    A fact that is not sent is unknown, and so is a value that is not declared. An asserted fact has its default then,
+    which locks: its owner can change it to any other value. The owner of any other fact changes it to its default.
+    """
+
+    of: str = "server"
+    phrase: str = ""
+
+    @property
+    def opened_by_any_value(self) -> bool:
+        """The default of an asserted fact locks, so any other value may help."""
+        return self.asserted
+
+    @property
+    def declared_action(self) -> Action | None:
+        """The action that changes it."""
+        return Action(self.action, self.opened_by, self.name, self.phrase) if self.opened_by and self.action else None
+
+    def reading(self, given: str) -> str:
+        """Return the value; one that is unknown or not declared is unknown, or the default of an asserted fact."""
+        return given if given in self.values else self.open_value if self.asserted else UNKNOWN
+
+    def joined(self, other: Fact) -> Fact:
+        """Return the fact with the values of both; it can be unknown if either can."""
+        values = tuple(dict.fromkeys((*self.values, *other.values)))
+        return replace(self, values=values, asserted=self.asserted and other.asserted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from callability.policy.questions.fact import Axis, Fact, axis_of
+from callability.policy.questions.fact import Axis, DeclaredFact, Fact, axis_of
 from callability.vocabulary import Action, LiftedBy, Status
 
 
@@ -27,11 +27,12 @@ class Question:
 
     `wordless` are the statuses about which nothing has to be said, and `texts` the texts that the words of any other
     have, with their placeholders. With an `open_status` there is a path from any other status to it. `labels` are what
-    a file may declare labels of, with the beginning of the names of their facts. `owners_by_rule` are, for a status,
-    those whose actions a rule's own words may name besides its `lifted_by`: a rule that decides may know more than its
-    status says. `withholds` says for a combination of facts whether text from the upstream must be kept back (spec
-    A.3), where the question is about such text. `operator_acts`: whatever the operator can do about a status is one of
-    the actions, so that words for such a status that name none help nobody.
+    a file may declare labels of, with the beginning of the names of their facts. `declares` is what it may declare
+    facts of its own of. `owners_by_rule` are, for a status, those whose actions a rule's own words may name besides
+    its `lifted_by`: a rule that decides may know more than its status says. `withholds` says for a combination of
+    facts whether text from the upstream must be kept back (spec A.3), where the question is about such text.
+    `operator_acts`: whatever the operator can do about a status is one of the actions, so that words for such a
+    status that name none help nobody.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Question:
     texts: Mapping[str, tuple[Placeholder, ...]]
     actions: tuple[Action, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    declares: tuple[str, ...] = ()
     owners_by_rule: Mapping[str, frozenset[LiftedBy]] = field(default_factory=dict)
     open_status: str | None = None
     withholds: Callable[[Mapping[str, str]], bool] | None = None
@@ -74,10 +76,23 @@ class Question:
         return tuple(each for each in first if all(each in other for other in others))
 
     def having(self, facts: Iterable[Fact]) -> Question:
-        """Return the question with independent facts added; they replace facts of the same names."""
+        """Return the question with independent facts added, and the actions that they declare; they replace facts of
+        the same names.
+        """
         having = facts_by_name(facts)
         axes = (axis for axis in self.axes if not having.keys() & axis.facts)
-        return replace(self, facts={**self.facts, **having}, axes=(*axes, *map(axis_of, having.values())))
+        declared = (fact.declared_action for fact in having.values() if isinstance(fact, DeclaredFact))
+        actions = {action.name: action for action in (*self.actions, *filter(None, declared))}
+        return replace(
+            self,
+            facts={**self.facts, **having},
+            axes=(*axes, *map(axis_of, having.values())),
+            actions=tuple(actions.values()),
+        )
+
+    def action(self, name: str) -> Action | None:
+        """Return an action by its name; None if the question has no such action."""
+        return next((action for action in self.actions if action.name == name), None)
 
     def describe(self, box: Mapping[str, Collection[str]]) -> dict[str, tuple[str, ...]]:
         """Describe the readings of facts for people; a fact that may have any reading is left out."""

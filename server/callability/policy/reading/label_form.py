@@ -1,4 +1,4 @@
-"""Reading `labels`: for servers and for tools, the keys that rules may read, each with its values."""
+"""Reading `labels`: for servers, tools and agents, the keys that rules may read, each with its values."""
 
 from __future__ import annotations
 

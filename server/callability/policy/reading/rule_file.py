@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from callability.document import Mapping, Node, Scalar
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
 from callability.policy.questions.question import Question
+from callability.policy.reading.fact_form import fact_places, read_facts
 from callability.policy.reading.form import Form
 from callability.policy.reading.label_form import label_places, read_labels
 from callability.policy.reading.law_form import read_laws
@@ -25,27 +26,33 @@ ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple[Finding, ...]]:
     """Return the rule set that a file writes, and what is to be said of it; None where it has errors of form."""
     form = Form()
-    heads = ("labels",) if question.labels else ()
+    heads = (*(("labels",) if question.labels else ()), *(("facts",) if question.declares else ()))
     entries = form.mapping(root, "the file", required=("rules", "words"), optional=(*heads, "laws"))
     if entries is None:
         return None, tuple(form.findings)
-    question = read_labels(root, question, form)
+    question = read_head(root, question, form)
     rules = _rules(entries["rules"], question, form)
     words = _words(entries["words"], question, form)
     laws = read_laws(entries["laws"], question, form) if "laws" in entries else ()
     question = with_names(question, (*rules, *laws), form)
     if form.findings:
         return None, tuple(form.findings)
-    rule_set = RuleSet(question, rules, words, laws)
+    rule_set = RuleSet(question, rules, words, laws, fact_places(root))
     findings = (
         *_check_order(rule_set),
         *_check_labels(rule_set, root),
+        *_check_facts(rule_set),
         *_check_hints(rule_set),
         *_check_spoken(rule_set, entries["words"]),
         *check_words(rule_set),
     )
     errors = any(finding.severity is Severity.ERROR for finding in findings)
     return (None if errors else rule_set), findings
+
+
+def read_head(root: Node, question: Question, form: Form) -> Question:
+    """Return the question of a rule file: with the labels and the facts that are declared at its head."""
+    return read_facts(root, read_labels(root, question, form), form)
 
 
 def _rules(node: Node, question: Question, form: Form) -> tuple[Rule, ...]:
@@ -136,6 +143,13 @@ def _check_labels(rule_set: RuleSet, root: Node) -> Iterator[Finding]:
     for fact, place in label_places(root, rule_set.question):
         if fact not in rule_set.reads:
             yield Finding(place, "unused-label", f"no rule and no law reads `{fact}`", "remove it", Severity.WARNING)
+
+
+def _check_facts(rule_set: RuleSet) -> Iterator[Finding]:
+    """Find facts that are declared, and that no rule and no law reads."""
+    for fact, place in rule_set.fact_places.items():
+        if fact not in rule_set.reads:
+            yield Finding(place, "unused-fact", f"no rule and no law reads `{fact}`", "remove it", Severity.WARNING)
 
 
 def _check_hints(rule_set: RuleSet) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any
 from callability.policy.names.automaton import NAME_BYTES
 from callability.policy.questions.fact import NO_LABEL, Fact, NameFact
 from callability.policy.questions.question import Question
+from callability.policy.reading.fact_schema import ACTION_NAME, DECLARED_NAME, DECLARED_VALUE, schema_of_facts
 from callability.policy.reading.form import MAX_TEXT
 from callability.policy.reading.label_form import KEY, MAX_LABELS
 from callability.policy.reading.law_form import MAX_LAWS
@@ -25,30 +26,28 @@ def schema_of_rules(question: Question) -> Schema:
     What a schema cannot say, `check` finds: whether a rule ever decides, laws, ids that stand twice, and whether an
     action is the status's to name.
     """
+    declaring = bool(question.declares)
     rule = _object(
         {
             "id": {"type": "string", "pattern": f"^{ID.pattern}$", "description": "By which verdicts name the rule."},
             "when": {"$ref": "#/$defs/condition"},
             "status": _status(question),
-            "because": _text(
-                question, (each.name for each in question.shared_placeholders), "Said before the words of the status."
-            ),
-            "action": _text(
-                question, (each.name for each in question.shared_placeholders), "Said in place of what to do."
-            ),
+            **_texts_of_rule(question, declaring=declaring),
         },
         required=("id", "status"),
     )
     properties = {
         **({"labels": _labels(question)} if question.labels else {}),
+        **({"facts": schema_of_facts(question)} if declaring else {}),
         "rules": _list(rule, most=MAX_RULES) | {"description": "Tried in order: the first that holds is the answer."},
         "laws": _list(_law(question), most=MAX_LAWS) | {"description": "What must hold of every combination of facts."},
-        "words": _object({status: _words(question, status) for status in map(str, question.statuses)}),
+        "words": _all_words(question, declaring=declaring),
     }
     return {
         "$schema": DIALECT,
         "title": f"The rules of {question.name}",
         **_object(properties, required=("rules", "words")),
+        **(_without_facts(question) if declaring else {}),
         "$defs": {"condition": _condition(question)},
     }
 
@@ -67,7 +66,8 @@ def schema_of_tests(question: Question) -> Schema:
     test = _object(
         {
             "name": {"type": "string", "minLength": 1, "description": "A sentence: what holds."},
-            "facts": _facts(facts, question, _text_value()) | {"description": "One that is left out has its default."},
+            "facts": _facts(facts, question, _text_value(), DECLARED_VALUE)
+            | {"description": "One that is left out has its default."},
             "expect": _object(expected, required=("status",)),
         },
         required=("name", "expect"),
@@ -77,6 +77,25 @@ def schema_of_tests(question: Question) -> Schema:
         "title": f"Tests of {question.name}",
         **_object({"tests": _list(test)}, required=("tests",)),
     }
+
+
+def _texts_of_rule(question: Question, *, declaring: bool) -> Schema:
+    names = tuple(each.name for each in question.shared_placeholders)
+    return {
+        "because": _text(question, names, "Said before the words of the status.", declaring=declaring),
+        "action": _text(question, names, "Said in place of what to do.", declaring=declaring),
+    }
+
+
+def _all_words(question: Question, *, declaring: bool) -> Schema:
+    return _object({status: _words(question, status, declaring=declaring) for status in map(str, question.statuses)})
+
+
+def _without_facts(question: Question) -> Schema:
+    """A file that declares no facts names no actions but those of the question."""
+    texts = {"properties": _texts_of_rule(question, declaring=False)}
+    strict = {"rules": {"items": texts}, "words": _all_words(question, declaring=False)}
+    return {"if": {"not": {"required": ["facts"]}}, "then": {"properties": strict}}
 
 
 def _parts() -> Schema:
@@ -104,14 +123,16 @@ def _condition(question: Question) -> Schema:
         "all": _list(nested) | {"description": "Every one of them holds."},
         "not": nested | {"description": "It does not hold."},
     }
-    condition = _facts(facts | connectives, question, _one_or_more(_text_value()))
+    condition = _facts(facts | connectives, question, _one_or_more(_text_value()), _one_or_more(DECLARED_VALUE))
     return condition | {"minProperties": 1, "description": "Its keys are joined by *and*."}
 
 
-def _facts(properties: Schema, question: Question, label: Schema) -> Schema:
-    """Add the labels, of which a rule file says itself what they are."""
-    labels = {f"^{re.escape(prefix)}": label for prefix in question.labels.values()}
-    return _object(properties) | ({"patternProperties": labels} if labels else {})
+def _facts(properties: Schema, question: Question, label: Schema, declared: Schema) -> Schema:
+    """Add labels and declared facts, of which a rule file says itself what they are."""
+    patterns = {f"^{re.escape(prefix)}": label for prefix in question.labels.values()}
+    if question.declares:
+        patterns[DECLARED_NAME] = declared
+    return _object(properties) | ({"patternProperties": patterns} if patterns else {})
 
 
 def _one_or_more(value: Schema) -> Schema:
@@ -151,16 +172,18 @@ def _status(question: Question) -> Schema:
     return {"enum": [str(status) for status in question.statuses]}
 
 
-def _words(question: Question, status: str) -> Schema:
+def _words(question: Question, status: str, *, declaring: bool) -> Schema:
     texts = {
-        name: _text(question, (each.name for each in placeholders if each.fits(status)))
+        name: _text(question, (each.name for each in placeholders if each.fits(status)), declaring=declaring)
         for name, placeholders in question.texts.items()
     }
     return _object(texts, required=tuple(texts))
 
 
-def _text(question: Question, placeholders: Iterable[str], description: str = "") -> Schema:
-    names = "|".join((*placeholders, *(action.name for action in question.actions)))
+def _text(question: Question, placeholders: Iterable[str], description: str = "", *, declaring: bool = False) -> Schema:
+    """Return the schema of a text; `declaring`: it may name actions that the file declares with its facts."""
+    actions = (action.name for action in question.actions)
+    names = "|".join((*placeholders, *actions, *((ACTION_NAME,) if declaring else ())))
     part = rf"([^{{}}]|\{{({names})\}})*"
     schema = {"type": "string", "maxLength": MAX_TEXT, "pattern": rf"^{part}[^\s{{}}]{part}$"}
     return schema | ({"description": description} if description else {})

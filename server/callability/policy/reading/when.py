@@ -9,6 +9,7 @@ from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import did_you_mean, joined_hints, listed, shown
 from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
+from callability.policy.reading.fact_form import undeclared_fact
 from callability.policy.reading.form import Form, described
 from callability.policy.reading.name_form import read_name
 from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
@@ -88,7 +89,8 @@ def find_fact(
     fact = question.facts.get(name)
     if fact is None:
         hint = _nested(name, value, question) or _undeclared(name, question)
-        hint = hint or did_you_mean(name, (*question.facts, *others))
+        near = did_you_mean(name, (*question.facts, *others))
+        hint = hint or joined_hints(near if near.startswith("did") else "", undeclared_fact(name, question)) or near
         form.find(key.place, "unknown-fact", f"unknown fact {shown(name)} in {where}", hint)
     return fact
 

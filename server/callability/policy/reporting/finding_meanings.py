@@ -97,13 +97,41 @@ OF_FORM: Mapping[str, Meaning] = {
         "Use letters, digits, `.`, `_`, `-` and `/`, and a letter or digit at both ends.",
     ),
     "reserved-value": Meaning(
-        "A declared value of a label has another meaning: `none` is a label that is not there, `unknown` one that "
-        "could not be read, and a value with `*` or `?` is a pattern.",
+        "A declared value of a label or a fact has another meaning: `none` is a label that is not there, `unknown` a "
+        "fact that could not be read, and a value with `*` or `?` is a pattern.",
         "Use another value.",
     ),
     "too-many-labels": Meaning(
         "There are more than 64 labels, or values of one label.",
         "Declare only what rules read.",
+    ),
+    "bad-fact-name": Meaning(
+        "The name of a declared fact is invalid.",
+        "Join words of small letters, digits and `_` by `.`, such as `proxy.quota`; at most 128 bytes.",
+    ),
+    "reserved-fact": Meaning(
+        "The name of a declared fact begins like those of the contract's own facts, such as `server.` or `tool.`.",
+        "Begin it with a word of your own, such as `proxy.`.",
+    ),
+    "too-many-facts": Meaning(
+        "There are more than 64 declared facts, or values of one declared fact.",
+        "Declare only what rules read.",
+    ),
+    "too-few-values": Meaning(
+        "A declared fact has one value.",
+        "Give it at least two; a fact that could not be read is unknown besides.",
+    ),
+    "bad-action": Meaning(
+        "The name of a declared fact's action is invalid.",
+        "Join one to six words of small letters by `_`, such as `raise_quota`.",
+    ),
+    "reserved-action": Meaning(
+        "The action of a declared fact has the name of a placeholder that exists already.",
+        "Give it a name of your own.",
+    ),
+    "duplicate-action": Meaning(
+        "Two declared facts have the same action.",
+        "Give each fact an action of its own.",
     ),
     "name-too-long": Meaning("A name or pattern has more than 512 bytes, the limit of names.", "Shorten it."),
     "pattern-in-test": Meaning("A test has a pattern in place of a name.", "Write a name that the pattern matches."),
@@ -131,6 +159,7 @@ OF_RULES: Mapping[str, Meaning] = {
     "missing-words": Meaning("A status that a rule gives has no words.", "Write them under `words`."),
     "unused-words": Meaning("Words are never used.", "Remove them.", _WARNING),
     "unused-label": Meaning("A label is declared, and no rule and no law reads it.", "Remove it.", _WARNING),
+    "unused-fact": Meaning("A fact is declared, and no rule and no law reads it.", "Remove it.", _WARNING),
     "callable-on-hint": Meaning(
         "A rule makes tools callable because of an MCP annotation, which the upstream server chooses.",
         "Let rules lock by annotations, and open by what the operator states: labels or names.",
@@ -219,6 +248,11 @@ OF_PROOF: Mapping[str, Meaning] = {
         "Every tool is locked under every combination of facts.",
         "End with a rule without `when` that gives `callable`.",
         _WARNING,
+    ),
+    "unsafe-default": Meaning(
+        "The default of an asserted fact makes a tool callable that another value locks, so a caller that does not "
+        "send the fact opens the tool.",
+        "Give the fact the default that locks, or remove `asserted`.",
     ),
     "callable-withheld": Meaning(
         "A combination is callable although the upstream server's text is withheld.",

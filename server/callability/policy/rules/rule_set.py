@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from callability.finding import Place
-from callability.policy.questions.fact import LabelFact
+from callability.policy.questions.fact import DeclaredFact, LabelFact
 from callability.policy.questions.question import Question
 from callability.policy.rules.law import Law
 from callability.reasoning.condition import Condition, facts_read
@@ -50,6 +50,8 @@ class RuleSet:
     rules: tuple[Rule, ...]
     words: Mapping[str, Words]
     laws: tuple[Law, ...] = ()
+    fact_places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+    """Where the file declares each of its own facts."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -69,6 +71,11 @@ class RuleSet:
     def declared_labels(self) -> tuple[LabelFact, ...]:
         """The labels that the file declares, whether a rule reads them or not, in the order of the facts."""
         return tuple(fact for fact in self.question.facts.values() if isinstance(fact, LabelFact))
+
+    @property
+    def declared_facts(self) -> tuple[DeclaredFact, ...]:
+        """The facts of its own that the file declares, whether a rule reads them or not, in their order."""
+        return tuple(fact for fact in self.question.facts.values() if isinstance(fact, DeclaredFact))
 
     def rule(self, rule_id: str) -> Rule:
         """Return the rule of an id."""

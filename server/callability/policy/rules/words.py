@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
-from callability.policy.questions.fact import LabelFact
+from callability.policy.questions.fact import DeclaredFact, LabelFact
 from callability.policy.questions.question import Placeholder, Question
 from callability.policy.rules.rule_set import Rule, RuleSet, Text
 from callability.policy.rules.verdict import Verdict
-from callability.vocabulary import ACTIONS, Action, LiftedBy, Status
+from callability.vocabulary import Action, LiftedBy, Status
 
-_ACTIONS = {action.name: action for action in ACTIONS}
 _BRACES = re.compile(r"\{([^{}]*)\}|[{}]")
 _TOGGLES = re.compile(
     r"\b(toggle|switch|turn)(s|ed)?( it| the \w+)? (back )?on\b|\btoggle\b|\b(re-?)?enable\b|\bun-?quarantine\b"
@@ -73,10 +72,17 @@ def verdict_words(rule_set: RuleSet, verdict: Verdict) -> VerdictWords | None:
     return VerdictWords(rule.id, own) if own else VerdictWords("", status_words(rule_set, verdict.status))
 
 
-def actions_named(template: str) -> tuple[Action, ...]:
-    """Return the actions that a template names, each once, in the order of the text."""
-    named = dict.fromkeys(match[1] for match in _BRACES.finditer(template) if match[1] in _ACTIONS)
-    return tuple(map(_ACTIONS.__getitem__, named))
+def actions_named(template: str, question: Question) -> tuple[Action, ...]:
+    """Return the actions of a question that a template names, each once, in the order of the text."""
+    named = (question.action(match[1]) for match in _BRACES.finditer(template) if match[1])
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
+def declared_phrases(said: Templates, question: Question) -> dict[str, str]:
+    """Return the neutral phrases of the actions of declared facts that some texts name, by action."""
+    declared = {fact.action for fact in question.facts.values() if isinstance(fact, DeclaredFact)}
+    named = (action for text in said.values() for action in actions_named(text, question))
+    return {action.name: action.phrase for action in named if action.name in declared}
 
 
 def check_words(rule_set: RuleSet) -> tuple[Finding, ...]:
@@ -117,7 +123,7 @@ def _check_operators(rule_set: RuleSet) -> Iterator[Finding]:
         fitting = [action.name for action in theirs if _changes_something(action, _words_of(rule, question))]
         hint = f"name one by a placeholder: {listed('{' + name + '}' for name in fitting)}"
         for name, template in (rule_words(rule_set, rule) or status_words(rule_set, rule.status)).items():
-            if not any(action in theirs for action in actions_named(template)):
+            if not any(action in theirs for action in actions_named(template, question)):
                 sentence = f"the `{name}` of rule `{rule.id}` names nothing that the operator can do"
                 place = (rule.action or rule.because or words[name]).place
                 yield Finding(place, "no-operator-action", sentence, hint, Severity.WARNING)
@@ -139,8 +145,8 @@ def _check_placeholder(name: str | None, text: Text, words: _Words) -> Iterator[
     if name is None:
         sentence = f"a brace in {words.where} belongs to no placeholder"
         yield Finding(text.place, "stray-brace", sentence, "a placeholder is `{name}`; braces have no other use")
-    elif any(action.name == name for action in words.question.actions):
-        yield from _check_action(name, text, words)
+    elif action := words.question.action(name):
+        yield from _check_action(action, text, words)
     elif not any(each.name == name and each.fits(words.status) for each in words.placeholders):
         sentence = f"unknown placeholder {shown('{' + name + '}')} in {words.where}"
         yield Finding(text.place, "unknown-placeholder", sentence, _elsewhere(name, words) or _near(name, words))
@@ -162,22 +168,22 @@ def _near(name: str, words: _Words) -> str:
     return did_you_mean(name, (*fitting, *(action.name for action in words.question.actions)))
 
 
-def _check_action(name: str, text: Text, words: _Words) -> Iterator[Finding]:
-    action, status = _ACTIONS[name], words.status
+def _check_action(action: Action, text: Text, words: _Words) -> Iterator[Finding]:
+    status = words.status
     mine = [
         other.name for other in words.question.actions if words.names(other.owner) and _changes_something(other, words)
     ]
     hint = f"it may name {listed(mine)}" if mine else ""
     if not words.names(action.owner):
         sentence = (
-            f"action `{{{name}}}` in {words.where} is the {action.owner}'s, and `{status}` is lifted by"
+            f"action `{{{action.name}}}` in {words.where} is the {action.owner}'s, and `{status}` is lifted by"
             f" {_article(status.lifted_by)}"
         )
         yield Finding(text.place, "action-not-owned", sentence, hint)
     elif not _changes_something(action, words):
         opens = "changes labels, of which" if action.labels else f"opens `{action.fact}`, which"
         readers = "this rule does not read" if words.of_rule else f"no rule that gives `{status}` reads"
-        sentence = f"action `{{{name}}}` in {words.where} {opens} {readers}" + (" any" if action.labels else "")
+        sentence = f"action `{{{action.name}}}` in {words.where} {opens} {readers}" + (" any" if action.labels else "")
         yield Finding(text.place, "action-opens-nothing", sentence, hint)
 
 

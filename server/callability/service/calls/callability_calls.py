@@ -64,10 +64,13 @@ class CallabilityCalls:
         limits.check_name(request.server.encode(), "server")
         limits.check_name(request.tool.encode(), "tool")
         limits.check_name(request.agent.name.encode(), "agent", empty=True)
+        limits.check_agent(request.agent.ByteSize())
         facts = self._tools.facts(request)
         proved = self._policy.rule_sets["callability"]
         read = {fact: facts.values[fact] for fact in proved.diagram.space.facts}
-        reply = explanation_message(explain(proved.rule_set, proved.diagram, facts.values), read)
+        reply = explanation_message(
+            explain(proved.rule_set, proved.diagram, facts.values), read, proved.rule_set.question
+        )
         decided = self._tools.response(facts)
         reply.revision = decided.revision
         reply.verdict.CopyFrom(decided.verdict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from callability.service.observability.gaps import Gap
@@ -29,7 +29,8 @@ class EncodedResult:
     """The result for one tool: a verdict or an error. Counts of statuses need the place of its status in their order.
 
     `encoded` are its bytes in a `ServerResults`, `reply` those of a `CheckToolResponse`. `words` names the words that
-    belong to it, `gaps` are the facts that keep it undetermined, and `counted` is what metrics count it by.
+    belong to it, `gaps` are the facts that keep it undetermined and those that are not declared, and `counted` is what
+    metrics count it by.
     """
 
     place: int
@@ -40,6 +41,10 @@ class EncodedResult:
     reply: bytes = b""
     gaps: tuple[Gap, ...] = ()
     counted: Counted = _ERROR
+
+    def with_gaps(self, gaps: tuple[Gap, ...]) -> EncodedResult:
+        """Return the result with further gaps; itself if there are none."""
+        return replace(self, gaps=(*self.gaps, *gaps)) if gaps else self
 
     def check(self) -> None:
         """Check that it is a verdict.
@@ -55,7 +60,7 @@ class EncodedResult:
 class EncodedServerResults:
     """The results for the tools of one server: a `ServerResults` encoded, and the words for it.
 
-    `gaps` are the facts that keep some of them undetermined, each with the number of tools.
+    `gaps` are the facts that keep some of them undetermined, and those that are not declared, each with their number.
     """
 
     results: Sequence[EncodedResult]
@@ -84,10 +89,12 @@ def encoded_error(error: ServiceError) -> EncodedResult:
     return EncodedResult(PLACES[ToolStatus.DISABLED_UNKNOWN], encoded, UNDETERMINED, error=item)
 
 
-def joined(results: Sequence[EncodedResult]) -> EncodedServerResults:
-    """Return the results for the tools of a server as one."""
-    words = frozenset(result.words for result in results if result.words)
-    gaps = gaps_among(results) if UNDETERMINED in words else {}
+def joined(results: Sequence[EncodedResult], of_server: Sequence[Gap] = ()) -> EncodedServerResults:
+    """Return the results for the tools of a server as one, with further gaps of the server itself."""
+    distinct = set(results)
+    words = frozenset(result.words for result in distinct if result.words)
+    found = gaps_among(results) if any(result.gaps for result in distinct) else {}
+    gaps = {**found, **Counter(of_server)} if of_server else found
     encoded = b"".join([result.encoded for result in results]) + _counts(results)
     return EncodedServerResults(results, encoded, words, gaps)
 

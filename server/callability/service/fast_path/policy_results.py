@@ -11,13 +11,13 @@ from callability.policy.loading import Policy
 from callability.policy.questions.fact import NameFact
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Templates, rule_words, status_words
+from callability.policy.rules.words import Templates, declared_phrases, rule_words, status_words
 from callability.service.fast_path.encoded_results import PLACES, EncodedResult, WordsKey
 from callability.service.fast_path.tool_results import ToolResults, fact_key
 from callability.service.observability.gaps import gaps_of
 from callability.service.observability.verdict_counts import Counted
 from callability.service.translation.messages import verdict_message, words_message
-from callability.service.translation.tool_facts import FactReader, FactValues
+from callability.service.translation.tool_facts import AgentValues, FactReader, FactValues
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import ToolStatus
@@ -43,7 +43,7 @@ class PolicyResults:
         self._determined = {each: self._encoded(each) for each in self._diagram.verdicts if not each.undetermined}
         self._undetermined: BoundedCache[tuple[Verdict, tuple[str, ...], frozenset[str]], EncodedResult]
         self._undetermined = BoundedCache(MAX_UNDETERMINED)
-        self._servers: BoundedCache[tuple[bytes | str, str, str | None], ToolResults] = BoundedCache(MAX_SERVERS)
+        self._servers: BoundedCache[tuple[bytes | str, str, AgentValues], ToolResults] = BoundedCache(MAX_SERVERS)
 
     @property
     def kept_servers(self) -> int:
@@ -54,7 +54,7 @@ class PolicyResults:
         """Return the name that represents a name for the rules; nothing if they do not read it."""
         return self._names[fact].classes.representative(name.decode()) if fact in self._names else ""
 
-    def of_server(self, server_facts: bytes, server: bytes, agent: str | None) -> ToolResults:
+    def of_server(self, server_facts: bytes, server: bytes, agent: AgentValues) -> ToolResults:
         """Return the results for tools of a server with these facts and this name, for an agent."""
         known = self.known_as("server.name", server)
         key = (fact_key(server_facts), known, agent)
@@ -114,4 +114,5 @@ def _encode_words(policy: Policy) -> dict[WordsKey, verdict_pb2.ToolWords]:
         own = rule_words(rule_set, rule)
         if own:
             said[rule.status, rule.id] = own
-    return {key: words_message(*key, words) for key, words in said.items()}
+    question = rule_set.question
+    return {key: words_message(*key, words, declared_phrases(words, question)) for key, words in said.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -19,10 +20,10 @@ from callability.service.fast_path.encoded_results import (
     joined,
 )
 from callability.service.fast_path.policy_results import PolicyResults
-from callability.service.observability.gaps import Gap, Gaps
+from callability.service.observability.gaps import Gap, Gaps, undeclared
 from callability.service.requests import limits, request_size
 from callability.service.requests.errors import InvalidName
-from callability.service.translation.tool_facts import FactValues, Names
+from callability.service.translation.tool_facts import AgentValues, FactValues, Names
 from callability.v1 import callability_service_pb2 as pb
 
 MAX_REQUESTS = 4_096
@@ -61,7 +62,7 @@ class ToolCalls:
         self._results = PolicyResults(policy)
         self._gaps = gaps
         self._requests: BoundedCache[bytes, EncodedResult] = BoundedCache(MAX_REQUESTS, MAX_REQUEST_BYTES)
-        self._servers: BoundedCache[tuple[bytes, str | None], EncodedServerResults]
+        self._servers: BoundedCache[tuple[bytes, AgentValues], EncodedServerResults]
         self._servers = BoundedCache(MAX_SERVER_RESULTS, MAX_SERVER_BYTES)
 
     @property
@@ -91,10 +92,10 @@ class ToolCalls:
         request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
-        agent = self._agent(request)
+        agent, ignored = self._agent(request)
         reply = lazy_messages.CheckToolsResponse(revision=self._results.revision)
         words: set[WordsKey] = set()
-        gaps: dict[Gap, int] = {}
+        gaps: dict[Gap, int] = {**Counter(ignored)}
         fresh: list[Sequence[EncodedResult]] = []
         again: list[EncodedServerResults] = []
         tools = 0
@@ -123,12 +124,14 @@ class ToolCalls:
         """Return every fact in a request about a tool.
 
         Raises:
-            InvalidRequest: the facts are malformed.
+            InvalidRequest: the facts are malformed, or exceed a limit.
         """
-        return self._results.reader.read(
+        reader = self._results.reader
+        return reader.read(
             request.server_facts.SerializeToString(),
             request.tool_facts.SerializeToString(),
-            Names(request.server, request.tool, request.agent.name if request.HasField("agent") else None),
+            Names(request.server, request.tool),
+            reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name)[0],
         )
 
     def response(self, facts: FactValues) -> pb.CheckToolResponse:
@@ -139,34 +142,40 @@ class ToolCalls:
         request = lazy_messages.read(pb.CheckToolRequest, data)
         limits.check_name(request.server, "server")
         limits.check_name(request.tool, "tool")
-        results = self._results.of_server(request.server_facts, request.server, self._agent(request))
-        result = results.of_tool(request.tool_facts, request.tool)
+        agent, ignored = self._agent(request)
+        results = self._results.of_server(request.server_facts, request.server, agent)
+        result = results.of_tool(request.tool_facts, request.tool).with_gaps((*ignored, *results.undeclared))
         result.check()
         self._requests.keep(data, result, len(data))
         return result
 
-    def _agent(self, request: Any) -> str | None:
-        """Return what rules know of the agent in a request; None if it has none."""
+    def _agent(self, request: Any) -> tuple[AgentValues, tuple[Gap, ...]]:
+        """Return what rules know of the agent in a request, and its facts that are not declared."""
         if not request.HasField("agent"):
-            return None
-        limits.check_name(request.agent.name, "agent", empty=True)
-        return self._results.known_as("agent.name", request.agent.name)
+            return self._results.reader.of_agent(None)[0], ()
+        agent = request.agent
+        limits.check_name(agent.name, "agent", empty=True)
+        limits.check_agent(agent.ByteSize())
+        known, ignored = self._results.reader.of_agent(agent, self._results.known_as("agent.name", agent.name))
+        return known, undeclared("agent", ignored)
 
-    async def _decide_server(self, data: bytes, agent: str | None, before: int, turn: Turn) -> EncodedServerResults:
+    async def _decide_server(self, data: bytes, agent: AgentValues, before: int, turn: Turn) -> EncodedServerResults:
         request_size.check_tools(data, before)
         server = lazy_messages.read(pb.ServerTools, data)
         tools = server.tools
         limits.check_sizes(before + len(tools), 0)
         found: list[EncodedResult] = []
+        ignored: tuple[Gap, ...] = ()
         try:
             limits.check_name(server.name, "server")
             results = self._results.of_server(server.facts, server.name, agent)
+            ignored = results.undeclared
             for start in range(0, len(tools), AT_ONCE):
                 await turn.others()
                 found += results.of_tools(tools[start : start + AT_ONCE])
         except InvalidName as error:
             found = [encoded_error(error)] * len(tools)
-        together = joined(found)
+        together = joined(found, ignored)
         if len(together.encoded) <= MAX_RESULTS_BYTES:
             self._servers.keep((data, agent), together, len(data))
         return together

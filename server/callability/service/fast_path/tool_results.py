@@ -9,6 +9,7 @@ from typing import Any
 from callability.bounded_cache import BoundedCache
 from callability.policy.questions.fact import NameFact
 from callability.service.fast_path.encoded_results import EncodedResult, encoded_error
+from callability.service.observability.gaps import Gap, undeclared
 from callability.service.requests.errors import InvalidName, InvalidRequest
 from callability.service.requests.limits import NAME_BYTES, check_name
 from callability.service.translation.tool_facts import FactReader, FactValues
@@ -45,9 +46,12 @@ class ToolResults(BoundedCache[ToolKey, EncodedResult]):
         self._tool_name = tool_name
         self._result_of = result_of
         self._refused: EncodedResult | None = None
+        self.undeclared: tuple[Gap, ...] = ()
+        """The facts of the server that the rule file does not declare."""
         try:
             # Read once, whatever the number of tools.
             self._server = server()
+            self.undeclared = undeclared("server", self._server.undeclared)
         except InvalidRequest as error:
             self._refused = encoded_error(error)
 
@@ -90,6 +94,7 @@ class ToolResults(BoundedCache[ToolKey, EncodedResult]):
 
     def _decide(self, tool_facts: bytes, tool: str) -> EncodedResult:
         try:
-            return self._result_of(self._server | self._reader.of_tool(tool_facts, tool))
+            facts = self._server | (own := self._reader.of_tool(tool_facts, tool))
+            return self._result_of(facts).with_gaps(undeclared("tool", own.undeclared))
         except InvalidRequest as error:
             return encoded_error(error)

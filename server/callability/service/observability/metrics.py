@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from callability.policy.loading import Policy
+from callability.policy.questions.callability import CALLABILITY
 from callability.service.observability.call_metrics import BatchSizes
 from callability.service.observability.verdict_counts import Result, Results, VerdictCounts
 
@@ -33,6 +34,14 @@ class PolicyMetrics:
             ("question", "fact", "cause"),
             registry=registry,
         )
+        self._undeclared = Counter(
+            "callability_undeclared_facts",
+            "Facts in requests that the rule file does not declare, by what they are facts of. They are ignored.",
+            ("of",),
+            registry=registry,
+        )
+        for subject in CALLABILITY.declares:
+            self._undeclared.labels(subject)
         self._inner_nodes = Gauge(
             "callability_policy_inner_nodes",
             "Inner nodes of the decision diagram that decides, by question.",
@@ -96,6 +105,10 @@ class PolicyMetrics:
         """Count the results of a batch, decided now or kept, and its tools."""
         self.verdicts.add_batch(fresh, again, tools)
         self._batches.observe(tools)
+
+    def undeclared(self, subject: str, facts: int) -> None:
+        """Count facts of servers, tools or agents that the rule file does not declare."""
+        self._undeclared.labels(subject).inc(facts)
 
     def edited(self, *, taken_over: bool) -> None:
         """Count an edit."""

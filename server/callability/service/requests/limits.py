@@ -15,6 +15,9 @@ MESSAGE_BYTES = 16 * 1024 * 1024
 LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512
+DECLARED_FACTS = 64
+DECLARED_FACT_NAME_BYTES = 128
+DECLARED_FACT_VALUE_BYTES = 128
 ERROR_TEXT_BYTES = 65_536
 POLICY_FILES = MAX_FILES
 POLICY_BYTES = 2_097_152
@@ -22,7 +25,9 @@ POLICY_FINDINGS = MAX_FINDINGS
 VALIDATIONS = 2
 VALIDATION_SECONDS = 60
 FACTS_BYTES = 65_536
-"""Bytes of the facts of a server or a tool: those of 64 labels of the greatest size, and room for what is added."""
+"""Bytes of the facts of a server, a tool or an agent: those of 64 labels and 64 declared facts of the greatest size,
+and room for what is added.
+"""
 PARTS_BYTES = 1_048_576
 """Bytes of a server with its tools whose facts are encoded in parts, which no library does by itself."""
 CONCURRENT_CALLS = 2_000
@@ -54,7 +59,7 @@ def check_name(name: bytes, what: str, *, empty: bool = False) -> None:
 
 
 def check_labels(labels: Mapping[str, str], what: str) -> None:
-    """Check the labels of a tool or a server.
+    """Check the labels of a tool, a server or an agent.
 
     Raises:
         InvalidRequest: there are too many, or a key or a value is too long.
@@ -72,6 +77,24 @@ def check_labels(labels: Mapping[str, str], what: str) -> None:
                 f"a label of the {what} has a value of {len(value.encode()):,} bytes, and may have {LABEL_VALUE_BYTES}"
             )
             raise InvalidRequest("LABEL_VALUE_TOO_LONG", message)
+
+
+def check_declared_facts(facts: Mapping[str, str], what: str) -> None:
+    """Check the declared facts that are sent of a tool, a server or an agent.
+
+    Raises:
+        InvalidRequest: there are too many, or a name or a value is empty or too long.
+    """
+    if len(facts) > DECLARED_FACTS:
+        found = f"the {what} has {len(facts):,} declared facts, and may have {DECLARED_FACTS}"
+        raise InvalidRequest("TOO_MANY_DECLARED_FACTS", found)
+    for name, value in facts.items():
+        if not 0 < len(name.encode()) <= DECLARED_FACT_NAME_BYTES:
+            found = f"the name of a declared fact of the {what} has {len(name.encode()):,} bytes"
+            raise InvalidRequest("DECLARED_FACT_NAME_SIZE", f"{found}, and has 1 to {DECLARED_FACT_NAME_BYTES}")
+        if not 0 < len(value.encode()) <= DECLARED_FACT_VALUE_BYTES:
+            found = f"the value of a declared fact of the {what} has {len(value.encode()):,} bytes"
+            raise InvalidRequest("DECLARED_FACT_VALUE_SIZE", f"{found}, and has 1 to {DECLARED_FACT_VALUE_BYTES}")
 
 
 def check_error_text(text: str) -> None:
@@ -130,6 +153,17 @@ def too_many_servers(found: str) -> InvalidRequest:
     return InvalidRequest(
         "TOO_MANY_SERVERS", f"the request has {found}, and may have {SERVERS:,} servers: ask in parts"
     )
+
+
+def check_agent(size: int) -> None:
+    """Check the bytes of an agent: its name and its facts.
+
+    Raises:
+        InvalidRequest: there are too many.
+    """
+    if size > FACTS_BYTES:
+        found = f"the facts of the agent have {size:,} bytes, and may have {FACTS_BYTES:,}"
+        raise InvalidRequest("FACTS_TOO_LARGE", found)
 
 
 def check_facts(*facts: bytes) -> None:

@@ -29,9 +29,9 @@ _LARGE = 1_048_576
 """Bytes from which the fields of a `ServerTools` are counted one by one, which takes some milliseconds."""
 
 REQUEST_BYTES: Mapping[str, int] = {
-    "callability.v1.CallabilityService/CheckTool": 2 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/CheckTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/CheckTools": MESSAGE_BYTES,
-    "callability.v1.CallabilityService/ExplainTool": 2 * FACTS_BYTES + _NAMES_AND_MORE,
+    "callability.v1.CallabilityService/ExplainTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/ClassifyLoad": ERROR_TEXT_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/ClassifyEnable": _NAMES_AND_MORE,
     "callability.v1.PolicyService/GetPolicy": _NAMES_AND_MORE,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from callability import __version__
 from callability.finding import MAX_FINDINGS, Finding
 from callability.policy.loading import Policy, ProvedRuleSet
-from callability.policy.questions.fact import NO_LABEL, LabelFact
+from callability.policy.questions.fact import NO_LABEL, DeclaredFact, LabelFact
+from callability.policy.questions.question import Question
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, VerdictWords
 from callability.reasoning.explanation import Explanation, Trial
@@ -16,7 +17,7 @@ from callability.reasoning.semantics import SEMANTICS
 from callability.service.requests import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
-from callability.vocabulary import ACTIONS, EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
+from callability.vocabulary import ACTIONS, Action, EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
 
 
 def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
@@ -42,10 +43,19 @@ def verdict_message(verdict: Verdict, retry: Retry, unread: Sequence[str] = ()) 
     )
 
 
-def words_message(status: str, rule: str, said: Templates) -> verdict_pb2.ToolWords:
-    """Return the words of a status, or of a rule of its own words, as the contract has them."""
+def words_message(
+    status: str, rule: str, said: Templates, phrases: Mapping[str, str] | None = None
+) -> verdict_pb2.ToolWords:
+    """Return the words of a status, or of a rule of its own words, as the contract has them.
+
+    `phrases` are the neutral ones of the declared actions that the words name.
+    """
     return verdict_pb2.ToolWords(
-        status=status_number(status), rule=rule, remediation=said["remediation"], rejection=said["rejection"]
+        status=status_number(status),
+        rule=rule,
+        remediation=said["remediation"],
+        rejection=said["rejection"],
+        phrases=phrases,
     )
 
 
@@ -82,12 +92,14 @@ def enable_reply(revision: str, verdict: Verdict, said: VerdictWords | None) -> 
     return pb.ClassifyEnableResponse(revision=revision, verdict=message, words=words)
 
 
-def explanation_message(explanation: Explanation, facts: Mapping[str, str]) -> pb.ExplainToolResponse:
+def explanation_message(
+    explanation: Explanation, facts: Mapping[str, str], question: Question
+) -> pb.ExplainToolResponse:
     """Return the explanation of a verdict as the contract has it, without the verdict."""
     return pb.ExplainToolResponse(
         facts=[pb.FactValue(fact=fact, value=value) for fact, value in facts.items()],
         trials=[_trial(trial) for trial in explanation.trials],
-        path=_path(explanation.path) if explanation.path else None,
+        path=_path(explanation.path, question) if explanation.path else None,
     )
 
 
@@ -102,17 +114,18 @@ def _trial(trial: Trial) -> pb.RuleTrial:
     )
 
 
-def _path(path: Path) -> pb.PathToCallable:
+def _path(path: Path, question: Question) -> pb.PathToCallable:
     return pb.PathToCallable(
-        steps=[_step(step) for step in path.steps],
+        steps=[_step(step, question) for step in path.steps],
         end=pb.PathEnd.Value(f"PATH_END_{path.end.upper()}"),
         find_out=path.find_out,
     )
 
 
-def _step(step: Step) -> pb.PathStep:
+def _step(step: Step, question: Question) -> pb.PathStep:
     changes = []
     for change in step.changes:
+        action = question.action(change.fact.action)
         message = pb.FactChange(
             fact=change.fact.name,
             current=change.value,
@@ -120,7 +133,7 @@ def _step(step: Step) -> pb.PathStep:
             wanted_values=change.wanted_values,
             changed_by=_lifted_by(change.fact.opened_by or LiftedBy.NONE),
             action=change.fact.action,
-            phrase=next((each.phrase for each in ACTIONS if each.name == change.fact.action), ""),
+            phrase=action.phrase if action else "",
         )
         changes.append(message)
     return pb.PathStep(rule=step.rule.id, status=status_number(step.rule.status), changes=changes)
@@ -143,7 +156,7 @@ def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb
                 fact=action.fact or "",
                 phrase=action.phrase,
             )
-            for action in ACTIONS
+            for action in _actions(policy)
         ],
         limits=policy_service_pb2.Limits(
             tools=limits.TOOLS,
@@ -153,6 +166,9 @@ def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb
             labels=limits.LABELS,
             label_key_bytes=limits.LABEL_KEY_BYTES,
             label_value_bytes=limits.LABEL_VALUE_BYTES,
+            declared_facts=limits.DECLARED_FACTS,
+            declared_fact_name_bytes=limits.DECLARED_FACT_NAME_BYTES,
+            declared_fact_value_bytes=limits.DECLARED_FACT_VALUE_BYTES,
             error_text_bytes=limits.ERROR_TEXT_BYTES,
             policy_files=limits.POLICY_FILES,
             policy_bytes=limits.POLICY_BYTES,
@@ -166,6 +182,12 @@ def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb
     )
 
 
+def _actions(policy: Policy) -> tuple[Action, ...]:
+    """Return every action that words may name: the contract's own, and those that rule files declare."""
+    declared = (fact.declared_action for each in policy.rule_sets.values() for fact in each.rule_set.declared_facts)
+    return (*ACTIONS, *filter(None, declared))
+
+
 def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.RuleSet:
     """Return what was proved of a rule set as the contract has it."""
     return policy_service_pb2.RuleSet(
@@ -176,6 +198,7 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
         tests_passed=proved.tests,
         reads=proved.rule_set.read_by_rules,
         labels=map(_declared_label, proved.rule_set.declared_labels),
+        declared_facts=map(_declared_fact, proved.rule_set.declared_facts),
         exact_combinations=str(proved.diagram.space.size),
         inner_nodes=len(proved.diagram.inner),
         regions=str(proved.diagram.regions),
@@ -186,6 +209,19 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
 def _declared_label(label: LabelFact) -> policy_service_pb2.DeclaredLabel:
     values = (value for value in label.values if value != NO_LABEL)
     return policy_service_pb2.DeclaredLabel(fact=label.name, values=values)
+
+
+def _declared_fact(fact: DeclaredFact) -> policy_service_pb2.DeclaredFact:
+    return policy_service_pb2.DeclaredFact(
+        fact=fact.name,
+        subject=policy_service_pb2.FactSubject.Value(f"FACT_SUBJECT_{fact.of.upper()}"),
+        values=fact.values,
+        default_value=fact.open_value,
+        owner=_lifted_by(fact.opened_by or LiftedBy.NONE),
+        action=fact.action,
+        asserted=fact.asserted,
+        phrase=fact.phrase,
+    )
 
 
 def finding_message(finding: Finding) -> policy_service_pb2.PolicyFinding:
