@@ -67,13 +67,15 @@ def _finding(
     hint = f"did you mean {shown(found.near)}?" if found.near else did_you_mean("", values if has_value else keys)
     location = (*inputs.location, key)
     if not has_value:
+        code = "undeclared-label" if inputs.are_labels else "undeclared-fact"
         sentence = f"{noun} {shown(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
-        return Finding(config.key_place(*location), f"undeclared-{noun}", sentence, hint, _severity(config))
+        return Finding(config.key_place(*location), code, sentence, hint, _severity(config))
+    code = "undeclared-label-value" if inputs.are_labels else "undeclared-fact-value"
     sentence = (
         f"{noun} {shown(key)} of {inputs.subject} is {shown(found.value)}, a value that the policy does not declare,"
         f" so that {_consequence(noun)}"
     )
-    return Finding(config.place(*location), f"undeclared-{noun}-value", sentence, hint, _severity(config))
+    return Finding(config.place(*location), code, sentence, hint, _severity(config))
 
 
 def _consequence(noun: str) -> str:
