@@ -65,17 +65,21 @@ def _finding(
     noun = "label" if inputs.are_labels else "fact"
     has_value = found.fault is InputFault.UNDECLARED_VALUE
     hint = f"did you mean {shown(found.near)}?" if found.near else did_you_mean("", values if has_value else keys)
-    location = (*inputs.location, key)
-    if not has_value:
-        code = "undeclared-label" if inputs.are_labels else "undeclared-fact"
-        sentence = f"{noun} {shown(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
-        return Finding(config.key_place(*location), code, sentence, hint, _severity(config))
-    code = "undeclared-label-value" if inputs.are_labels else "undeclared-fact-value"
-    sentence = (
-        f"{noun} {shown(key)} of {inputs.subject} is {shown(found.value)}, a value that the policy does not declare,"
-        f" so that {_consequence(noun)}"
-    )
-    return Finding(config.place(*location), code, sentence, hint, _severity(config))
+    location, severity = (*inputs.location, key), _severity(config)
+    if has_value:
+        sentence = (
+            f"{noun} {shown(key)} of {inputs.subject} is {shown(found.value)}, a value that the policy does not"
+            f" declare, so that {_consequence(noun)}"
+        )
+        at = config.place(*location)
+        if inputs.are_labels:
+            return Finding(at, "undeclared-label-value", sentence, hint, severity)
+        return Finding(at, "undeclared-fact-value", sentence, hint, severity)
+    sentence = f"{noun} {shown(key)} of {inputs.subject} is not declared by the policy, so no rule reads it"
+    at = config.key_place(*location)
+    if inputs.are_labels:
+        return Finding(at, "undeclared-label", sentence, hint, severity)
+    return Finding(at, "undeclared-fact", sentence, hint, severity)
 
 
 def _consequence(noun: str) -> str:
