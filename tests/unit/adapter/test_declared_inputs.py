@@ -13,8 +13,9 @@ from callability.v1 import facts_pb2, verdict_pb2
 from support.declared_rules import declaring_policy
 
 
-def _text(response: pb.CheckToolResponse, **options: bool) -> str:
-    rejected = rejection(response, "s", "t", phrases={"edit_config": "edit it"}, **options)
+def _text(response: pb.CheckToolResponse, *, facts_from_config: bool = False) -> str:
+    phrases = {"edit_config": "edit it"}
+    rejected = rejection(response, "s", "t", phrases=phrases, facts_from_config=facts_from_config)
     assert rejected is not None
     return str(rejected["content"][0]["text"])
 

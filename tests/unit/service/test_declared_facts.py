@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 import pytest
@@ -16,6 +18,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from support.declared_rules import declaring_policy
 
+Answer = TypeVar("Answer")
 OPS = facts_pb2.Agent(name="a", labels=facts_pb2.Labels(values={"team": "ops"}))
 
 
@@ -42,6 +45,13 @@ def _request(
     return pb.CheckToolsRequest(agent=agent, servers=[pb.ServerTools(name="s", facts=server_facts, tools=tools)])
 
 
+def _answer(call: Awaitable[Answer]) -> Answer:
+    async def ask() -> Answer:
+        return await call
+
+    return asyncio.run(ask())
+
+
 def _one(request: pb.CheckToolsRequest) -> pb.CheckToolRequest:
     [server] = request.servers
     agent = request.agent if request.HasField("agent") else None
@@ -61,7 +71,8 @@ def _verdict(stub: InProcessStub, request: pb.CheckToolsRequest) -> verdict_pb2.
         each = [await stub.CheckTool(one) for _ in range(2)]
         return [
             *(reply.servers[0].results[0].verdict for reply in many),
-            *(reply.verdict for reply in (*each, await stub.ExplainTool(explained))),
+            *(reply.verdict for reply in each),
+            (await stub.ExplainTool(explained)).verdict,
         ]
 
     first, *others = asyncio.run(ask())
@@ -135,17 +146,17 @@ def test_too_many_or_too_long_declared_facts_are_refused(values: dict[str, str],
     stub = InProcessStub(policy)
     of_agent = _request(facts_pb2.Agent(name="a", declared_facts=_declared(**values)))
     with pytest.raises(grpc.RpcError) as refused:
-        asyncio.run(stub.CheckTools(of_agent))
+        _answer(stub.CheckTools(of_agent))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     for request in (_request(OPS, values), _request(OPS, {}, values)):
-        [result] = asyncio.run(stub.CheckTools(request)).servers[0].results
+        [result] = _answer(stub.CheckTools(request)).servers[0].results
         assert result.error.reason == reason
 
 
 def test_get_policy_publishes_what_the_rule_file_declares(policy: Policy) -> None:
     """With the phrases of the actions, which a client needs to fill placeholders; words carry them too."""
     stub = InProcessStub(policy)
-    answer = asyncio.run(InProcessPolicyStub(stub.served).GetPolicy(policy_service_pb2.GetPolicyRequest()))
+    answer = _answer(InProcessPolicyStub(stub.served).GetPolicy(policy_service_pb2.GetPolicyRequest()))
     [rules] = [each for each in answer.rule_sets if each.name == "callability"]
     assert rules.declared_facts[1] == policy_service_pb2.DeclaredFact(
         fact="proxy.license",
@@ -162,5 +173,5 @@ def test_get_policy_publishes_what_the_rule_file_declares(policy: Policy) -> Non
         ("raise_quota", "proxy.quota"),
         ("accept_license", "proxy.license"),
     ]
-    reply = asyncio.run(stub.CheckTool(_one(_request(OPS, {"proxy_quota": "out"}))))
+    reply = _answer(stub.CheckTool(_one(_request(OPS, {"proxy_quota": "out"}))))
     assert dict(reply.words.phrases) == {"raise_quota": "raise the quota"}
