@@ -88,7 +88,7 @@ def _text_nodes(document: str) -> list[str]:
 
 
 def without_addresses(text: str) -> str:
-    """Leave out URLs, paths and names of hosts, whole, with whatever stands in them."""
+    """Leave out URLs, paths and names of hosts, whole, with everything in them."""
     return " ".join(word for word in _QUOTED_URL.sub(" ", text).split() if not _is_address(word))
 
 

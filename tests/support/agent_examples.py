@@ -43,8 +43,8 @@ Call = tuple[str, dict[str, Any]]
 def rewritten(page: str) -> str:
     """Return a page with the answer below each call: a block begins with `> TOOL ARGUMENTS`.
 
-    The word behind the language of a block tells the gateway: `unserved`, without a policy service; `unreadable`, whose
-    approvals are no records; or, without a word, the usual one.
+    The word behind the language of a block selects the gateway: `unserved` has no policy service, and the approvals of
+    `unreadable` are no records. Without a word it is the usual one.
     """
     by_kind: dict[str, list[Call]] = {}
     for kind, tool, arguments in _EXAMPLE.findall(page):

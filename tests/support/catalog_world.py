@@ -1,6 +1,6 @@
 """A catalog whose servers, providers and people do what a test says, step by step, and in no time of their own.
 
-The connections and the page to which providers send people back are stood in for: they are all that reaches out.
+Only the connections, and the page to which providers send people back, are replaced: nothing else reaches out.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Wire:
 
 
 class World:
-    """A gateway for whoever is not told apart, over the catalog, and what goes on around it."""
+    """A gateway over the catalog for agents without a name, and what happens around it."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         path = directory / "mcp_config.json"

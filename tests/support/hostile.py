@@ -91,7 +91,7 @@ ODD = (
     *("rules", "words", "laws", "tests", "when", "id", "status", "any", "all", "not", "never", "always", "because"),
     *("action", "unknown", "callable", "\uff54rue", "\ufb01le", "\u0430pproval.status", "server.enabled\u200b"),
 )
-"""What YAML, or whoever reads it, may take for something else."""
+"""What YAML or its readers may take for something else."""
 UNSEEN = ("", " ", "\t", "\n", "\0", "\x07", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u202e", "\ufeff", "\ufffe")
 odd = st.one_of(
     st.sampled_from((*ODD, *UNSEEN, "\U0001f600")),
@@ -253,7 +253,7 @@ def valid(file: dict[str, Any], check: Check) -> dict[str, Any]:
 
 
 MORE = int(os.environ.get("CALLABILITY_FUZZ", "1"))
-"""How many times as much is tried as CI has time for; more than that is drawn anew each time."""
+"""How many times as much is tried as CI has time for; more than that is drawn again each time."""
 
 
 def bounded(examples: int) -> settings:

@@ -34,7 +34,7 @@ def header_block(path: str) -> bytes:
 
 
 class RawConnection:
-    """A connection that says what it is told to say, and reads only to see that the server has kept up."""
+    """A connection that sends what a test asks for, and reads only to see that the server has kept up."""
 
     def __init__(self, address: str) -> None:
         if address.startswith("unix:"):

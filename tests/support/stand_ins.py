@@ -135,7 +135,7 @@ def scene(
         servers: for each server the keys of its entry, its command apart.
         shelves: what is behind each server.
         approvals: what the approvals file says, where there is one.
-        visible: the servers of the agent that asks; left out, whoever asks sees every server.
+        visible: the servers of the agent that asks; if it is left out, the agent sees every server.
     """
     config_path, approvals_path = directory / "mcp_config.json", directory / "approvals.json"
     agents = {} if visible is None else {"agent": {"servers": list(visible)}}

@@ -1,4 +1,4 @@
-"""A service that is told by lines on standard input how often to put the other of two policies in the place of one.
+"""A service that replaces one of two policies by the other as often as each line on standard input says.
 
 After each line it writes its resident memory in KiB. Everything is as where an edit is taken over, but that the two
 policies were checked before.

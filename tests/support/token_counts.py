@@ -87,7 +87,7 @@ tokens = _counting()
 
 
 class Wording(NamedTuple):
-    """What stands in place of actions: about one tool, about any, and about a server of the catalog."""
+    """What replaces the actions: about one tool, about any, and about a server of the catalog."""
 
     one: Phrases
     any: Phrases

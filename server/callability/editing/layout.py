@@ -13,7 +13,7 @@ from callability.editing.spelling import Spelling, Tree, Value
 Splice = tuple[int, int, str]
 """What stands from an index of the text to another is replaced by a text."""
 
-# Where JSON is read as YAML only the places count: what YAML does not take is stood in for, at the same length.
+# If JSON is read as YAML, only the places count: what YAML does not accept is replaced by text of the same length.
 _NOT_IN_YAML = re.compile("[\t\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _REST_OF_LINE = re.compile(r"[ \t]*(#[^\r\n]*)?")

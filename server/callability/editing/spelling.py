@@ -15,7 +15,7 @@ Tree = Mapping[str, Union[Value, "Tree"]]
 # YAML 1.1 reads these as truth values or as nothing, and many programs still do.
 _OTHERWISE_READ = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-# A digest may look like a number (`1e5…`), so that a value with a digit always stands in quotes.
+# A digest may look like a number (`1e5…`), so a value with a digit is always quoted.
 _PLAIN_VALUE = re.compile(r"[A-Za-z][A-Za-z_.-]*")
 
 

@@ -32,7 +32,7 @@ class Guard:
     """An ASGI application round another: it refuses what comes from elsewhere, and says what the page may do.
 
     A request names this server by one of the `hosts`, so that another name that leads here (DNS rebinding) opens
-    nothing. What is posted comes from this origin, and has the token that stands in the page.
+    nothing. What is posted comes from this origin, and has the token that is in the page.
     """
 
     def __init__(self, application: ASGIApp, hosts: Sequence[str], token: str) -> None:

@@ -43,7 +43,7 @@ def read_saved(directory: Path) -> dict[str, SavedFile]:
 
 
 def texts_of(saved: Mapping[str, SavedFile]) -> dict[str, str]:
-    """Return what stands in the files that are there and can be edited, by name."""
+    """Return the texts of the existing files that can be edited, by name."""
     return {name: file.written(file.text) for name, file in saved.items() if file.digest and not file.problem}
 
 

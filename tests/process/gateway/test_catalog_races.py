@@ -158,7 +158,7 @@ MOMENTS: dict[str, Callable[[Mode, Path], Awaitable[Any]]] = {
     "while the dialog is open": _while_the_dialog_is_open,
     "after the person came back": _after_the_person_came_back,
     "when it is connected and not yet there": lambda mode, path: _while_the_policy_decides(mode, path, 1, 0),
-    "when it is there and the caller is not yet told": lambda mode, path: _while_the_policy_decides(mode, path, 2, 2),
+    "when it is there and the caller has no answer yet": lambda mode, path: _while_the_policy_decides(mode, path, 2, 2),
 }
 
 

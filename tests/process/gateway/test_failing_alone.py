@@ -77,7 +77,7 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "400": (_status("400 Bad Request"), f"answered with HTTP status 400{MAY}"),
     "401": (_status("401 Unauthorized"), f"answered with HTTP status 401{NOT}"),
     "403": (_status("403 Forbidden"), f"answered with HTTP status 403{MAY}"),
-    "403 that tells of a timeout": (
+    "403 that reports a timeout": (
         _status("403 Forbidden", b'{"error":"upstream call timeout"}'),
         f"answered with HTTP status 403{MAY}",
     ),

@@ -164,6 +164,6 @@ async def test_a_rejection_names_the_label_and_the_values_that_lift_it(tool: str
         edited["mcpServers"]["new"]["labels"]["stage"] = "adopted"
         config.write_text(json.dumps(edited))
         async with asyncio.timeout(120):
-            while (result := await call(client, f"new:{tool}")).is_error:  # noqa: ASYNC110 - only a call tells
+            while (result := await call(client, f"new:{tool}")).is_error:  # noqa: ASYNC110 - only a call shows it
                 await asyncio.sleep(0.1)
         assert text_of(result) == f"{tool} was called"

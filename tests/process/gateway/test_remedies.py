@@ -89,7 +89,7 @@ def _run(command: str, home: Path) -> str:
 async def _is_lifted(client: Client, name: str) -> None:
     """Wait until the gateway that runs calls a tool."""
     async with asyncio.timeout(SECONDS):
-        while (result := await call(client, name)).is_error:  # noqa: ASYNC110 - only a call tells
+        while (result := await call(client, name)).is_error:  # noqa: ASYNC110 - only a call shows it
             await asyncio.sleep(0.1)
     assert text_of(result) == f"{name.partition(':')[2]} was called"
 

@@ -87,7 +87,7 @@ async def test_an_upstream_that_calms_down_is_treated_as_any_other(
     """Its tools can be called all the time: a call reads the announced changes first."""
     monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
-    config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is told")}))
+    config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is stopped")}))
     async with opened(GatewayOptions(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)

@@ -203,7 +203,7 @@ def test_a_flood_holds_up_no_call_of_another_connection(address: str) -> None:
 
 
 def test_a_flood_of_one_connection_is_refused_and_others_are_answered() -> None:
-    """A connection has half of the places at most; what it is told names the limit."""
+    """A connection has at most half of the places; its error names the limit."""
     with (
         serving("--max-concurrent-calls", "10") as address,
         grpc.insecure_channel(address, _OWN) as flooding,

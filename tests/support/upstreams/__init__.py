@@ -1,1 +1,1 @@
-"""Servers for the tests of the upstream connection: one that behaves, and two that misbehave as they are told."""
+"""Servers for the tests of the upstream connection: one that behaves, and two that misbehave on request."""

@@ -1,4 +1,4 @@
-"""An MCP endpoint over HTTP whose answer to each `tools/call` is told beforehand, down to the bytes and the reset."""
+"""An MCP endpoint over HTTP whose answer to each `tools/call` a test sets, down to the bytes and the reset."""
 
 import asyncio
 import json

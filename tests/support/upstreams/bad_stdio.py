@@ -213,7 +213,7 @@ def main() -> None:
                 write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], LISTED[how].encode()))
             case "tools/list" if how.startswith("announces a series"):
                 series += 1
-                if series <= SERIES or how.endswith("until it is told"):
+                if series <= SERIES or how.endswith("until it is stopped"):
                     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pid", "calm")]
                     say(request, {"result": {"tools": tools}})
                 if not calm:

@@ -1,4 +1,4 @@
-"""An MCP server whose tools change when it is told so, and which says so, as of the revision of its first argument."""
+"""An MCP server whose tools change on request, and which announces it, in the revision of its first argument."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ CAPABILITIES = {"tools": {"listChanged": True}}
 
 
 class Tools:
-    """The tools: `change`, and `other`, whose description is what `change` was told."""
+    """The tools: `change`, and `other`, whose description is the argument of the last `change`."""
 
     def __init__(self) -> None:
         self.description = "Counts sheep."
@@ -76,7 +76,7 @@ async def over_stdio(server: Server[Any]) -> None:
 
 
 def over_http(server: Server[Any]) -> None:
-    """Serve on a free port, whose address is printed, until told to end."""
+    """Serve on a free port, whose address is printed, until it is stopped."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(server.streamable_http_app(), log_config=None, timeout_graceful_shutdown=1)

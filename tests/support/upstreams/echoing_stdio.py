@@ -1,4 +1,4 @@
-"""An MCP server over stdio that says all that it was given, in the way that its first argument tells."""
+"""An MCP server over stdio that repeats all that it was given, where its first argument says."""
 
 import json
 import os

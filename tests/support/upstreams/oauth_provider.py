@@ -1,4 +1,4 @@
-"""An OAuth provider and the MCP server that it protects, in one origin; a test tells what the person at it does."""
+"""An OAuth provider and the MCP server that it protects, in one origin; a test sets what its user does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self.person: Person = "authorize"
         self.token_seconds = token_seconds
         self.leeway_seconds = 60
-        """For so long the MCP server takes a token after the time that was told, as clocks differ."""
+        """Seconds for which the MCP server accepts an expired token, because clocks differ."""
         self.register_status = 0
         self.token_status = 0
         self.mcp_status = 0
@@ -120,7 +120,7 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        while not self._server.started:  # noqa: ASYNC110  # the library tells nobody
+        while not self._server.started:  # noqa: ASYNC110  # the library reports it to nobody
             await asyncio.sleep(0)
         return self
 

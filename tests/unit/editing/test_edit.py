@@ -315,7 +315,7 @@ def _paths_to_values(tree: Any) -> list[tuple[str, ...]]:
 
 
 def _may_be_refused(before: Any, keys: tuple[str, ...]) -> bool:
-    """Say whether a value that is neither a mapping nor one that is written in a line stands in the way.
+    """Say whether a value that is neither a mapping nor one that is written in a line is in the way.
 
     A block of text at the end of a file without a line end is another text before a further line.
     """

@@ -183,7 +183,7 @@ def test_the_client_knows_the_contract_and_needs_the_base_install_alone() -> Non
 
 
 def test_columns_are_decided_without_the_policy() -> None:
-    """Whoever has a bundle, numpy and pyarrow decides tables: no rule files, no engine, no service."""
+    """A bundle, numpy and pyarrow are enough to decide tables: no rule files, no engine, no service."""
     for path in (PACKAGE / "columns").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
         assert {name for name in ours if not name.startswith(("callability.bundle.", "callability.columns"))} <= {
@@ -194,7 +194,7 @@ def test_columns_are_decided_without_the_policy() -> None:
 
 
 def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
-    """It is a page to look at a policy, whoever asks the policy otherwise."""
+    """It is a page for looking at a policy, and is independent of those who ask it."""
     for path in (PACKAGE / "studio").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
         allowed = ("callability.policy", "callability.reasoning", "callability.editing", "callability.studio")

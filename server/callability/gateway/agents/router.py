@@ -55,7 +55,7 @@ class AgentRouter:
         """Replace the gateways for the requests from now on.
 
         `nobody` sees no server: it is for an agent that the config no longer has. Once tokens are required they stay so
-        until the gateway ends, because whoever removes the last token wants nobody to come in.
+        until the gateway ends, because a person who removes the last token wants to keep everybody out.
         """
         if self.guarded and not tokens:
             _logger.warning("no agent has a token any more: every request is refused until the gateway starts again")

@@ -37,7 +37,7 @@ _NOT_BOTH_LISTS = {"required": ["enabled_tools", "disabled_tools"]}
 def config_schema() -> dict[str, Any]:
     """Return the schema of a config file.
 
-    No schema can tell whether two parts of a file agree, how many bytes a text takes, or whether a host can be one:
+    No schema can say whether two parts of a file agree, how many bytes a text takes, or whether a host can be one:
     these are the gateway's alone to check.
     """
     schema = ConfigFile.model_json_schema(schema_generator=_Generator)

@@ -22,11 +22,11 @@ async def logged(
     """Return the answer of a call, and log a line without the arguments and the answer.
 
     Args:
-        agent: who called; empty where agents are not told apart.
+        agent: who called; empty if the agent has no name.
         server: the server of the tool.
         tool: the tool as the agent named it.
         answering: what comes to the answer.
-        clock: tells the time in seconds.
+        clock: returns the time in seconds.
     """
     outcome, started = "not answered", clock()
     try:

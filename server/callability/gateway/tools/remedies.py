@@ -29,7 +29,7 @@ class Commands:
 
     config: Path
     approvals: Path | None
-    """The approvals file, where the gateway was told of it by an option."""
+    """The approvals file, if an option names it."""
     catalog: frozenset[str] = frozenset()
     """The servers that are in the catalog of the config, of those that the reader may see."""
     is_default: bool = False

@@ -1,4 +1,4 @@
-"""Limits the time of a call: without a word from the upstream, and in all."""
+"""Limits how long a call may wait for its next progress, and how long it may take in all."""
 
 from __future__ import annotations
 

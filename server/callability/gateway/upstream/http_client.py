@@ -50,7 +50,7 @@ for _name, _level in (
 
 
 class HttpClient(httpx2.AsyncClient):
-    """Answers a failed POST in the upstream's stead: an exception would end the connection and all its calls."""
+    """Answers a failed POST in place of the upstream: an exception would end the connection and all its calls."""
 
     def __init__(self, name: str, target: HttpTarget) -> None:
         super().__init__(

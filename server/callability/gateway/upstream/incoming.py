@@ -26,7 +26,7 @@ class IncomingMessages:
 
     @asynccontextmanager
     async def through(self, transport: Transport) -> AsyncGenerator[TransportStreams]:
-        """Enter a transport, and yield its streams with this between it and the SDK."""
+        """Enter a transport, and yield its streams, filtered on the way to the SDK."""
         async with transport as (incoming, outgoing):
             yield _Checked(incoming, self), outgoing
 

@@ -35,7 +35,7 @@ class LongLine:
     tail: bytes
 
     def answered(self) -> int | str | None:
-        """Return the id of the request that the line answers; None where it answers none, or leaves a doubt."""
+        """Return the id of the request that the line answers; None if it answers none, or if that is uncertain."""
         try:
             first = list(_first_members(self.head.decode("utf-8", "replace")))
             last = list(_last_members(self.tail.decode("utf-8", "replace")))
@@ -95,7 +95,7 @@ def _first_members(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _last_members(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the members of the message that stand behind its large one."""
+    """Yield the members of the message that follow its large one."""
     last = _LAST_MEMBERS.search(text)
     for name, value in _MEMBER.findall(last[1] if last else ""):
         yield json.loads(name), json.loads(value)

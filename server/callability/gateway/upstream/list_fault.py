@@ -28,7 +28,7 @@ _FIELDS = frozenset(info.alias or name for name, info in Tool.model_fields.items
 
 @dataclass(frozen=True, slots=True)
 class UnreadAnswer:
-    """An answer that is no message: the `data` of the error in its stead, which no upstream can send."""
+    """An answer that is no message: the `data` of the error that replaces it, which no upstream can send."""
 
     text: bytes = field(repr=False)
 

@@ -81,7 +81,7 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 def _credentials(values: Iterable[str]) -> Iterator[str]:
-    """Yield header values, and what stands behind a scheme such as `Bearer`."""
+    """Yield header values, and what follows a scheme such as `Bearer`."""
     for value in values:
         yield value
         yield value.strip().partition(" ")[2]

@@ -59,7 +59,7 @@ def schema_of_tests(question: Question) -> Schema:
         "status": _status(question),
         "rule": {"type": "string", "description": "The rule that decides, or is reached."},
         "undetermined": {"type": "boolean", "description": "Whether the rule that is reached cannot be read."},
-        "words": _object({name: _parts() for name in question.texts}) | {"description": "What stands in each text."},
+        "words": _object({name: _parts() for name in question.texts}) | {"description": "What each text may contain."},
     }
     if question.withholds:
         expected["withhold_text"] = {"type": "boolean", "description": "Whether the upstream's text is kept back."}
