@@ -119,16 +119,14 @@ function counts({ judgement }, judgements) {
 }
 const KINDS = [[/^server\.(enabled|quarantined)$/, "the server's state"], [/^agent\.name$/, "the agent's name"],
   [/^tool\.config_denied$/, "the operator's config"], [/^approval\./, "the tool's approval"], [/^annotations\./, "the tool's annotations"],
-  [/^(server|tool|agent)\.label\./, "a label set by the operator"], [/^/, "another fact that the policy reads"]];
-const DECLARED = /^(?!(agent|annotations|approval|callability|caller|columns?|enable|load|server|tool)\.)[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/;
-const kind = (fact) => fact.length <= 128 && DECLARED.test(fact) ? `the fact \`${fact}\`` : KINDS.find(([pattern]) => pattern.test(fact))[1];
+  [/^(server|tool|agent)\.label\./, "a label set by the operator"], [/^(?=.{1,128}$)(?!(agent|annotations|approval|callability|caller|columns?|enable|load|server|tool)\.)[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, "the fact `FACT`"], [/^/, "another fact that the policy reads"]];
 function rejection({ response, server, tool, phrases, discovery_tool = "retrieve_tools", refusal = "" }) {
   const status = known(response.verdict?.status, TOOL) ?? "disabled_unknown";
   const unknown = status === "disabled_unknown";
   let reason = [fill(author(response, "rejection", TOOL) || UNEXPLAINED, phrases, { server, tool }, {}, response.words?.phrases)];
   let retry = unknown && response.verdict?.retry !== "RETRY_NEVER" ? "later" : "never";
   if (unknown) {
-    const kinds = unique((response.verdict?.unread ?? []).map(kind)).join(", ");
+    const kinds = unique((response.verdict?.unread ?? []).map((fact) => KINDS.find(([pattern]) => pattern.test(fact))[1].replace("FACT", fact))).join(", ");
     reason.unshift("The reason could not be determined; held back rather than guessed.", kinds && `Could not be read: ${kinds}.`);
     if (known(response.verdict?.status, TOOL) && !response.verdict.undetermined && oneLine(refusal)) [reason, retry] = [[oneLine(refusal)], "never"];
   }
