@@ -10,7 +10,7 @@ var neutral = map[string]string{
 	"enable_tool":    "enable the tool",
 	"approve_tool":   "review the tool and approve it",
 	"check_logs":     "check the proxy's logs",
-	"edit_labels":    "edit the labels of the server or the tool in the config",
+	"edit_labels":    "edit the labels of the server, the tool or the agent in the config",
 	"edit_policy":    "edit the policy",
 	"grant_access":   "grant access to the server",
 	"check_server":   "check the server and its config entry",

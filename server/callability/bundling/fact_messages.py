@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.policy.questions.fact import Axis, Fact, LabelFact, NameFact
+from callability.policy.questions.fact import Axis, DeclaredFact, Fact, LabelFact, NameFact
 from callability.policy.questions.question import Question
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus, LiftedBy, LoadStatus, Retry, Status, ToolStatus
@@ -32,7 +32,7 @@ def fact_message(fact: Fact, question: Question) -> pb.Fact:
     message = pb.Fact(
         name=fact.name,
         kind=pb.FACT_KIND_FIELD,
-        subject=_SUBJECTS[fact.name.partition(".")[0]],
+        subject=_SUBJECTS[fact.of if isinstance(fact, DeclaredFact) else fact.name.partition(".")[0]],
         values=fact.values,
         default_value=fact.values.index(fact.open_value) if fact.open_value in fact.values else 0,
         asserted=fact.asserted,
@@ -44,6 +44,8 @@ def fact_message(fact: Fact, question: Question) -> pb.Fact:
     if isinstance(fact, LabelFact):
         prefix = next(prefix for prefix in question.labels.values() if fact.name.startswith(prefix))
         message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_LABEL, key=fact.name.removeprefix(prefix), any_value=True))
+    if isinstance(fact, DeclaredFact):
+        message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_DECLARED, key=fact.name, any_value=fact.opened_by_any_value))
     if isinstance(fact, NameFact):
         groups = [pb.PatternGroup(patterns=sorted(unit)) for unit in fact.classes.units]
         classes = [pb.NameClass(groups=sorted(each)) for each in fact.classes.members]
