@@ -62,6 +62,14 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
     ),
+    "bundle": Group(
+        "Compile a policy into one file that proxies decide from.",
+        {
+            "build": Command("bundle_build:build", "policy", "Compile a policy into a bundle."),
+            "verify": Command("bundle_file:verify", "bundle", "Check a bundle as a proxy does."),
+            "inspect": Command("bundle_file:inspect", "bundle", "Print what a bundle holds."),
+        },
+    ),
     "config": Group(
         "Check the config of a gateway.",
         {"check": Command("config:check", "gateway", "Print what a gateway would find in its files at start.")},

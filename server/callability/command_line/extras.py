@@ -13,6 +13,7 @@ _POLICY = (
 )
 _PAGES = ("pydantic", "starlette", "uvicorn")
 MODULES: Mapping[str, tuple[str, ...]] = {
+    "bundle": ("cryptography",),
     "policy": _POLICY,
     "gateway": (*_POLICY, *_PAGES, "anyio", "httpx2", "mcp", "mcp_types", "pydantic_core", "tantivy", "tenacity"),
     "studio": (*_POLICY, *_PAGES),

@@ -1,0 +1,104 @@
+"""`callability bundle build`: compile a policy into one file that proxies decide from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated
+
+import typer
+
+from callability.bundle.envelope import MAX_SIGNATURES, enveloped
+from callability.bundle.v1 import bundle_pb2
+from callability.bundling.writing import NotWritten, checked_payload
+from callability.command_line.key_option import key_files
+from callability.command_line.options import leave, loaded_to_serve
+from callability.finding import line
+
+MAX_SEQUENCE = 2**64 - 1
+STANDARD_OUTPUT = "-"
+
+
+def build(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
+    ] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; `-` for standard output.")
+    ] = "",
+    sequence: Annotated[
+        int,
+        typer.Option(
+            metavar="NUMBER", min=0, max=MAX_SEQUENCE, help="A number that you raise with each bundle that you publish."
+        ),
+    ] = 0,
+    sign: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY_ID=FILE",
+            help="Sign with the ed25519 private key in a PEM file; may be repeated, for a rotation of keys.",
+        ),
+    ] = None,
+) -> None:
+    """Prove a policy and compile it into one file, a bundle. Proxies decide from it without the rule files.
+
+    The same rule files always give the same bytes. A proxy refuses a bundle whose sequence number is lower than that of
+    the last one. Signing needs the extra `bundle`. Exit code 0: written. 1: the policy is refused, or a file cannot be
+    read or written. 2: an option is wrong.
+    """
+    if not output:
+        leave("--output is missing: name the file to write, or `-` for standard output", 2)
+    files = key_files(sign, "--sign", MAX_SIGNATURES)
+    payload = _payload(directory, sequence)
+    data = enveloped(payload, _signatures(payload, files))
+    if output == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        _write(Path(output), data)
+    except OSError as error:
+        leave(f"`{output}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    typer.echo(f"{output}: {len(data):,} bytes, digest {sha256(payload).hexdigest()}")
+
+
+def _payload(directory: Path | None, sequence: int) -> bytes:
+    loaded = loaded_to_serve(directory)
+    try:
+        return checked_payload(loaded.policy, "the policy", sequence)
+    except NotWritten as refused:
+        typer.echo(line(refused.finding), err=True)
+        leave("the policy is refused", 1)
+
+
+def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signature]:
+    if not files:
+        return []
+    try:
+        # A bundle that is not signed needs no cryptography.
+        from callability.bundle.signatures import UnusableKey, private_key, signature_of  # noqa: PLC0415
+    except ImportError as error:
+        leave(str(error), 2)
+    try:
+        digest = sha256(payload).digest()
+        return [signature_of(digest, key_id, private_key(file)) for key_id, file in files.items()]
+    except UnusableKey as error:
+        leave(str(error), 1)
+    except OSError as error:
+        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a file as a whole, so that a proxy that follows it never reads half of it."""
+    with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
+        try:
+            written.write(data)
+            written.flush()
+            os.fsync(written.fileno())
+            os.chmod(written.name, 0o644)
+            os.replace(written.name, file)
+        except OSError:
+            Path(written.name).unlink(missing_ok=True)
+            raise
