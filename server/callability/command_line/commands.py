@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+BASE = ""
+"""The extra of a command that the base installation runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -66,8 +69,8 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Compile a policy into one file that proxies decide from.",
         {
             "build": Command("bundle_build:build", "policy", "Compile a policy into a bundle."),
-            "verify": Command("bundle_file:verify", "bundle", "Check a bundle as a proxy does."),
-            "inspect": Command("bundle_file:inspect", "bundle", "Print what a bundle holds."),
+            "verify": Command("bundle_file:verify", BASE, "Check a bundle as a proxy does."),
+            "inspect": Command("bundle_file:inspect", BASE, "Print what a bundle holds."),
         },
     ),
     "config": Group(

@@ -7,12 +7,15 @@ from typing import NoReturn
 
 import typer
 
+from callability.command_line.commands import BASE
+
 _POLICY = (
     *("durable", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "rich", "ruamel", "uvloop"),
     "watchfiles",
 )
 _PAGES = ("pydantic", "starlette", "uvicorn")
 MODULES: Mapping[str, tuple[str, ...]] = {
+    BASE: (),
     "bundle": ("cryptography",),
     "policy": _POLICY,
     "gateway": (*_POLICY, *_PAGES, "anyio", "httpx2", "mcp", "mcp_types", "pydantic_core", "tantivy", "tenacity"),

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from callability.command_line.commands import COMMANDS, Command, Group
+from callability.command_line.commands import BASE, COMMANDS, Command, Group
 from callability.command_line.extras import MODULES, refuse_without_extra
-from support.checkout import ROOT
+from support.checkout import ROOT, VECTORS
 
 SERVER = ROOT / "server"
-EXTRAS = ("policy", "gateway", "studio", "columns")
+EXTRAS = ("bundle", "policy", "gateway", "studio", "columns")
 TYPER_NEEDS = {"pydantic", "pydantic_core", "rich"}
 """What some versions of typer import themselves."""
 BASE_LIBRARIES = {"google", "grpc", "rapidfuzz", "typer"}
@@ -56,6 +56,10 @@ def _path(module: str) -> Path | None:
     """Return the file of a module of ours; None for an attribute of one."""
     path = SERVER / module.replace(".", "/")
     return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
+
+
+SIGNATURES = {SERVER / "callability/bundle/signatures.py"}
+"""What is only imported where keys are given, and then says which extra is missing."""
 
 
 @cache
@@ -107,7 +111,7 @@ def test_a_command_imports_no_more_than_its_extra_installs(name: str) -> None:
     """Whatever is imported on the way, within functions too."""
     command = LEAVES[name]
     module = f"callability.command_line.{command.place.partition(':')[0]}"
-    for path in _with_all_that_it_imports(module):
+    for path in _with_all_that_it_imports(module) - SIGNATURES:
         assert _libraries(path) <= BASE_LIBRARIES | {*MODULES[command.extra]}, path
 
 
@@ -183,7 +187,19 @@ def test_the_help_of_the_base_lists_every_command() -> None:
         assert listed == [*commands]
 
 
-@pytest.mark.parametrize("name", LEAVES)
+def test_bundles_are_verified_and_inspected_by_the_base() -> None:
+    """Only a check of signatures needs an extra."""
+    extras = {module for extra in EXTRAS for module in MODULES[extra]} - TYPER_NEEDS
+    file = str(VECTORS / "bundles/signed.bundle")
+    for command in ("verify", "inspect"):
+        done = _without(extras, "bundle", command, file)
+        assert (done.returncode, done.stderr) == (0, "")
+    signed = _without(extras, "bundle", "verify", file, "--key", f"old={file}")
+    needs = "callability: signatures need the extra `bundle`: run pip install 'callability[bundle]'\n"
+    assert (signed.returncode, signed.stdout, signed.stderr) == (2, "", needs)
+
+
+@pytest.mark.parametrize("name", [name for name, command in LEAVES.items() if command.extra != BASE])
 def test_a_command_without_its_extra_says_which_one_to_install(name: str) -> None:
     """In one line, with exit code 2: nothing was refused."""
     extra = LEAVES[name].extra
