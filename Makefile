@@ -15,7 +15,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs docs figure recording screenshot hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -119,6 +119,10 @@ recording: $(VENV)/installed ## Run the demonstration, and write its output as t
 
 screenshot: $(VENV)/installed $(VENV)/browser ## Take the picture of `callability studio` for its page.
 	PYTHONPATH=tests $(BIN)/python -m support.studio_screenshot docs/studio.png
+
+# It needs npm, which nothing else here does: the bundle is committed with its hash and its licences.
+editor: ## Bundle the text editor of the studio from its locked packages.
+	bash editor/bundle.sh $(CURDIR)/$(VENV)/editor
 
 $(VENV)/lock/installed: requirements/pip.txt requirements/lock.txt
 	$(PYTHON) -m venv $(VENV)/lock

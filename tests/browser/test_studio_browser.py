@@ -26,6 +26,8 @@ from playwright.sync_api import (  # noqa: E402
     sync_playwright,
 )
 
+from support.studio_editor import editor_of, line_of, select, wait_for_text, write  # noqa: E402
+
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 MILLISECONDS = 120_000
@@ -57,11 +59,9 @@ UNREADABLE = """() => {
     if (!texts.currentNode.data.trim() || disabled || !element.checkVisibility()) continue;
     compare(texts.currentNode.data.trim(), getComputedStyle(element).color, behind(element), 4.5);
   }
-  for (const each of document.querySelectorAll("button:enabled, select, textarea")) {
+  for (const each of document.querySelectorAll("button:enabled, select")) {
     if (!each.checkVisibility()) continue;
-    const place = each.matches("textarea") ? "::placeholder" : undefined;
-    if (place) compare("placeholder", getComputedStyle(each, place).color, behind(each), 4.5);
-    else compare(`border of ${each.textContent}`, getComputedStyle(each).borderTopColor, behind(each.parentElement), 3);
+    compare(`border of ${each.textContent}`, getComputedStyle(each).borderTopColor, behind(each.parentElement), 3);
   }
   return { found, least };
 }"""
@@ -142,15 +142,13 @@ def _at_rest(page: Page) -> None:
 
 
 def _text(page: Page) -> Locator:
-    return page.get_by_role("textbox", name="Text of callability.yaml")
+    return editor_of(page)
 
 
 def _type_in(page: Page, old: str, new: str) -> None:
     """Put the cursor on a text of the rule file, and type another in its place."""
     at = RULES.index(old)
-    _text(page).evaluate(
-        "(text, [start, end]) => { text.focus(); text.setSelectionRange(start, end) }", [at, at + len(old)]
-    )
+    select(_text(page), at, at + len(old))
     # In one step, since the page might check a half-typed text, which has other findings.
     page.keyboard.insert_text(new)
 
@@ -195,7 +193,8 @@ def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path
         page.keyboard.press("Tab")
         focused = page.locator(":focus")
         seen.append(str(focused.evaluate("each => each.name || each.id || each.textContent.trim()")))
-        assert focused.evaluate("each => getComputedStyle(each).outlineStyle") != "none", seen
+        ring = "each => getComputedStyle(each.closest('.cm-editor') ?? each).outlineStyle"
+        assert focused.evaluate(ring) != "none", seen
         if "caller.refuses" in seen:
             break
     assert {"tab-0", "reset-facts", "server.enabled", "approval.status", "caller.refuses"} <= set(seen), seen
@@ -212,17 +211,16 @@ def test_the_keyboard_alone_reaches_and_does_everything(page: Page, policy: Path
     page.keyboard.press("Control+Home")
     page.keyboard.press("F8")
     line = RULES[: RULES.index(RULE)].count("\n")
-    here = _text(page).evaluate("each => each.value.slice(0, each.selectionStart).split('\\n').length - 1")
-    assert here == line
+    assert line_of(_text(page)) == line + 1
     page.keyboard.press("Control+s")
     expect(page.get_by_role("dialog")).to_be_visible()
-    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    expect(page.get_by_role("button", name="Write", exact=True)).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     assert (policy / "callability.yaml").read_text() == RULES
 
 
-def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
+def test_a_faulty_rule_has_its_finding_below_its_line(page: Page) -> None:
     """While typing; the verdict is then that of the saved file, and says so."""
     _type_in(page, RULE, "when: {aproval.disabled: true}, ")
     note = page.locator(".editor:not([hidden]) .note")
@@ -231,18 +229,11 @@ def test_a_faulty_rule_has_its_finding_beside_its_line(page: Page) -> None:
     expect(page.locator("#verdict-said")).to_contain_text("in the saved file")
     expect(page.get_by_role("tab", name=re.compile(r"callability\.yaml ?, edited, 1 error$"))).to_be_visible()
     _at_rest(page)
-    _text(page).evaluate("text => { text.scrollTop = 60 }")
-    # What is beside the text follows at the browser's next frame.
-    for beside in (".bands", ".notes"):
-        expect(page.locator(f".editor:not([hidden]) {beside}")).to_have_css("transform", "matrix(1, 0, 0, 1, 0, -60)")
-    band = page.locator(".editor:not([hidden]) .band.error")
-    boxes = note.bounding_box(), band.bounding_box(), _text(page).bounding_box()
+    line = page.locator(".editor:not([hidden]) .found.error")
+    boxes = note.bounding_box(), line.bounding_box()
     assert boxes[0]
     assert boxes[1]
-    assert boxes[2]
-    assert abs(boxes[0]["y"] - boxes[1]["y"]) < 3
-    line = RULES[: RULES.index(RULE)].count("\n")
-    assert abs(boxes[1]["y"] - (boxes[2]["y"] + 8 + 20 * line - 60)) < 3
+    assert abs(boxes[0]["y"] - (boxes[1]["y"] + boxes[1]["height"])) < 3
     page.get_by_role("button", name=re.compile(r"callability\.yaml:\d+")).click()
     expect(_text(page)).to_be_focused()
 
@@ -266,8 +257,82 @@ def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
     law.get_by_role("button", name="Show these facts").click()
     expect(_fact(page, "approval.status", "changed")).to_be_checked()
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
-    # The line of the rule has a finding too, and is highlighted anyway.
-    expect(page.locator(".editor:not([hidden]) .band.lit.over")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
+    expect(page.locator(".editor:not([hidden]) .cm-line.lit")).to_contain_text("id: open")
+
+
+def test_an_agent_reads_what_is_shown(page: Page) -> None:
+    """Nothing if the tool is called."""
+    agent = page.locator("#verdict .agent")
+    expect(agent).to_have_count(0)
+    _fact(page, "tool.config_denied", "true").check()
+    expect(agent).to_contain_text('Not called: disabled_by_config, by policy. The config denies tool "tool"')
+    page.get_by_text("Structured content", exact=True).click()
+    expect(page.locator("#verdict pre")).to_contain_text('"lifted_by": "operator"')
+
+
+def test_a_failed_test_says_why_and_shows_its_facts(page: Page) -> None:
+    """A button sets them."""
+    expect(page.locator("#tests-said")).to_contain_text("tests passed.")
+    _type_in(page, RULE, "when: {approval.disabled: true, server.enabled: false}, ")
+    failed = page.get_by_role("list", name="Tests that failed").get_by_role("listitem")
+    expect(failed).not_to_have_count(0)
+    first = failed.first
+    expect(first).to_contain_text("where disabled_by_user is expected")
+    first.get_by_role("button", name="Show these facts").click()
+    expect(_fact(page, "approval.disabled", "true")).to_be_checked()
+    expect(page.locator("#verdict-said")).not_to_contain_text("disabled_by_user")
+    first.get_by_role("button", name=re.compile(r"callability_test\.yaml:\d+")).click()
+    expect(editor_of(page, "callability_test.yaml")).to_be_focused()
+
+
+def test_the_engine_confirms_the_draft_later(page: Page) -> None:
+    """The page says by what, and nothing is left of the progress."""
+    _type_in(page, "The user disabled this tool.", "It is off.")
+    expect(page.locator("#findings-said")).to_contain_text("No findings.")
+    expect(page.locator("#findings-said")).to_contain_text("confirmed by")
+    expect(page.locator("#findings-said")).not_to_contain_text("not confirmed")
+    expect(page.locator("#confirmation")).to_have_text("")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_verdict_status_and_rule_stay_in_view(page: Page, width: int, height: int) -> None:
+    """The verdict above everything else, and the first columns while a table scrolls sideways."""
+    page.set_viewport_size(ViewportSize(width=width, height=height))
+    expect(page.locator("#verdict-said")).to_be_in_viewport(ratio=1)
+    page.locator("#table").evaluate(
+        "(table) => { table.scrollIntoView(); table.scrollLeft = 300; table.scrollTop = 50 }"
+    )
+    expect(page.locator("#verdict-said")).to_be_in_viewport(ratio=1)
+    region = page.locator("#table").bounding_box()
+    assert region
+    for number in (2, 3):
+        for part in ("thead", "tbody"):
+            cell = page.locator(f"#table {part} tr > :nth-child({number})").last.bounding_box()
+            assert cell
+            assert region["x"] <= cell["x"] < cell["x"] + cell["width"] <= region["x"] + region["width"]
+
+
+def test_enter_saves_and_an_edit_can_be_undone(page: Page, policy: Path) -> None:
+    """Enter agrees to what is safe, and to nothing that is refused."""
+    _type_in(page, "The user disabled this tool.", "It is off.")
+    page.keyboard.press("Control+z")
+    wait_for_text(_text(page), RULES)
+    _type_in(page, "The user disabled this tool.", "It is off.")
+    page.keyboard.press("Control+s")
+    expect(page.get_by_role("button", name="Write", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#difference-said")).to_have_text("No edits.")
+    saved = (policy / "callability.yaml").read_text()
+    assert "It is off." in saved
+    write(_text(page), "rules: []")
+    page.keyboard.press("Control+s")
+    expect(page.get_by_role("button", name="Write", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="callability.yaml is refused. Write it anyway?")).to_be_visible()
+    expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert (policy / "callability.yaml").read_text() == saved
 
 
 def test_saving_asks_and_then_writes(page: Page, policy: Path) -> None:
@@ -345,8 +410,8 @@ def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Pag
     for button, kept in ((take, RULES), (keep, f"# typed\n{RULES}")):
         (policy / "callability.yaml").write_text(f"# from elsewhere\n{RULES}")
         _come_back(page)
-        expect(_text(page)).to_have_value(f"# from elsewhere\n{RULES}")
-        _text(page).fill(f"# typed\n{RULES}")
+        wait_for_text(_text(page), f"# from elsewhere\n{RULES}")
+        write(_text(page), f"# typed\n{RULES}")
         expect(page.locator("#difference-said")).to_contain_text("No answer changes")
         (policy / "callability.yaml").write_text(RULES)
         if button is take:
@@ -355,9 +420,9 @@ def test_a_file_that_changes_on_disk_is_taken_over_unless_it_is_edited(page: Pag
             page.keyboard.press("Control+s")
             page.get_by_role("button", name="Write", exact=True).click()
             expect(page.get_by_role("alert")).to_contain_text("callability.yaml has changed on disk since it was read")
-        expect(_text(page)).to_have_value(f"# typed\n{RULES}")
+        wait_for_text(_text(page), f"# typed\n{RULES}")
         button.click()
-        expect(_text(page)).to_have_value(kept)
+        wait_for_text(_text(page), kept)
         expect(_text(page)).to_be_focused()
         expect(page.get_by_role("alert")).to_have_text("")
         _at_rest(page)
@@ -373,7 +438,7 @@ def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> N
     _come_back(page)
     expect(page.locator("#findings")).to_contain_text("it may have been moved away")
     expect(page.locator(".editor:not([hidden]) .stale")).to_contain_text("This file is no longer on disk")
-    expect(_text(page)).to_have_value(RULES)
+    wait_for_text(_text(page), RULES)
     _at_rest(page)
     away.rename(policy)
     _come_back(page)
@@ -396,7 +461,7 @@ def test_what_looks_like_markup_is_text(page: Page) -> None:
     _fact(page, "approval.disabled", "true").check()
     expect(page.locator("#verdict .words").first).to_contain_text(markup)
     expect(page.locator("#difference .added").first).to_contain_text(markup)
-    _text(page).fill(RULES.replace(RULE, f'when: {{"{markup}": true}}, '))
+    write(_text(page), RULES.replace(RULE, f'when: {{"{markup}": true}}, '))
     expect(page.locator("#findings li").first).to_contain_text(markup)
     expect(page.locator(".editor:not([hidden]) .note").first).to_contain_text(markup)
     _at_rest(page)
@@ -407,7 +472,7 @@ def test_facts_are_those_that_the_server_returns(page: Page) -> None:
     """A few values have a button each; more than four are a list; and a value may be any text."""
     labels = 'labels:\n  server: {team: ["<b>", "`c`", d, none of these]}\nrules:\n'
     rule = "  - {id: mine, when: {agent.name: [\"\", '<i>*'], server.label.team: <b>}, status: disabled_by_user}\n"
-    _text(page).fill(RULES.replace("rules:\n", f"{labels}{rule}"))
+    write(_text(page), RULES.replace("rules:\n", f"{labels}{rule}"))
     chosen = page.get_by_role("combobox", name="server.label.team")
     expect(chosen.locator("option")).to_have_text(["none", "<b>", "`c`", "d", "none of these", "unknown"])
     expect(chosen).to_have_value("none")
@@ -417,7 +482,7 @@ def test_facts_are_those_that_the_server_returns(page: Page) -> None:
     expect(page.locator("#verdict-said")).to_have_text("disabled_by_user, by rule mine")
     agent.get_by_role("radio").last.check()
     expect(page.locator("#verdict-said")).to_have_text("disabled_unknown, undetermined at rule mine")
-    _text(page).fill(RULES)
+    write(_text(page), RULES)
     expect(chosen).to_have_count(0)
     _fact(page, "server.enabled", "false").check()
     expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
@@ -438,7 +503,7 @@ def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
     expect(to_line).to_be_focused()
     _fact(page, "server.enabled", "false").check()
     expect(page.locator("#verdict-said")).to_have_text("server_disabled, by rule server-off")
-    for details in ("#verdict details", "#difference details"):
+    for details in ("#verdict details[data-key=tried]", "#difference details"):
         expect(page.locator(details)).to_have_attribute("open", "")
     page.keyboard.press("Enter")
     _fact(page, "server.enabled", "true").check()
@@ -447,12 +512,12 @@ def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
 
 def test_a_draft_that_is_too_large_is_rejected_with_the_limit(page: Page) -> None:
     """Until it is smaller, whatever else is done."""
-    _text(page).fill("#" * 524_289)
+    write(_text(page), "#" * 524_289)
     expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
     _fact(page, "server.enabled", "false").check()
     expect(page.locator("#verdict-said")).to_contain_text("server_disabled")
     expect(page.get_by_role("alert")).to_contain_text("larger than 524,288 bytes")
-    _text(page).fill(RULES)
+    write(_text(page), RULES)
     expect(page.get_by_role("alert")).to_have_text("")
 
 
@@ -466,7 +531,7 @@ def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
     with studio_process("--policy", str(mine)) as (_, bound):
         empty_tab.goto(bound)
         _at_rest(empty_tab)
-    _text(empty_tab).fill("rules: []")
+    write(_text(empty_tab), "rules: []")
     expect(said).to_contain_text("the server does not answer")
     address = ("--address", urlsplit(bound).netloc)
     with studio_process("--policy", str(others), *address):
@@ -476,7 +541,7 @@ def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
         empty_tab.get_by_role("button", name="Try again").click()
         expect(said).to_have_text("")
         expect(_text(empty_tab)).to_be_focused()
-        expect(_text(empty_tab)).to_have_value("rules: []")
+        wait_for_text(_text(empty_tab), "rules: []")
         expect(empty_tab.locator("#findings")).to_contain_text("callability.yaml:1:")
         _at_rest(empty_tab)
 
@@ -507,7 +572,7 @@ def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
     expect(page.locator(".editor:not([hidden]) .note")).not_to_have_count(0)
     page.locator("#keys summary").click()
     page.get_by_role("tab", name="enable_outcome_test.yaml").click()
-    page.get_by_role("textbox").fill("")
+    write(editor_of(page, "enable_outcome_test.yaml"), "")
     page.get_by_role("tab", name="callability.yaml").click()
     _at_rest(page)
     reports = page.evaluate(UNREADABLE)
@@ -519,7 +584,7 @@ def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
 def test_it_fits_wide_and_narrow_windows(page: Page, width: int, height: int) -> None:
     """Also 1280 by 800 at 200 %: only table and text scroll sideways, and everything can be reached."""
     page.set_viewport_size(ViewportSize(width=width, height=height))
-    _text(page).fill(RULES.replace("when: {", "when: {no.fact: true, "))
+    write(_text(page), RULES.replace("when: {", "when: {no.fact: true, "))
     expect(page.locator("#findings li").nth(9)).to_be_attached()
     for name in ("callability.yaml", "load_outcome.yaml"):
         page.get_by_role("tab", name=name).click()

@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from support.checkout import POLICY
+from support.studio_editor import editor_of, scroll_to_top, text_of, write
 from support.studios import studio
 
 MILLISECONDS = 120_000
-SIZE = ViewportSize(width=1400, height=960)
+SIZE = ViewportSize(width=1440, height=1000)
 
 
 def main(picture: str) -> None:
@@ -37,14 +38,13 @@ def main(picture: str) -> None:
 
 
 def _edit(page: Page) -> None:
-    text = page.get_by_role("textbox", name="Text of callability.yaml")
+    text = editor_of(page)
     page.get_by_role("group", name="approval.status").get_by_label("changed").check()
-    text.fill(
-        text.input_value().replace("approval.status: [pending, changed]}, status", "approval.status: pending}, status")
-    )
+    narrower = ("approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    write(text, text_of(text).replace(*narrower))
     expect(page.locator("#difference .change")).not_to_have_count(0)
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")
-    text.evaluate("(each) => { each.scrollTop = 0; each.blur() }")
+    scroll_to_top(text)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from callability.studio.requests import (
     DecideRequest,
     DifferenceRequest,
     LeaveRequest,
+    ProgressRequest,
     SaveRequest,
     TableRequest,
     read_request,
@@ -70,15 +71,21 @@ class Studio:
         body = await read_request(request, ConfirmRequest)
         return await self._ask(body.page, {"do": "confirm"})
 
+    async def progress(self, request: Request) -> Response:
+        """Return how many of how many witnesses the rules engine has decided, while it confirms a draft."""
+        body = await read_request(request, ProgressRequest)
+        decided, of = self._sessions.progress(body.page)
+        return JSONResponse({"decided": decided, "of": of})
+
     async def table(self, request: Request) -> Response:
         """Return the decision table of a question."""
         body = await read_request(request, TableRequest)
-        return await self._ask(body.page, {"do": "table", "question": body.question})
+        return await self._ask(body.page, {"do": "table", "question": body.question, "facts": body.facts})
 
     async def decide(self, request: Request) -> Response:
         """Return the verdict for facts, and its explanation."""
         body = await read_request(request, DecideRequest)
-        task = {"do": "decide", "question": body.question, "facts": body.facts, "changed": body.changed}
+        task = {"do": "decide", **body.model_dump(exclude={"page"})}
         return await self._ask(body.page, task)
 
     async def difference(self, request: Request) -> Response:
@@ -153,6 +160,7 @@ def application(studio: Studio, token: str) -> Starlette:
     endpoints: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "check": studio.check,
         "confirm": studio.confirm,
+        "progress": studio.progress,
         "table": studio.table,
         "decide": studio.decide,
         "difference": studio.difference,

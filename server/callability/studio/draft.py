@@ -10,7 +10,8 @@ from pathlib import Path, PurePath
 
 from callability import document
 from callability.finding import Finding, Place, has_errors, in_order
-from callability.policy.deciding.evaluation import Engine
+from callability.policy.deciding.engine_process import OnProgress
+from callability.policy.deciding.evaluation import Engine, no_progress
 from callability.policy.loading import ProvedRuleSet, check_source
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
@@ -44,14 +45,14 @@ class Drafts:
         self._parts: dict[PolicySource, _Part] = {}
         self._confirmed: dict[PolicySource, _Part] = {}
 
-    def prove(self, written: PolicySource, *, confirmed: bool = False) -> Draft:
+    def prove(self, written: PolicySource, *, confirmed: bool = False, progress: OnProgress = no_progress) -> Draft:
         """Prove a policy as it is written; `confirmed`: let the rules engine decide witnesses too, which takes longer.
 
-        What was confirmed once stays so.
+        What was confirmed once stays so. Several threads call `progress` as the engine decides witnesses.
         """
         groups = _groups(written)
         with ThreadPoolExecutor(max_workers=len(groups)) as pool:
-            each = pool.map(partial(self._part, confirmed=confirmed), groups.values())
+            each = pool.map(partial(self._part, confirmed=confirmed, progress=progress), groups.values())
             parts = dict(zip(groups, each, strict=True))
         findings = in_order((*written.findings, *(finding for part in parts.values() for finding in part.findings)))
         proved = {name: part.proved for name, part in parts.items() if part.proved}
@@ -63,12 +64,12 @@ class Drafts:
         self._parts = {group: part for group, part in self._parts.items() if group in groups}
         self._confirmed = {group: part for group, part in self._confirmed.items() if group in groups}
 
-    def _part(self, group: PolicySource, *, confirmed: bool) -> _Part:
+    def _part(self, group: PolicySource, *, confirmed: bool, progress: OnProgress) -> _Part:
         if group in self._confirmed:
             return self._confirmed[group]
         kept = self._confirmed if confirmed else self._parts
         if group not in kept:
-            check = check_source(group, engine=Engine.AUTO if confirmed else None, seconds=SECONDS)
+            check = check_source(group, engine=Engine.AUTO if confirmed else None, seconds=SECONDS, progress=progress)
             # No group is about more than one question.
             kept[group] = _Part(next(iter(check.proved.values()), None), check.findings)
         return kept[group]

@@ -9,7 +9,10 @@ from itertools import chain
 from pathlib import Path
 
 from callability.finding import Finding, Severity, in_order
+from callability.policy.deciding.engine_process import OnProgress
+from callability.policy.deciding.evaluation import no_progress
 from callability.policy.loading import ProvedRuleSet
+from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
@@ -21,7 +24,8 @@ from callability.policy.rules.words import verdict_words
 from callability.reasoning.explanation import explain
 from callability.reasoning.path import sentences
 from callability.studio.draft import Draft, Drafts, written_of
-from callability.studio.page_data import question_data
+from callability.studio.page_data import question_data, tests_data
+from callability.studio.rejection import rejection_of
 from callability.vocabulary import UNKNOWN
 
 MAX_FINDINGS = 200
@@ -57,9 +61,13 @@ class DraftAnalysis:
         self._draft = self._drafts.prove(draft)
         return self._checked()
 
-    def confirm(self) -> Plain:
-        """Let the rules engine confirm the draft that was checked last, and return what `check` returns."""
-        self._draft = self._drafts.prove(written_of(self._texts, self._directory), confirmed=True)
+    def confirm(self, progress: OnProgress = no_progress) -> Plain:
+        """Let the rules engine confirm the draft that was checked last, and return what `check` returns.
+
+        Several threads call `progress`.
+        """
+        draft = written_of(self._texts, self._directory)
+        self._draft = self._drafts.prove(draft, confirmed=True, progress=progress)
         return self._checked()
 
     def _checked(self) -> Plain:
@@ -71,41 +79,55 @@ class DraftAnalysis:
             "counts": {severity: counts[severity] for severity in Severity},
             "findings": [_finding(finding) for finding in _worst(findings)],
             "proved": {name: _proof(proved) for name, proved in self._draft.proved.items()},
+            "tests": [test for proved in self._draft.proved.values() for test in tests_data(proved)],
         }
 
-    def table(self, question: str) -> Plain:
-        """Return a question and its decision table: the first row that holds is the answer."""
+    def table(self, question: str, facts: Mapping[str, str] | None = None) -> Plain:
+        """Return a question and its decision table: the first row that holds is the answer.
+
+        `row` is the number of the row that decides facts, if there are any.
+        """
         of, proved = self._rule_set_for(question)
         result: Plain = {"of": of, "question": question_data(_question_of(question, proved))}
         if proved is None:
             return result
         rows = self._rows_of(question, proved)
+        given = possible(proved.rule_set.question, facts, "") if facts else None
         return result | {
             "facts": proved.diagram.space.facts,
             "rows": list(map(of_row, rows[:MAX_ROWS])),
             "left_out": max(len(rows) - MAX_ROWS, 0),
+            "row": self._row_of(question, proved, given) if given else None,
         }
 
-    def decide(self, question: str, facts: Mapping[str, str], changed: str) -> Plain:
-        """Return the verdict for facts; those that contradict the one that was changed are adjusted."""
+    def decide(self, question: str, facts: Mapping[str, str], changed: str, *, row: bool = True) -> Plain:
+        """Return the verdict for facts; those that contradict the one that was changed are adjusted.
+
+        Without `row`, the row of the table is not looked for: in a large policy that takes longer than all the rest.
+        """
         of, proved = self._rule_set_for(question)
         definition = _question_of(question, proved)
         read = readings_of(definition, facts)
         given = possible(definition, read, changed)
         moved = [fact for fact in facts if fact in read and given[fact] != read[fact]]
-        result: Plain = {"of": of, "facts": given, "moved": moved}
+        result: Plain = {"of": of, "question": question_data(definition), "facts": given, "moved": moved}
         if proved is None:
             return result
         verdict = proved.diagram.verdict(given)
+        unread = proved.diagram.unread(verdict, given)
         said = verdict_words(proved.rule_set, verdict)
         explained = explain(proved.rule_set, proved.diagram, given)
         path = explained.path
         return result | {
-            "verdict": of_verdict(verdict, proved.diagram.unread(verdict, given), proved.rule_set),
+            "read": proved.diagram.space.facts,
+            "verdict": of_verdict(verdict, unread, proved.rule_set),
             "words": said.texts if said else None,
+            "rejection": rejection_of(verdict, unread, proved.rule_set)
+            if definition.name == CALLABILITY.name
+            else None,
             "trials": list(map(of_trial, explained.trials)),
             "path": of_path(path) | {"sentences": sentences(path)} if path else None,
-            "row": self._row_of(question, proved, given),
+            "row": self._row_of(question, proved, given) if row else None,
             "line": proved.rule_set.rule(verdict.rule).place.line,
         }
 
@@ -217,7 +239,7 @@ def _worst(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _proof(proved: ProvedRuleSet) -> Plain:
     return {
-        "combinations": proved.diagram.space.size,
+        "combinations": of_count(proved.diagram.space.size),
         "engine": proved.engine,
         "laws": [law.name for law in proved.rule_set.laws],
         "tests_passed": proved.tests,

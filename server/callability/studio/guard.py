@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Iterator, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,13 +13,17 @@ from callability.studio.error_response import error_response
 from callability.studio.errors import Elsewhere, StudioError
 
 TOKEN_HEADER = "callability-token"
+NONCE = "callability.nonce"
+"""The key in the scope of a request under which the page finds the nonce of its style sheets."""
 _OWN = frozenset({"same-origin", "none"})
 """What a browser says of a request of the page itself, or of the person at the browser."""
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{}'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
+    " trusted-types 'none'"
+)
+"""What the page may do. The editor adds style sheets of its own, which have the nonce."""
 _HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
-        " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
     "cache-control": "no-store",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -46,9 +51,11 @@ class Guard:
             await self._application(scope, receive, send)
             return
 
+        nonce = scope[NONCE] = secrets.token_urlsafe(16)
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                MutableHeaders(scope=message).update({"content-security-policy": _POLICY.format(nonce), **_HEADERS})
             await send(message)
 
         refused = next(self._refusals(scope["method"], scope["path"], Headers(scope=scope)), None)

@@ -1,4 +1,4 @@
-"""The files of the page, with the token that POST requests need."""
+"""The files of the page, with the token that POST requests need, and the nonce of the editor's style sheets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from callability.studio.guard import NONCE
+
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_TOKEN = "{token}"
+_TOKEN, _NONCE = b"{token}", b"{nonce}"
 
 
 def page_files(token: str) -> list[Route]:
@@ -29,9 +31,13 @@ def page_files(token: str) -> list[Route]:
 def _endpoint(path: Path, token: str) -> Callable[[Request], Awaitable[Response]]:
     content = path.read_bytes()
     if path.suffix == ".html":
-        content = content.replace(_TOKEN.encode(), escape(token).encode())
+        content = content.replace(_TOKEN, escape(token).encode())
 
-    async def endpoint(_: Request) -> Response:
-        return Response(content, media_type=_TYPES[path.suffix])
+    async def endpoint(request: Request) -> Response:
+        nonce: str = request.scope[NONCE]
+        return Response(
+            content.replace(_NONCE, nonce.encode()) if path.suffix == ".html" else content,
+            media_type=_TYPES[path.suffix],
+        )
 
     return endpoint

@@ -56,11 +56,18 @@ class ConfirmRequest(_PageRequest):
     page: PageId
 
 
+class ProgressRequest(_PageRequest):
+    """How far the rules engine is."""
+
+    page: PageId
+
+
 class TableRequest(_PageRequest):
-    """The decision table of a question."""
+    """The decision table of a question, and its row for facts if there are any."""
 
     page: PageId
     question: QuestionName
+    facts: dict[str, str] = {}
 
 
 class DecideRequest(_PageRequest):
@@ -70,6 +77,7 @@ class DecideRequest(_PageRequest):
     question: QuestionName
     facts: dict[str, str]
     changed: str = ""
+    row: bool = True
 
 
 class DifferenceRequest(_PageRequest):

@@ -18,6 +18,7 @@ SECONDS = 60.0
 """The time limit of one task."""
 MAX_SESSIONS = 4
 """Pages whose drafts are kept; one more replaces the one that was idle longest."""
+_PROGRESS = b'{"progress"'
 _MAX_ANSWER = 64 * 1024**2
 """The maximum size of an answer, in bytes."""
 
@@ -33,6 +34,8 @@ class DraftSession:
         self._closed = False
         self._turn = asyncio.Lock()
         self._drafts = 0
+        self.progress: tuple[int, ...] = (0, 0)
+        """How many of how many witnesses the rules engine has decided in the task that is done now."""
 
     async def check(self, task: Plain) -> Plain:
         """Analyse a new draft; requests about an older one are abandoned.
@@ -120,7 +123,10 @@ class DraftSession:
         with suppress(ConnectionError):
             process.stdin.write(json.dumps(task).encode() + b"\n")
             await process.stdin.drain()
-        return await process.stdout.readline()
+        self.progress = (0, 0)
+        while (line := await process.stdout.readline()).startswith(_PROGRESS):
+            self.progress = tuple(json.loads(line)["progress"])
+        return line
 
     async def _started(self) -> Process:
         studying = command(analysis_process.__name__, str(self._directory))
@@ -161,6 +167,10 @@ class DraftSessions:
             raise NotChecked("there is no draft to ask about")
         self._sessions.move_to_end(page)
         return await self._sessions[page].ask(task)
+
+    def progress(self, page: str) -> tuple[int, ...]:
+        """Return how many of how many witnesses the rules engine has decided for a page."""
+        return self._sessions[page].progress if page in self._sessions else (0, 0)
 
     async def leave(self, page: str) -> None:
         """Release the session of a page that was closed."""

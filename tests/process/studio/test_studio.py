@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from callability.adapter import NEUTRAL, rejection
 from callability.document import MAX_BYTES
 from callability.policy.loading import Policy, load
 from callability.policy.questions.questions import QUESTIONS
@@ -19,6 +20,7 @@ from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
 from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
 from support.checkout import PACKAGE, POLICY
+from support.judging import LOCKED, checked
 from support.policies import write_policy
 from support.studios import PLAIN, SECONDS, Page, studio, studio_process
 
@@ -103,6 +105,16 @@ def test_a_draft_is_answered_first_and_confirmed_on_request(page: Page) -> None:
     assert [confirmed[key] for key in same] == [first[key] for key in same]
 
 
+def test_the_progress_of_the_engine_is_reported(page: Page) -> None:
+    """How many witnesses it has decided, of how many."""
+    text = RULES.replace("The user disabled this tool.", "It is not on.")
+    page.ask("check", texts={"callability.yaml": text})
+    assert page.ask("progress") == {"decided": 0, "of": 0}
+    page.ask("confirm")
+    progress = page.ask("progress")
+    assert 0 < progress["of"] == progress["decided"]
+
+
 def test_what_the_engine_refuses_is_not_saved(tmp_path: Path) -> None:
     """A condition that is too large for it is no finding of the diagram."""
     policy = _copy(tmp_path)
@@ -165,6 +177,56 @@ def test_an_answer_has_words_and_path_and_the_row_that_decides(page: Page) -> No
     row = page.ask("table", question="callability")["rows"][reply["row"]]
     assert (row["rule"], row["facts"]) == ("operator-denied", {"tool.config_denied": ["true"]})
     assert "operator-denied" in RULES.splitlines()[reply["line"] - 1]
+
+
+@pytest.mark.parametrize(
+    ("status", "facts"),
+    [
+        ("server_disabled", {"server.enabled": "false"}),
+        ("disabled_by_config", {"tool.config_denied": "true"}),
+        ("server_quarantined", {"server.quarantined": "true"}),
+        ("disabled_by_user", {"approval.disabled": "true"}),
+        ("pending_approval", {"approval.status": "pending"}),
+        ("disabled_unknown", {"approval.disabled": "unknown", "approval.status": "unknown"}),
+    ],
+)
+def test_what_an_agent_reads_is_the_rejection_that_a_proxy_returns(
+    page: Page, status: str, facts: dict[str, str]
+) -> None:
+    """Word by word, of the service's own answer, with the neutral phrases."""
+    reply = page.ask("decide", question="callability", facts=facts)
+    assert reply["verdict"]["status"] == status
+    response = checked(*LOCKED[status], server="server", tool="tool")
+    assert reply["rejection"] == rejection(response, "server", "tool", phrases=NEUTRAL)
+
+
+def test_a_call_that_is_let_through_has_no_rejection(page: Page) -> None:
+    """Nor has an outcome, which is no call of a tool."""
+    assert page.ask("decide", question="callability", facts={})["rejection"] is None
+    assert page.ask("decide", question="load_outcome", facts={})["rejection"] is None
+
+
+def test_the_row_of_an_answer_can_be_left_to_the_table(page: Page) -> None:
+    """Which finds the same one."""
+    facts = {"server.enabled": "false"}
+    reply = page.ask("decide", question="callability", facts=facts, row=False)
+    assert (reply["row"], reply["verdict"]["rule"]) == (None, "server-off")
+    table = page.ask("table", question="callability", facts=facts)
+    assert table["rows"][table["row"]]["rule"] == "server-off"
+
+
+def test_tests_come_with_their_facts_and_with_what_failed(page: Page) -> None:
+    """Failed ones first."""
+    passed = page.ask("check", texts={})["tests"]
+    assert len(passed) == sum(each["tests_passed"] for each in page.ask("check", texts={})["proved"].values())
+    assert not any(test["failed"] for test in passed)
+    text = RULES.replace("when: {approval.disabled: true}, ", "when: {approval.disabled: false}, ")
+    failed = [test for test in page.ask("check", texts={"callability.yaml": text})["tests"] if test["failed"]]
+    assert failed
+    first = failed[0]
+    assert first["file"] == "callability_test.yaml"
+    assert f"test `{first['name']}` fails: {first['differences'][0]}" in first["failed"]
+    assert page.ask("decide", question="callability", facts=first["facts"])["verdict"]["status"] != first["expected"]
 
 
 def test_the_row_that_is_lit_has_the_rule_that_decides_for_every_combination(shipped: Policy) -> None:
@@ -430,11 +492,22 @@ def test_another_name_opens_not_even_the_page(page: Page) -> None:
 def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_that_is_written_in_it(page: Page) -> None:
     """No inline script or style, and no address of another host in any file."""
     response = page.get("/")
-    assert "default-src 'none'; script-src 'self'; style-src 'self';" in response.headers["content-security-policy"]
+    nonces = set()
+    for each in (response, page.get("/")):
+        allowed = each.headers["content-security-policy"]
+        [nonce] = re.findall(r"'nonce-([^']{20,})'", allowed)
+        assert f"default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; " in allowed
+        assert f'nonce="{nonce}"' in each.text
+        nonces.add(nonce)
+    assert len(nonces) == 2
     assert response.headers["x-content-type-options"] == "nosniff"
     html = response.text
     assert not re.search(r"<style|\bstyle=|\bon\w+=|<script(?![^>]* src=)", html)
+    editor = (PAGE_FILES / "codemirror.js").read_text()
+    assert set(re.findall(r"\w+://[^\s\"'`]+", editor)) == {"http://www.w3.org/2000/svg"}
     for file in PAGE_FILES.iterdir():
+        if file.name.startswith("codemirror."):
+            continue
         text = file.read_text().replace('xmlns="http://www.w3.org/2000/svg"', "")
         assert "//" not in re.sub(r"^ *///?.*$", "", text, flags=re.MULTILINE), file.name
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), file.name

@@ -13,8 +13,8 @@ export async function follow(editors, digests, changed) {
 }
 
 function update(editor, file, changed) {
-  const gone = !file.digest && !file.problem && editor.text.value !== "";
-  const same = editor.text.value === file.text;
+  const gone = !file.digest && !file.problem && editor.value !== "";
+  const same = editor.value === file.text;
   if (same || (!editor.edited && !gone)) {
     editor.take(file);
     return true;

@@ -34,8 +34,11 @@ export function say(element, ...nodes) {
 /** Return a value of a fact for display. */
 export const written = (value) => value || "(empty)";
 
-/** Return a number with its noun. */
-export const numberOf = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+/** Return a count as text; the server sends large ones as text. */
+export const countText = (count) => BigInt(count).toLocaleString("en");
+
+/** Return a count with its noun. */
+export const numberOf = (count, noun, nouns = `${noun}s`) => `${countText(count)} ${BigInt(count) === 1n ? noun : nouns}`;
 
 const drawn = new WeakMap();
 

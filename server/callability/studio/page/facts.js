@@ -47,6 +47,11 @@ export class Facts {
     this.values.set(name, facts);
   }
 
+  /** Return the facts of a question that were set last. */
+  of(name) {
+    return this.values.get(name) ?? {};
+  }
+
   get current() {
     return this.values.get(this.question.name);
   }
@@ -74,7 +79,7 @@ export class Facts {
       "fieldset",
       {},
       make("legend", {}, fact.name),
-      ...fact.readings.map((reading) => radio(fact, reading, set)),
+      make("div", { class: "values" }, ...fact.readings.map((reading) => radio(fact, reading, set))),
     );
   }
 

@@ -5,22 +5,25 @@ import { button, byId, prose, say } from "./dom.js";
 import { showDifference } from "./difference.js";
 import { Editor } from "./editor.js";
 import { Facts } from "./facts.js";
-import { showFindings } from "./findings.js";
+import { endProgress, showFindings, showProgress } from "./findings.js";
 import { save } from "./saving.js";
 import { ask, leave, PageError, readPolicy } from "./server.js";
 import { clearTable, lightRow, showTable } from "./table.js";
 import { Tabs } from "./tabs.js";
+import { showTests } from "./tests.js";
 import { clearVerdict, showVerdict } from "./verdict.js";
 
 const PAUSE = 250;
 /** Milliseconds without an edit after which the rules engine confirms the draft, since the next edit ends that. */
-const QUIET = 1500;
+const QUIET = 800;
+/** Milliseconds between two questions about the progress of that. */
+const STEP = 500;
 
 let policy;
 let editors;
 let tabs;
 let shown;
-let checked = { findings: [] };
+let checked = { findings: [], tests: [] };
 let lines = {};
 /** The draft to which `lines` belong. */
 let seen;
@@ -51,7 +54,7 @@ async function attempt(act, ...given) {
 
 function clearError() {
   failed = undefined;
-  if (byId("error").contains(document.activeElement)) shown.text.focus();
+  if (byId("error").contains(document.activeElement)) shown.focus();
   say(byId("error"));
 }
 
@@ -60,7 +63,7 @@ const questionOf = (file) => policy.questions.find((each) => each === file.repla
 /** Return the texts of edited files, by name. */
 function draft() {
   const typed = [...editors.values()].filter((editor) => editor.edited);
-  return Object.fromEntries(typed.map((editor) => [editor.name, editor.text.value]));
+  return Object.fromEntries(typed.map((editor) => [editor.name, editor.value]));
 }
 
 /** Check the draft, and show its findings, answers and changes. Return false if a newer draft replaced it. */
@@ -91,45 +94,58 @@ async function look(texts, mine) {
   }
   const reply = await ask("check", { texts });
   if (mine !== latest) return;
-  checked = reply;
-  showFindings(checked, goTo, tryFacts);
-  mark();
+  endProgress();
+  showChecked(reply);
   await Promise.all([answer(), compare(texts, mine), follow(editors, reply.digests, () => attempt(study))]);
   if (mine === latest) confirmation = setTimeout(() => attempt(confirm, mine), QUIET);
 }
 
-/** Let the rules engine confirm the draft, and show what it finds. Return false if a newer draft replaced it. */
-async function confirm(mine) {
-  const reply = await ask("confirm");
-  if (mine !== latest) return false;
+function showChecked(reply) {
   checked = reply;
   showFindings(checked, goTo, tryFacts);
+  showTests(checked, questionOf(shown.name), goTo, tryFacts);
   mark();
 }
 
-/** Show the table and the verdict of the question of the shown file. */
+/** Let the rules engine confirm the draft, and show what it finds. Return false if a newer draft replaced it. */
+async function confirm(mine) {
+  const show = (progress) => mine === latest && progress.of && showProgress(progress);
+  const watching = setInterval(() => ask("progress").then(show, () => {}), STEP);
+  try {
+    const reply = await ask("confirm");
+    if (mine !== latest) return false;
+    showChecked(reply);
+  } finally {
+    clearInterval(watching);
+    if (mine === latest) endProgress();
+  }
+}
+
+/** Show the verdict of the question of the shown file, and then its table, which takes longer. */
 async function answer() {
   const question = questionOf(shown.name);
-  const table = await ask("table", { question });
+  await decide("", false);
   if (question !== questionOf(shown.name)) return;
-  facts.show(table.question, table.facts ?? table.question.facts.map((fact) => fact.name));
+  const mine = asked;
+  const table = await ask("table", { question, facts: facts.of(question) });
+  if (question !== questionOf(shown.name)) return;
   showTable(table);
-  await decide("");
+  if (mine === asked) lightRow(table.row);
 }
 
 /** Show the verdict for the facts; `changed` is the fact that was just set. */
-async function decide(changed) {
+async function decide(changed, row = true) {
   const mine = ++asked;
-  const question = facts.question;
-  if (!question) return;
-  const verdict = await ask("decide", { question: question.name, facts: facts.current, changed });
-  if (mine !== asked || question !== facts.question) return;
+  const question = questionOf(shown.name);
+  const verdict = await ask("decide", { question, facts: facts.of(question), changed, row });
+  if (mine !== asked || question !== questionOf(shown.name)) return;
+  facts.show(verdict.question, verdict.read ?? verdict.question.facts.map((fact) => fact.name));
   facts.take(verdict.facts, verdict.moved);
-  showVerdict(verdict, question.actions);
-  lightRow(verdict.row);
+  showVerdict(verdict, verdict.question.actions);
+  if (row) lightRow(verdict.row);
   const lit = verdict.of === "draft" ? verdict.line : 0;
   for (const [name, editor] of editors) {
-    editor.mark(editor.findings, name === `${question.name}.yaml` ? lit : 0);
+    editor.mark(editor.findings, name === `${question}.yaml` ? lit : 0);
   }
 }
 
@@ -164,6 +180,7 @@ function show(name) {
   facts.clear();
   clearTable();
   clearVerdict();
+  showTests(checked, questionOf(name), goTo, tryFacts);
   if (before) attempt(answer);
 }
 
@@ -222,7 +239,7 @@ async function saveShown(editor) {
 function nextFinding(back) {
   const found = checked.findings.filter((finding) => finding.line && editors.has(finding.file));
   if (!found.length) return;
-  const line = shown.text.value.slice(0, shown.text.selectionStart).split("\n").length;
+  const { line } = shown;
   const order = [...editors.keys()];
   const place = (file, at) => order.indexOf(file) * 1e9 + at;
   const here = place(shown.name, line);

@@ -8,9 +8,9 @@ const dialog = byId("saving");
 
 /** Ask to write a file. Return its state on disk, or undefined if it was not written. */
 export async function save(editor, directory, lines) {
-  const asked = { name: editor.name, text: editor.text.value, digest: editor.saved.digest };
+  const asked = { name: editor.name, text: editor.value, digest: editor.saved.digest };
   const sentence = `${asked.digest ? "The file in" : "A new file in"} ${directory} ${asked.digest ? "is replaced" : "is written"}. These lines change:`;
-  if (!(await question(`Write ${editor.name}?`, sentence, lines, "Write"))) return undefined;
+  if (!(await question(`Write ${editor.name}?`, sentence, lines, "Write", true))) return undefined;
   try {
     return await ask("save", { ...asked, even_refused: false });
   } catch (error) {
@@ -21,8 +21,8 @@ export async function save(editor, directory, lines) {
   }
 }
 
-/** Ask for a confirmation; the focus starts on the button that cancels. */
-function question(title, sentence, lines, act) {
+/** Ask for a confirmation. The focus, and so Enter, is on the button that agrees if that is `safe`, or else on Cancel. */
+function question(title, sentence, lines, act, safe = false) {
   byId("saving-title").textContent = title;
   say(byId("saving-said"), sentence);
   byId("saving-lines").replaceChildren(...colored(lines));
@@ -40,6 +40,6 @@ function question(title, sentence, lines, act) {
     // The close event of an earlier question may arrive after this one is open.
     dialog.onclose = () => dialog.open || done(false);
     dialog.showModal();
-    byId("saving-cancel").focus();
+    (safe ? agree : byId("saving-cancel")).focus();
   });
 }

@@ -1,6 +1,6 @@
 /** The decision table, with the deciding row highlighted. */
 
-import { byId, draw, make, numberOf, say, written } from "./dom.js";
+import { byId, countText, draw, make, numberOf, say, written } from "./dom.js";
 
 const DECIDES = "▶";
 
@@ -13,15 +13,18 @@ export function showTable(table) {
   }
   const whose = table.of === "saved" ? "This is the table of the saved file, because the draft cannot be decided. " : "";
   const more = table.left_out ? ` ${numberOf(table.left_out, "more row")} left out.` : "";
-  say(byId("table-said"), `${whose}The first row that matches is the answer; “–” stands for any value, and “?” for a rule that cannot be decided.${more}`);
-  const head = ["", ...table.facts, "status", "rule", "combinations"];
+  const named = table.facts.filter((fact) => table.rows.some((row) => row.facts[fact]));
+  const same = table.facts.length - named.length;
+  const head = ["", "status", "rule", ...named, "combinations"];
+  const left = same ? ` ${numberOf(same, "fact")} that no row names ${same === 1 ? "has" : "have"} no column.` : "";
+  say(byId("table-said"), `${whose}The first row that matches is the answer; “–” stands for any value, and “?” for a rule that cannot be decided.${left}${more}`);
   const columns = head.map((name) => make("th", { scope: "col" }, ...(name ? broken(name) : [unseen("decides")])));
   draw(byId("table"), table, () => [
     make(
       "table",
       {},
       make("thead", {}, make("tr", {}, ...columns)),
-      make("tbody", {}, ...table.rows.map((row) => line(row, table.facts))),
+      make("tbody", {}, ...table.rows.map((row) => line(row, named))),
     ),
   ]);
 }
@@ -55,10 +58,10 @@ function line(row, facts) {
     "tr",
     { class: row.undetermined ? "undetermined" : undefined },
     make("td", { class: "sign" }),
-    ...cells,
-    make("td", {}, make("strong", {}, row.status)),
+    make("td", { class: "status" }, make("strong", {}, row.status)),
     make("th", { scope: "row" }, make("code", {}, row.rule), ...(row.undetermined ? undetermined : [])),
-    make("td", { class: "number" }, row.combinations.toLocaleString("en")),
+    ...cells,
+    make("td", { class: "number" }, countText(row.combinations)),
   );
 }
 

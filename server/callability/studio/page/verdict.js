@@ -9,7 +9,7 @@ const TRUTHS = { true: "✔", false: "✘", undetermined: "?" };
 export function showVerdict(answer, actions) {
   const verdict = answer.verdict;
   const card = byId("verdict");
-  card.className = verdict ? `status-${verdict.retry}` : "";
+  card.className = byId("bar").className = verdict ? `status-${verdict.status === "callable" ? "callable" : verdict.retry}` : "";
   if (!verdict) {
     say(byId("verdict-said"), "No answer: neither the draft nor the saved file can be decided.");
     draw(card, null, () => []);
@@ -18,13 +18,13 @@ export function showVerdict(answer, actions) {
   const how = verdict.undetermined ? ", undetermined at rule " : ", by rule ";
   const whose = answer.of === "saved" ? " (in the saved file, because the draft cannot be decided)" : "";
   say(byId("verdict-said"), make("strong", {}, verdict.status), how, make("code", {}, verdict.rule), whose);
-  draw(card, [answer, actions], () => [fixed(verdict), ...words(answer, actions), ...path(answer.path), tried(answer.trials)]);
+  draw(card, [answer, actions], () => [fixed(verdict), ...read(answer.rejection), ...words(answer, actions), ...path(answer.path), tried(answer.trials)]);
 }
 
 /** Show no verdict. */
 export function clearVerdict() {
   say(byId("verdict-said"));
-  byId("verdict").className = "";
+  byId("verdict").className = byId("bar").className = "";
   draw(byId("verdict"), null, () => []);
 }
 
@@ -39,6 +39,18 @@ function fixed(verdict) {
 }
 
 const pair = (name, ...value) => make("div", {}, make("dt", {}, name), make("dd", {}, ...value));
+
+/** Return what an agent reads if it calls the tool: the text and the structured content of the result. */
+function read(rejection) {
+  if (!rejection) return [];
+  const text = rejection.content.map((each) => each.text).join("\n");
+  const content = JSON.stringify(rejection.structuredContent, null, 2);
+  return [
+    make("h3", {}, "What the agent reads"),
+    make("blockquote", { class: "agent" }, text),
+    make("details", { "data-key": "structured" }, make("summary", {}, "Structured content"), make("pre", { tabindex: "0", "aria-label": "Structured content" }, content)),
+  ];
+}
 
 function words(answer, actions) {
   if (!answer.words) return [];

@@ -1,0 +1,36 @@
+"""What an agent reads if it calls a tool with some facts: the adapter's own answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from callability.adapter import rejection
+from callability.policy.reporting.plain_data import Plain
+from callability.policy.rules.retry import retry_of
+from callability.policy.rules.rule_set import RuleSet
+from callability.policy.rules.verdict import Verdict
+from callability.policy.rules.words import verdict_words
+from callability.v1.callability_service_pb2 import CheckToolResponse
+from callability.v1.verdict_pb2 import Retry, ToolStatus, ToolVerdict, ToolWords
+
+SERVER, TOOL = "server", "tool"
+"""The names that stand in an answer in place of those that the agent named."""
+
+
+def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> Plain | None:
+    """Return the MCP tool result of a call, with the neutral phrases of the actions; None if the tool is called."""
+    status = rule_set.question.status(verdict.status)
+    said = verdict_words(rule_set, verdict)
+    number = ToolStatus.Value(f"TOOL_STATUS_{verdict.status.upper()}")
+    response = CheckToolResponse(
+        verdict=ToolVerdict(
+            status=number,
+            rule=verdict.rule,
+            undetermined=verdict.undetermined,
+            retry=Retry.Value(f"RETRY_{retry_of(rule_set.question, status, unread).upper()}"),
+            unread=unread,
+        ),
+        words=ToolWords(status=number, rejection=said.texts["rejection"]) if said else None,
+    )
+    phrases = {action.name: action.phrase for action in rule_set.question.actions}
+    return rejection(response, SERVER, TOOL, phrases=phrases)
