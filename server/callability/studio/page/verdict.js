@@ -9,7 +9,7 @@ const TRUTHS = { true: "✔", false: "✘", undetermined: "?" };
 export function showVerdict(answer, actions) {
   const verdict = answer.verdict;
   const card = byId("verdict");
-  card.className = byId("bar").className = verdict ? `status-${verdict.status === "callable" ? "callable" : verdict.retry}` : "";
+  card.className = byId("bar").className = verdict ? `status-${verdict.lifted_by === "none" ? "free" : verdict.retry}` : "";
   if (!verdict) {
     say(byId("verdict-said"), "No answer: neither the draft nor the saved file can be decided.");
     draw(card, null, () => []);
