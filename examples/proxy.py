@@ -1,134 +1,119 @@
-"""The three answers of an MCP proxy, by callability. Paste it, and put in your own phrases, inventory and search.
+"""A whole MCP proxy over stdio: `python proxy.py CONFIG POLICY_ADDRESS`, with a config such as `proxy.json`."""
 
-The inventory is a `CheckToolsRequest` with what the proxy knows of the tools that the agent at hand may see, made by
-`inventory_of`, and `texts` holds what their servers say of them, by `server:tool`.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import grpc
+import mcp
+from google.protobuf.json_format import ParseDict
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, Tool
 
 from callability import adapter
-from callability.v1 import facts_pb2
-from callability.v1.callability_service_pb2 import CheckToolsRequest, ServerTools, Tool
-from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.client import Client, Inventory, PolicyUnavailable, tool_facts
+from callability.v1.callability_service_pb2 import ClassifyLoadRequest
+from callability.v1.facts_pb2 import Agent, Approval, Labels, ServerFacts, ToolFacts
 
-PHRASES = {
-    "enable_server": "run `proxy servers enable`",
-    "edit_config": "change `disabled_tools` in /etc/proxy.yaml",
-    "enable_tool": "run `proxy tools enable`",
-    "approve_tool": "run `proxy tools approve`",
-}
-"""The proxy's own switches. An action that has none here is named neutrally."""
-
-SECONDS = 5.0
-Result = dict[str, Any]
-Search = Callable[[str, Sequence[adapter.JudgedTool]], Sequence[str]]
-"""The proxy's own search: a query, and the tools to search, and no others; the names of those found, best first."""
+PHRASES = {"edit_config": "edit proxy.json", "enable_tool": "set `disabled` of {server}:{tool} to false in proxy.json"}
 
 
-def connected(address: str) -> grpc.Channel:
-    """Return a channel to the service at an address.
+class Proxy:
+    """The servers of a config, and the policy that decides about their tools."""
 
-    gRPC would send calls to the proxy that `http_proxy` names, even calls to loopback, and refuse answers of more than
-    4 MiB, as the one about 20,000 tools can be.
-    """
-    return grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)])
+    def __init__(self, config: Mapping[str, Any], policy: Client) -> None:
+        self.config, self.policy, self.inventory = config["servers"], policy, Inventory()
+        self.agent, self.not_loaded = Agent(name=config["agent"], labels=Labels()), list[str]()
+        self.upstreams: dict[str, mcp.Client] = {}
+        for server, given in self.config.items():
+            self.inventory.put_server(server, ServerFacts(labels=Labels(values=given["labels"]), **given["state"]))
+            known = [Tool(name=name, input_schema={}) for name in {*given["disabled_tools"], *given["approvals"]}]
+            self.inventory.replace_tools(server, {tool.name: self.facts(server, tool) for tool in known})
 
+    def facts(self, server: str, tool: Any) -> ToolFacts:
+        """Return complete facts of a tool: every group is there, even if it is empty."""
+        given = self.config[server]
+        approval = ParseDict(given["approvals"].get(tool.name, {}), Approval())  # none: there is no record
+        denied, labels = tool.name in given["disabled_tools"], given["tool_labels"].get(tool.name, {})
+        return tool_facts(tool, config_denied=denied, approval=approval, labels=labels)
 
-@dataclass(frozen=True)
-class KnownTool:
-    """What the proxy knows of a tool; None for what it could not read."""
+    async def connect(self, stack: AsyncExitStack) -> None:
+        """Connect the servers that are enabled. One that fails is classified, and keeps no other from starting."""
+        failed = {}
+        for server, given in self.config.items():
+            client = mcp.Client(mcp.StdioServerParameters(**given["start"]), read_timeout_seconds=30)
+            try:
+                if given["state"]["enabled"]:
+                    self.upstreams[server] = await stack.enter_async_context(client)
+            except (OSError, mcp.MCPError, ExceptionGroup) as error:
+                with suppress(PolicyUnavailable):
+                    failed[server] = await self.policy.classify_load(ClassifyLoadRequest(error_text=repr(error)))
+        self.not_loaded = [*adapter.load_messages(failed, {}, phrases=PHRASES).values()]
 
-    config_denied: bool | None = False
-    approval: facts_pb2.Approval | None = field(default_factory=facts_pb2.Approval)
-    annotations: Mapping[str, bool] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    async def list_tools(self) -> None:
+        """Read what the servers have now. A server that has gone keeps its tools."""
+        for server, upstream in self.upstreams.items():
+            with suppress(mcp.MCPError):
+                pages = [await upstream.list_tools(cache_mode="refresh")]
+                while cursor := pages[-1].next_cursor:
+                    pages.append(await upstream.list_tools(cursor=cursor, cache_mode="refresh"))
+                tools = [tool for page in pages for tool in page.tools]
+                self.inventory.replace_listed(server, tools, partial(self.facts, server))
 
+    async def retrieve_tools(self, query: str, limit: int = 15, *, include_disabled: bool = False) -> CallToolResult:
+        """Find what can be called and, if it is wanted, what cannot be, and why."""
+        try:
+            adapter.checked_query(query)
+            await self.list_tools()
+            judgement, texts = await self.policy.judge(self.inventory, self.agent), self.inventory.texts
+            found, locked = (search(query, tools, texts) for tools in (judgement.callable, judgement.searchable))
+            options: dict[str, Any] = {"texts": texts, "phrases": PHRASES, "not_loaded": self.not_loaded}
+            options |= {"found": found, "found_locked": locked, "limit": limit, "include_disabled": include_disabled}
+            result = adapter.tool_result(adapter.discovery(judgement, query, **options))
+        except adapter.InvalidArgument as error:
+            result = adapter.invalid_argument(error)
+        except PolicyUnavailable as error:
+            result = adapter.unavailable(str(error))
+        return CallToolResult.model_validate(result)
 
-@dataclass(frozen=True)
-class KnownServer:
-    """What the proxy knows of a server; None for what it could not read."""
-
-    tools: Mapping[str, KnownTool]
-    enabled: bool | None = True
-    quarantined: bool | None = False
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-def inventory_of(agent: str, servers: Mapping[str, KnownServer]) -> CheckToolsRequest:
-    """Return the question about every tool that an agent may see.
-
-    The groups `agent`, `labels` and `annotations` are always there, even if they are empty. A group that is left out is
-    unknown as a whole, and a policy that reads it holds back each tool that reaches such a rule.
-    """
-    request = CheckToolsRequest(agent=facts_pb2.Agent(name=agent))
-    for name, server in servers.items():
-        labels = facts_pb2.Labels(values=server.labels)
-        facts = facts_pb2.ServerFacts(enabled=server.enabled, quarantined=server.quarantined, labels=labels)
-        tools = [Tool(name=tool, facts=_tool_facts(known)) for tool, known in server.tools.items()]
-        request.servers.append(ServerTools(name=name, facts=facts, tools=tools))
-    return request
-
-
-def _tool_facts(tool: KnownTool) -> facts_pb2.ToolFacts:
-    return facts_pb2.ToolFacts(
-        config_denied=tool.config_denied,
-        approval=tool.approval,
-        annotations=facts_pb2.Annotations(
-            read_only=tool.annotations.get("readOnlyHint"),
-            destructive=tool.annotations.get("destructiveHint"),
-            idempotent=tool.annotations.get("idempotentHint"),
-            open_world=tool.annotations.get("openWorldHint"),
-        ),
-        labels=facts_pb2.Labels(values=tool.labels),
-    )
-
-
-def retrieve_tools(
-    stub: CallabilityServiceStub,
-    inventory: CheckToolsRequest,
-    texts: Mapping[str, adapter.ToolText],
-    search: Search,
-    arguments: Mapping[str, Any],
-) -> Result:
-    """Return the MCP result of a call of the discovery tool."""
-    try:
-        checked = adapter.checked_arguments(arguments)
-        judgement = adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS))
-    except adapter.InvalidArgument as error:
-        return adapter.error_result(str(error))
-    except grpc.RpcError:
-        return adapter.unavailable("the policy service gave no answer")
-    answer = adapter.discovery(
-        judgement,
-        checked.query,
-        found=search(checked.query, judgement.callable),
-        found_locked=search(checked.query, judgement.searchable),
-        texts=texts,
-        phrases=PHRASES,
-        limit=checked.limit,
-        include_disabled=checked.include_disabled,
-    )
-    return adapter.tool_result(answer)
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool of an upstream that the policy lets through, or say why it cannot be called."""
+        server, _, tool = name.partition(":")
+        try:
+            if decided := await self.policy.check(self.inventory, server, tool, self.agent):
+                rejected = adapter.rejection(decided, server, tool, phrases=PHRASES)
+                result = rejected or await self.upstreams[server].call_tool(tool, arguments)
+            else:
+                judgement = await self.policy.judge(self.inventory, self.agent)
+                result = adapter.unknown_tool(name, [near.name for near in judgement.callable])
+        except PolicyUnavailable as error:
+            result = adapter.unavailable(str(error))
+        except (KeyError, mcp.MCPError, RuntimeError):
+            result = adapter.error_result(f"Not done: server `{server}` gave no answer.")
+        return CallToolResult.model_validate(result)
 
 
-def refusal(stub: CallabilityServiceStub, inventory: CheckToolsRequest, server: str, tool: str) -> Result | None:
-    """Return the MCP result of a call of a tool that must not be called; None: call it."""
-    question = adapter.check_tool_request(inventory, server, tool)
-    try:
-        if question is None:
-            judgement = adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS))
-            return adapter.unknown_tool(f"{server}:{tool}", [near.name for near in judgement.callable])
-        return adapter.rejection(stub.CheckTool(question, timeout=SECONDS), server, tool, phrases=PHRASES)
-    except grpc.RpcError:
-        return adapter.unavailable("the policy service gave no answer")
+def search(query: str, tools: Iterable[adapter.JudgedTool], texts: Mapping[str, adapter.ToolText]) -> list[str]:
+    """Return the tools whose name or description has a word of the query: most words first, then by name."""
+    said = {tool.name: f"{tool.name} {texts.get(tool.name, adapter.ToolText()).description}".lower() for tool in tools}
+    ranked = sorted((-sum(word in text for word in query.lower().split()), name) for name, text in said.items())
+    return [name for hits, name in ranked if hits]
 
 
-def tool_counts(stub: CallabilityServiceStub, inventory: CheckToolsRequest) -> dict[str, dict[str, int]]:
-    """Return the `tools` block of each server that has one, for the proxy's list of servers."""
-    return adapter.tool_counts(adapter.judge(inventory, stub.CheckTools(inventory, timeout=SECONDS)))
+async def main(config: Mapping[str, Any], address: str) -> None:
+    """Serve over stdio until the agent goes."""
+    async with Client.remote([address]) as policy, AsyncExitStack() as stack:
+        proxy, server = Proxy(config, policy), MCPServer("proxy")
+        await proxy.connect(stack)
+        await proxy.list_tools()
+        server.add_tool(proxy.retrieve_tools, description=f"Find tools by purpose. {adapter.INCLUDE_DISABLED_SENTENCE}")
+        server.add_tool(proxy.call_tool, description="Call a tool that `retrieve_tools` found, such as `git:git_log`.")
+        await server.run_stdio_async()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), sys.argv[2]))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,8 +93,8 @@ def test_the_rules_in_the_readme_are_the_shipped_ones() -> None:
 
 def test_the_proxy_on_its_page_is_the_example_that_the_tests_run() -> None:
     """To the byte."""
-    [proxy] = [block for block in _blocks("python", PROXIES) if block.startswith("def retrieve_tools(")]
-    assert proxy in (ROOT / "examples/proxy.py").read_text()
+    [method] = [block for block in _blocks("python", PROXIES) if block.startswith("async def retrieve_tools(")]
+    assert textwrap.indent(method, "    ") in (ROOT / "examples/proxy.py").read_text()
 
 
 def test_every_dependency_has_its_reason_and_the_extra_that_installs_it() -> None:

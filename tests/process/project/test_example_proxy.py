@@ -1,225 +1,206 @@
-"""The example of a proxy, against a real server."""
+"""The example of a proxy, in front of real servers, asked by a real client over stdio."""
 
 from __future__ import annotations
 
-import importlib.util
+import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import grpc
 import pytest
+from mcp import Client, StdioServerParameters
 
-from callability.adapter import JudgedTool, ToolText, unavailable
-from callability.v1 import facts_pb2
-from callability.v1.callability_service_pb2 import CheckToolsRequest, ServerTools, Tool
-from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.adapter import unavailable
 from support.checkout import ROOT
 from support.policies import write_policy
+from support.real_servers import pypi_servers
 from support.running import serving
 
 EXAMPLE = ROOT / "examples/proxy.py"
-TEXTS = {
-    "git:git_status": ToolText("Show the state of the repository.", {"type": "object"}),
-    "git:git_reset": ToolText("Reset the repository."),
-    "git:git_push": ToolText("Push the repository."),
-    "time:now": ToolText("Tell the time."),
-}
-
-
-def _proxy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("proxy", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["proxy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-PROXY: Any = _proxy()
-SWITCHED_OFF = facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=True))
-INVENTORY = PROXY.inventory_of(
-    "assistant",
-    {
-        "git": PROXY.KnownServer(
-            tools={
-                "git_status": PROXY.KnownTool(annotations={"readOnlyHint": True}),
-                "git_reset": PROXY.KnownTool(config_denied=True),
-                "git_push": PROXY.KnownTool(approval=SWITCHED_OFF),
-            },
-            labels={"environment": "production"},
-        ),
-        "time": PROXY.KnownServer(tools={"now": PROXY.KnownTool()}),
-    },
-)
-
-
-@pytest.fixture(scope="module")
-def proxy() -> ModuleType:
-    """The example as a module."""
-    return PROXY  # type: ignore[no-any-return]  # it is a module
-
-
-def _search(query: str, tools: Sequence[JudgedTool]) -> list[str]:
-    return [tool.name for tool in tools if query in str(TEXTS[tool.name].description)]
-
-
-def _found(proxy: ModuleType, channel: grpc.Channel, **arguments: object) -> Any:
-    result = proxy.retrieve_tools(CallabilityServiceStub(channel), INVENTORY, TEXTS, _search, arguments)
-    assert result["isError"] is False
-    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
-    return result["structuredContent"]
-
-
-def test_a_query_finds_what_can_be_called_and_nothing_of_what_cannot(proxy: ModuleType, channel: grpc.Channel) -> None:
-    """As if there were no locked tools."""
-    assert _found(proxy, channel, query="repository") == {
-        "tools": [
-            {
-                "name": "git:git_status",
-                "server": "git",
-                "description": "Show the state of the repository.",
-                "inputSchema": {"type": "object"},
-            }
-        ],
-        "total": 1,
-    }
-
-
-def test_locked_tools_are_shown_on_request_with_the_proxys_own_phrases(
-    proxy: ModuleType, channel: grpc.Channel
-) -> None:
-    """One that the operator denies, shown whole, and one that is withheld, since nobody knows that it is approved."""
-    found = _found(proxy, channel, query="repository", include_disabled=True)
-    assert found["disabled"] == [
-        {
-            "name": "git:git_reset",
-            "server": "git",
-            "description": "Reset the repository.",
-            "status": "disabled_by_config",
-        }
-    ]
-    assert list(found["remediation"]) == ["disabled_by_config"]
-    assert "must change `disabled_tools` in /etc/proxy.yaml" in found["remediation"]["disabled_by_config"]
-    by_name = _found(proxy, channel, query="push", include_disabled=True)
-    assert by_name["disabled"] == [{"name": "git:git_push", "server": "git", "status": "disabled_by_user"}]
-    assert "run `proxy tools enable`" in by_name["remediation"]["disabled_by_user"]
-
-
-def test_a_query_that_finds_locked_tools_alone_says_that_they_exist(proxy: ModuleType, channel: grpc.Channel) -> None:
-    """And how to see them."""
-    found = _found(proxy, channel, query="Reset")
-    assert list(found) == ["tools", "total", "notice"]
-    assert found["notice"].startswith("1 matching tool ")
-
-
-def test_an_argument_out_of_range_is_an_error_that_says_the_range(proxy: ModuleType, channel: grpc.Channel) -> None:
-    """Before anything is asked."""
-    stub = CallabilityServiceStub(channel)
-    for arguments in ({"query": "repository", "limit": 0}, {"query": "repository", "limit": 101}):
-        result = proxy.retrieve_tools(stub, INVENTORY, TEXTS, _search, arguments)
-        assert result["isError"] is True
-        assert "from 1 to 100" in result["content"][0]["text"]
-
-
-def test_a_call_of_a_locked_tool_is_refused_with_the_proxys_own_phrase(
-    proxy: ModuleType, channel: grpc.Channel
-) -> None:
-    """And a call of one that is callable is not."""
-    stub = CallabilityServiceStub(channel)
-    assert proxy.refusal(stub, INVENTORY, "git", "git_status") is None
-    refused = proxy.refusal(stub, INVENTORY, "git", "git_push")
-    assert refused["isError"] is True
-    assert refused["structuredContent"] == {
-        "status": "disabled_by_user",
-        "server": "git",
-        "tool": "git_push",
-        "lifted_by": "user",
-        "retry": "never",
-    }
-    text = refused["content"][0]["text"]
-    assert text.startswith("Not called: disabled_by_user, by policy. ")
-    assert 'tool "git_push" of server "git"' in text
-    assert "ask the user to run `proxy tools enable`." in text
-
-
-def test_a_call_of_a_tool_that_is_not_there_names_near_ones_that_can_be_called(
-    proxy: ModuleType, channel: grpc.Channel
-) -> None:
-    """And no locked one, however near."""
-    text = proxy.refusal(CallabilityServiceStub(channel), INVENTORY, "git", "git_rest")["content"][0]["text"]
-    assert '"git:git_status"' in text
-    assert "git_reset" not in text
-
-
-def test_only_a_server_with_locked_tools_has_counts(proxy: ModuleType, channel: grpc.Channel) -> None:
-    """Each tool is counted once."""
-    assert proxy.tool_counts(CallabilityServiceStub(channel), INVENTORY) == {
-        "git": {"callable": 1, "disabled_by_config": 1, "disabled_by_user": 1}
-    }
-
-
-def test_a_policy_that_reads_every_group_holds_back_no_tool_of_the_proxy(proxy: ModuleType, tmp_path: Path) -> None:
-    """It sends complete groups; each tool that reaches a rule about a group that is left out is undetermined."""
-    rules = """\
+READS_EVERY_GROUP = """\
 labels:
   server: {environment: [production, test]}
   tool: {kind: [report]}
+  agent: {team: [core]}
 rules:
   - {id: label, when: {server.label.environment: test, tool.label.kind: report}, status: disabled_by_config}
-  - {id: hint, when: {server.label.environment: production, annotations.open_world: false}, status: disabled_by_config}
+  - {id: hint, when: {server.label.environment: production, annotations.read_only: false}, status: disabled_by_config}
   - {id: kind, when: {tool.label.kind: report, annotations.read_only: false}, status: disabled_by_config}
-  - {id: agent, when: {agent.name: "other-*"}, status: disabled_by_config}
+  - {id: agent, when: {any: [{agent.name: "other-*"}, {agent.label.team: core}]}, status: disabled_by_config}
+  - {id: denied, when: {tool.config_denied: true}, status: disabled_by_config}
   - id: lock
-    when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]}
+    when: {any: [{server.quarantined: true}, {server.enabled: false}, {approval.status: [pending, changed]}]}
     status: disabled_unknown
   - {id: open, status: callable}
 words:
   disabled_by_config: {remediation: Ask., rejection: Ask.}
   disabled_unknown: {remediation: Ask., rejection: Ask.}
 """
-    tools = {"now": proxy.KnownTool(), "zone": proxy.KnownTool(annotations={"readOnlyHint": True})}
-    sent = proxy.inventory_of("assistant", {"time": proxy.KnownServer(tools, labels={"environment": "production"})})
-    without_agent = CheckToolsRequest(servers=sent.servers)
-    with (
-        serving("--policy", str(write_policy(tmp_path, rules))) as address,
-        grpc.insecure_channel(address) as channel,
-    ):
-        stub = CallabilityServiceStub(channel)
-        assert proxy.tool_counts(stub, sent) == {}
-        assert proxy.tool_counts(stub, without_agent) == {"time": {"callable": 0, "disabled_unknown": 2}}
+Asking = Callable[[Client], Awaitable[Any]]
 
 
-def test_without_the_service_nothing_is_named_and_nothing_called(proxy: ModuleType) -> None:
-    """A server that has stopped is out of reach."""
+def _config(directory: Path) -> dict[str, Any]:
+    """The config beside the example, for the servers of this machine, with one more that does not start."""
+    config: dict[str, Any] = json.loads((ROOT / "examples/proxy.json").read_text())
+    for name, start in pypi_servers(directory).items():
+        config["servers"][name]["start"] = start
+    config["servers"]["gone"] = config["servers"]["git"] | {"start": {"command": "no-such-command"}, "approvals": {}}
+    return config
+
+
+def _asked(config: Mapping[str, Any], address: str, directory: Path, ask: Asking) -> Any:
+    """Run the proxy, and ask it by a client of the SDK."""
+    (directory / "proxy.json").write_text(json.dumps(config))
+    command = [str(EXAMPLE), str(directory / "proxy.json"), address]
+
+    async def asking() -> Any:
+        async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
+            return await ask(client)
+
+    async def limited() -> Any:
+        async with asyncio.timeout(120):
+            return await asking()
+
+    return asyncio.run(limited())
+
+
+async def _found(client: Client, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool("retrieve_tools", arguments)
+    assert not result.is_error, result
+    assert json.loads(result.content[0].text) == result.structured_content  # type: ignore[union-attr]
+    return result.structured_content or {}
+
+
+async def _called(client: Client, name: str, **arguments: Any) -> tuple[bool, str]:
+    result = await client.call_tool("call_tool", {"name": name, "arguments": arguments})
+    return bool(result.is_error), result.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one proxy answers to one client, by the name of the question."""
+    directory = tmp_path_factory.mktemp("proxy")
+
+    async def ask(client: Client) -> dict[str, Any]:
+        return {
+            "tools": (await client.list_tools()).tools,
+            "time": await _found(client, query="current time", limit=1),
+            "locked": await _found(client, query="convert", include_disabled=True),
+            "reset": await _found(client, query="git_reset git_commit", limit=2, include_disabled=True),
+            "notice": await _found(client, query="reset"),
+            "gone": await _found(client, query="zzz"),
+            "limit": await client.call_tool("retrieve_tools", {"query": "time", "limit": 101}),
+            "empty": await client.call_tool("retrieve_tools", {"query": " ."}),
+            "callable": await _called(client, "time:get_current_time", timezone="UTC"),
+            "denied": await client.call_tool("call_tool", {"name": "time:convert_time", "arguments": {}}),
+            "disabled": await _called(client, "git:git_reset"),
+            "unknown": await _called(client, "git:git_statu"),
+            "near a locked one": await _called(client, "git:git_rese"),
+            "no server": await _called(client, "nothing"),
+        }
+
+    with serving() as address:
+        return dict(_asked(_config(directory), address, directory, ask))
+
+
+def test_it_is_short_enough_to_paste() -> None:
+    """Under 120 lines."""
+    assert len(EXAMPLE.read_text().splitlines()) < 120
+
+
+def test_its_own_tools_are_described(answers: dict[str, Any]) -> None:
+    """FR-014: with the parameter that shows locked tools."""
+    find, call = answers["tools"]
+    assert (find.name, call.name) == ("retrieve_tools", "call_tool")
+    assert "`include_disabled`" in find.description
+    assert find.input_schema["properties"]["include_disabled"]["default"] is False
+
+
+def test_a_query_finds_what_can_be_called(answers: dict[str, Any]) -> None:
+    """With its text, and without anything about locked tools."""
+    assert list(answers["time"]) == ["tools", "total"]
+    [tool] = answers["time"]["tools"]
+    assert (tool["name"], tool["server"]) == ("time:get_current_time", "time")
+    assert tool["inputSchema"]["required"] == ["timezone"]
+
+
+def test_locked_tools_are_shown_on_request(answers: dict[str, Any]) -> None:
+    """One that the operator denies, one that the user disabled, and one that waits for a review."""
+    [denied] = answers["locked"]["disabled"]
+    assert (denied["name"], denied["status"]) == ("time:convert_time", "disabled_by_config")
+    assert "description" in denied
+    assert "edit proxy.json" in answers["locked"]["remediation"]["disabled_by_config"]
+    assert {each["name"]: each["status"] for each in answers["reset"]["disabled"]} == {
+        "git:git_reset": "disabled_by_user",
+        "git:git_commit": "pending_approval",
+    }
+    assert "SERVER:TOOL" in answers["reset"]["remediation"]["disabled_by_user"]
+
+
+def test_what_is_not_there_is_explained(answers: dict[str, Any]) -> None:
+    """Locked tools by their number, and a server that did not start by its name."""
+    assert answers["notice"]["notice"].startswith("1 matching tool exists but cannot be called; ")
+    assert '"gone"' in answers["gone"]["notice"]
+
+
+def test_wrong_arguments_are_errors_that_say_what_is_wanted(answers: dict[str, Any]) -> None:
+    """In the words of the adapter."""
+    assert answers["limit"].is_error
+    assert "from 1 to 100, and is 101" in answers["limit"].content[0].text
+    assert "needs at least one word" in answers["empty"].content[0].text
+
+
+def test_a_callable_tool_is_called(answers: dict[str, Any]) -> None:
+    """By its server."""
+    error, text = answers["callable"]
+    assert not error
+    assert json.loads(text)["timezone"] == "UTC"
+
+
+def test_a_locked_tool_is_not_called_and_the_rejection_names_the_switch(answers: dict[str, Any]) -> None:
+    """With the names of server and tool in the proxy's own phrase."""
+    assert answers["denied"].is_error
+    assert answers["denied"].structured_content["status"] == "disabled_by_config"
+    error, text = answers["disabled"]
+    assert error
+    assert "ask the user to set `disabled` of git:git_reset to false in proxy.json." in text
+
+
+def test_an_unknown_tool_is_answered_with_near_names_that_can_be_called(answers: dict[str, Any]) -> None:
+    """And never with a locked one."""
+    assert '"git:git_status"' in answers["unknown"][1]
+    assert '"git:git_reset"' not in answers["near a locked one"][1]
+    assert answers["no server"] == (True, 'Not called: there is no tool "nothing". Find tools with `retrieve_tools`.')
+
+
+def test_a_policy_that_reads_every_group_holds_back_no_tool(tmp_path: Path) -> None:
+    """The facts are complete: a tool that reaches a rule about a group that is left out is undetermined."""
+    config = _config(tmp_path)
+    config["servers"] = {"time": config["servers"]["time"] | {"labels": {"environment": "production"}}}
+
+    async def ask(client: Client) -> dict[str, Any]:
+        return await _found(client, query="time", include_disabled=True)
+
+    with serving("--policy", str(write_policy(tmp_path, READS_EVERY_GROUP))) as address:
+        found = _asked(config, address, tmp_path, ask)
+    assert [each["name"] for each in found["tools"]] == ["time:get_current_time"]
+    assert [each["status"] for each in found["disabled"]] == ["disabled_by_config"]
+
+
+def test_without_the_service_nothing_is_named_and_nothing_called(tmp_path: Path) -> None:
+    """A service that has stopped is out of reach; the proxy starts all the same."""
     with serving() as address:
         pass
-    with grpc.insecure_channel(address) as channel:
-        stub = CallabilityServiceStub(channel)
-        found = proxy.retrieve_tools(stub, INVENTORY, TEXTS, _search, {"query": "repository"})
-        refused = proxy.refusal(stub, INVENTORY, "git", "git_status")
-    assert found == refused == unavailable("the policy service gave no answer")
 
+    async def ask(client: Client) -> tuple[Any, Any]:
+        found = await client.call_tool("retrieve_tools", {"query": "time"})
+        return found, await client.call_tool("call_tool", {"name": "time:get_current_time", "arguments": {}})
 
-def test_the_answer_about_a_large_catalog_is_accepted(tmp_path: Path) -> None:
-    """It names the unread facts of each tool, and has more than the 4 MiB that gRPC accepts by default."""
-    key = "k" * 128
-    rule = f"{{all: [{{server.label.{key}: a}}, {{tool.label.{key}: a}}]}}"
-    text = (
-        f"labels: {{server: {{{key}: [a]}}, tool: {{{key}: [a]}}}}\n"
-        f"rules:\n  - {{id: lock, when: {rule}, status: disabled_by_config}}\n"
-        "  - {id: held, when: {any: [{server.quarantined: true}, {approval.status: [pending, changed]}]},"
-        " status: disabled_unknown}\n  - {id: open, status: callable}\n"
-        "words:\n  disabled_by_config: {remediation: Ask., rejection: 'Tool {tool}: ask.'}\n"
-        "  disabled_unknown: {remediation: '{check_logs}', rejection: 'Tool {tool}: {check_logs}.'}\n"
-    )
-    tools = [Tool(name=f"t{number}") for number in range(20_000)]
-    request = CheckToolsRequest(servers=[ServerTools(name="s", tools=tools)])
-    with serving("--policy", str(write_policy(tmp_path, text))) as address, PROXY.connected(address) as channel:
-        response = CallabilityServiceStub(channel).CheckTools(request)
-    assert response.ByteSize() > 4 * 1024**2
-    assert len(response.servers[0].results) == 20_000
+    for result in _asked(_config(tmp_path), address, tmp_path, ask):
+        text = result.content[0].text
+        assert result.is_error
+        assert text.startswith("Not done: ")
+        assert text.endswith(unavailable("x")["content"][0]["text"].partition(".")[2])
+        assert "time:" not in text
