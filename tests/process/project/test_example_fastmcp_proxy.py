@@ -22,7 +22,7 @@ from support.real_servers import pypi_servers
 from support.running import serving
 
 EXAMPLE = ROOT / "examples/fastmcp_proxy.py"
-Asking = Callable[[Client], Awaitable[Any]]
+Conversation = Callable[[Client], Awaitable[Any]]
 
 
 def _config(directory: Path) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _asked(config: Mapping[str, Any], address: str, directory: Path, ask: Asking) -> Any:
+def _answered(config: Mapping[str, Any], address: str, directory: Path, ask: Conversation) -> Any:
     """Run the proxy, and ask it by a client of the SDK."""
     (directory / "proxy.json").write_text(json.dumps(config))
     command = [str(EXAMPLE), str(directory / "proxy.json"), address]
@@ -66,7 +66,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         }
 
     with serving() as address:
-        return dict(_asked(_config(directory), address, directory, ask))
+        return dict(_answered(_config(directory), address, directory, ask))
 
 
 def test_only_what_can_be_called_is_listed(answers: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def test_without_the_service_only_the_discovery_tool_is_listed_and_nothing_calle
         found = await client.call_tool("retrieve_tools", {"query": "time"})
         return tools, found, await client.call_tool("time_get_current_time", {"timezone": "UTC"})
 
-    tools, *results = _asked(_config(tmp_path), address, tmp_path, ask)
+    tools, *results = _answered(_config(tmp_path), address, tmp_path, ask)
     assert tools == {"retrieve_tools"}
     for result in results:
         assert result.is_error

@@ -38,7 +38,7 @@ words:
   disabled_by_config: {remediation: Ask., rejection: Ask.}
   disabled_unknown: {remediation: Ask., rejection: Ask.}
 """
-Asking = Callable[[Client], Awaitable[Any]]
+Conversation = Callable[[Client], Awaitable[Any]]
 
 
 def _config(directory: Path) -> dict[str, Any]:
@@ -50,18 +50,18 @@ def _config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _asked(config: Mapping[str, Any], address: str, directory: Path, ask: Asking) -> Any:
+def _answered(config: Mapping[str, Any], address: str, directory: Path, ask: Conversation) -> Any:
     """Run the proxy, and ask it by a client of the SDK."""
     (directory / "proxy.json").write_text(json.dumps(config))
     command = [str(EXAMPLE), str(directory / "proxy.json"), address]
 
-    async def asking() -> Any:
+    async def talked() -> Any:
         async with Client(StdioServerParameters(command=sys.executable, args=command)) as client:
             return await ask(client)
 
     async def limited() -> Any:
         async with asyncio.timeout(120):
-            return await asking()
+            return await talked()
 
     return asyncio.run(limited())
 
@@ -102,7 +102,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         }
 
     with serving() as address:
-        return dict(_asked(_config(directory), address, directory, ask))
+        return dict(_answered(_config(directory), address, directory, ask))
 
 
 def test_it_is_short_enough_to_paste() -> None:
@@ -184,7 +184,7 @@ def test_a_policy_that_reads_every_group_holds_back_no_tool(tmp_path: Path) -> N
         return await _found(client, query="time", include_disabled=True)
 
     with serving("--policy", str(write_policy(tmp_path, READS_EVERY_GROUP))) as address:
-        found = _asked(config, address, tmp_path, ask)
+        found = _answered(config, address, tmp_path, ask)
     assert [each["name"] for each in found["tools"]] == ["time:get_current_time"]
     assert [each["status"] for each in found["disabled"]] == ["disabled_by_config"]
 
@@ -198,7 +198,7 @@ def test_without_the_service_nothing_is_named_and_nothing_called(tmp_path: Path)
         found = await client.call_tool("retrieve_tools", {"query": "time"})
         return found, await client.call_tool("call_tool", {"name": "time:get_current_time", "arguments": {}})
 
-    for result in _asked(_config(tmp_path), address, tmp_path, ask):
+    for result in _answered(_config(tmp_path), address, tmp_path, ask):
         text = result.content[0].text
         assert result.is_error
         assert text.startswith("Not done: ")
