@@ -18,17 +18,23 @@ from callability.policy.loading import Policy, load
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 from support.checkout import POLICY
+from support.declared_rules import RULES
 
 SHIPPED = "shipped"
 EXAMPLES = tuple(sorted(path.name for path in (POLICY / "examples").iterdir() if path.is_dir()))
-POLICIES = (SHIPPED, *EXAMPLES)
+DECLARING = "declared-facts"
+"""A policy whose rules read labels of agents, and facts that its rule file declares."""
+POLICIES = (SHIPPED, *EXAMPLES, DECLARING)
 
 
 def write_policy_of(name: str, directory: Path) -> Path:
-    """Write the shipped policy, or an example with the other rule sets of the shipped one, and return its directory."""
-    for source in (POLICY, *([POLICY / "examples" / name] if name != SHIPPED else [])):
+    """Write the shipped policy, or other rules about tools with its other rule sets, and return the directory."""
+    for source in (POLICY, *([POLICY / "examples" / name] if name in EXAMPLES else [])):
         for file in source.glob("*.yaml"):
             shutil.copy(file, directory)
+    if name == DECLARING:
+        (directory / "callability.yaml").write_text(RULES)
+        (directory / "callability_test.yaml").unlink()
     return directory
 
 

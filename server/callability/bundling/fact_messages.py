@@ -40,12 +40,13 @@ def fact_message(fact: Fact, question: Question) -> pb.Fact:
         stays_unknown=fact.stays_unknown,
         changed_by=lifted_by_number(fact.opened_by),
         action=fact.action,
+        any_value=fact.opened_by_any_value,
     )
+    if isinstance(fact, DeclaredFact):
+        message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_DECLARED, key=fact.name))
     if isinstance(fact, LabelFact):
         prefix = next(prefix for prefix in question.labels.values() if fact.name.startswith(prefix))
-        message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_LABEL, key=fact.name.removeprefix(prefix), any_value=True))
-    if isinstance(fact, DeclaredFact):
-        message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_DECLARED, key=fact.name, any_value=fact.opened_by_any_value))
+        message.MergeFrom(pb.Fact(kind=pb.FACT_KIND_LABEL, key=fact.name.removeprefix(prefix)))
     if isinstance(fact, NameFact):
         groups = [pb.PatternGroup(patterns=sorted(unit)) for unit in fact.classes.units]
         classes = [pb.NameClass(groups=sorted(each)) for each in fact.classes.members]

@@ -15,7 +15,6 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.reasoning.semantics import SEMANTICS
-from callability.vocabulary import ACTIONS, Action
 
 
 def payload_of(policy: Policy, sequence: int = 0) -> bytes:
@@ -38,17 +37,11 @@ def payload_of(policy: Policy, sequence: int = 0) -> bytes:
                 phrase=action.phrase,
                 labels=action.labels,
             )
-            for action in _actions(policy)
+            for action in policy.actions
         ],
         rule_sets=[rule_set_message(policy.rule_sets[name]) for name in QUESTIONS],
     )
     return payload.SerializeToString(deterministic=True)
-
-
-def _actions(policy: Policy) -> tuple[Action, ...]:
-    """Return the contract's own actions, and those that rule files declare."""
-    declared = (fact.declared_action for each in policy.rule_sets.values() for fact in each.rule_set.declared_facts)
-    return (*ACTIONS, *filter(None, declared))
 
 
 def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:

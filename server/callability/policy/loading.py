@@ -32,6 +32,7 @@ from callability.policy.reading.form import Form
 from callability.policy.reading.policy_source import TESTS, PolicyFile, PolicySource, read_source
 from callability.policy.reading.rule_file import read_head, read_rule_set
 from callability.policy.rules.rule_set import RuleSet
+from callability.vocabulary import ACTIONS, Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ class Policy:
     def engine(self) -> str:
         """What confirmed the decision diagrams; an empty string if nothing did."""
         return engines(self.rule_sets.values())
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Every action that words may name: the contract's own, and those that rule files declare."""
+        declared = (fact.declared_action for each in self.rule_sets.values() for fact in each.rule_set.declared_facts)
+        return (*ACTIONS, *filter(None, declared))
 
 
 @dataclass(frozen=True, slots=True)

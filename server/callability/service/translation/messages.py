@@ -17,7 +17,7 @@ from callability.reasoning.semantics import SEMANTICS
 from callability.service.requests import limits
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
-from callability.vocabulary import ACTIONS, Action, EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
+from callability.vocabulary import EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
 
 
 def status_number(status: str) -> verdict_pb2.ToolStatus.ValueType:
@@ -156,7 +156,7 @@ def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb
                 fact=action.fact or "",
                 phrase=action.phrase,
             )
-            for action in _actions(policy)
+            for action in policy.actions
         ],
         limits=policy_service_pb2.Limits(
             tools=limits.TOOLS,
@@ -180,12 +180,6 @@ def policy_message(policy: Policy, bundle_digest: str = "") -> policy_service_pb
         load_statuses=[_load_status_info(status) for status in LoadStatus],
         enable_statuses=[_enable_status_info(status) for status in EnableStatus],
     )
-
-
-def _actions(policy: Policy) -> tuple[Action, ...]:
-    """Return every action that words may name: the contract's own, and those that rule files declare."""
-    declared = (fact.declared_action for each in policy.rule_sets.values() for fact in each.rule_set.declared_facts)
-    return (*ACTIONS, *filter(None, declared))
 
 
 def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.RuleSet:
