@@ -73,7 +73,7 @@ def test_a_bundle_is_signed_by_two_keys_and_verified_by_either(keys: Path) -> No
         assert done.stderr.endswith(f" [{code}]\n")
 
 
-def test_an_older_bundle_is_refused_unless_rollback_is_asked_for() -> None:
+def test_an_older_bundle_is_refused_unless_it_is_a_rollback() -> None:
     """By its sequence number."""
     arguments = ("bundle", "verify", str(SHIPPED), "--accepted-sequence", "1")
     refused = callability(*arguments)
