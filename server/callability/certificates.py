@@ -44,6 +44,8 @@ class Certificates:
     client_authorities: bytes | None
     not_after: datetime
     context: ssl.SSLContext
+    names: tuple[str, ...] = ()
+    """The names that the certificate is for."""
 
 
 class CertificateRefused(Exception):
@@ -63,7 +65,9 @@ def read_certificates(files: CertificateFiles) -> Certificates:
     chain, key = _read(files.certificate), _read(files.key)
     authorities = _read(files.client_authorities) if files.client_authorities else None
     context = _context(files, chain, key, authorities)
-    return Certificates(chain, key, authorities, _not_after(files.certificate, chain, context), context)
+    seen = _seen_by_a_client(files.certificate, chain, context)
+    not_after = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(seen["notAfter"])), UTC)
+    return Certificates(chain, key, authorities, not_after, context, _names(seen))
 
 
 def _read(path: Path) -> bytes:
@@ -121,14 +125,24 @@ def _unfit(files: CertificateFiles, error: Exception) -> Finding:
             return Finding(Place(str(files.certificate)), "bad-certificate", sentence, f"the key is {files.key}")
 
 
-def _not_after(path: Path, chain: bytes, context: ssl.SSLContext) -> datetime:
-    """Return when the certificate expires, seen by a client that trusts it alone."""
+def _names(seen: dict[str, object]) -> tuple[str, ...]:
+    found = seen.get("subjectAltName", ())
+    assert isinstance(found, tuple)
+    return tuple(str(name) for kind, name in found if kind in {"DNS", "IP Address"})
+
+
+def _seen_by_a_client(path: Path, chain: bytes, context: ssl.SSLContext) -> dict[str, object]:
+    """Return the certificate as a client sees it that trusts it alone.
+
+    Raises:
+        CertificateRefused: it cannot be used.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(cadata=chain.decode("ascii", "ignore"))
     try:
-        seconds = ssl.cert_time_to_seconds(str(_handshake(client, context)["notAfter"]))
+        return _handshake(client, context)
     except ssl.SSLCertVerificationError as error:
         if error.verify_code == _EXPIRED:
             finding = Finding(Place(str(path)), "expired-certificate", "the certificate has expired")
@@ -136,7 +150,6 @@ def _not_after(path: Path, chain: bytes, context: ssl.SSLContext) -> datetime:
             sentence = f"the certificate cannot be used: {error.verify_message}"
             finding = Finding(Place(str(path)), "bad-certificate", sentence)
         raise CertificateRefused(finding) from error
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, object]:

@@ -19,9 +19,12 @@ import typer
 
 from callability.command_line.application import application
 from callability.command_line.commands import COMMANDS, Group
+from callability.command_line.service_settings import SETTINGS
 from callability.gateway.config.schema import config_schema
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.schema import schema_of_rules, schema_of_tests
+from callability.service.callers.callers_file import CALLER_KEYS, TOKEN_KEYS
+from callability.service.callers.right import Right
 from support.checkout import ROOT, TESTS
 from support.commands import callability
 
@@ -132,6 +135,8 @@ def _yaml_keys() -> Iterator[str]:
         schemas |= {f"{name} rules": schema_of_rules(question), f"{name} tests": schema_of_tests(question)}
     for name, schema in schemas.items():
         yield from (f"{name} {key}" for key in _properties(schema))
+    yield from (f"service {name}" for name in SETTINGS)
+    yield from (f"callers {key}" for key in ("callers", *CALLER_KEYS, *TOKEN_KEYS, *Right))
 
 
 def _properties(schema: Any) -> Iterator[str]:

@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "token": Command("callers:token", "policy", "Write a new token, and print its entry."),
         },
     ),
+    "healthcheck": Command("healthcheck:healthcheck", "policy", "Ask a service whether it serves."),
     "policy": Group(
         "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
@@ -74,8 +75,11 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
     ),
     "config": Group(
-        "Check the config of a gateway.",
-        {"check": Command("config:check", "gateway", "Print what a gateway would find in its files at start.")},
+        "Check the config of a gateway, and show what is in effect.",
+        {
+            "check": Command("config:check", "gateway", "Print what a gateway would find in its files at start."),
+            "show": Command("config_show:show", "policy", "Print the effective settings, and where each comes from."),
+        },
     ),
     "servers": Group(
         "List the servers of a gateway's config, and switch them on or off.",

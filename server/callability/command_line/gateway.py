@@ -41,6 +41,7 @@ from callability.command_line.start_report import FormOption, ReportFormat, Star
 from callability.command_line.status_line import status_line
 from callability.command_line.tls import (
     InsecureListenOption,
+    InsecureMetricsOption,
     TlsCertificateOption,
     TlsClientCaOption,
     TlsKeyOption,
@@ -110,6 +111,7 @@ def gateway(
     insecure_listen: InsecureListenOption = False,
     agent: AgentOption = "",
     metrics_address: MetricsOption = None,
+    insecure_metrics: InsecureMetricsOption = False,
     log_level: LogLevelOption = LogLevel.INFO,
     check: CheckOption = False,
     strict: StrictOption = False,
@@ -127,7 +129,7 @@ def gateway(
     if not check and (strict or form is not ReportFormat.TEXT):
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
-    check_metrics_address(metrics_address)
+    check_metrics_address(metrics_address, insecure=insecure_metrics)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
     certificates = certificates_of(tls_certificate, tls_key, tls_client_ca)
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))

@@ -11,11 +11,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.address import AddressRefused, check_loopback
+from callability.address import AddressRefused, check_listen
 from callability.bundling.writing import with_bundle
 from callability.finding import finding_lines
 from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
 from callability.policy.shipped import shipped_policy
+
+METRICS_WHY = "whoever reaches it reads the counts: `--insecure-metrics` allows it"
 
 
 class LogLevel(StrEnum):
@@ -40,7 +42,7 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics-address",
         metavar="ADDRESS",
-        help="127.0.0.1:PORT on which Prometheus reads counts, under /metrics. Default: none.",
+        help="HOST:PORT on which Prometheus reads counts, under /metrics. Default: none.",
     ),
 ]
 LogLevelOption = Annotated[
@@ -96,24 +98,19 @@ def _accepted(check: Check) -> Policy:
     return check.policy
 
 
-def check_address(address: str, why: str) -> None:
-    """Leave with exit code 2 where an address is not on loopback; `why` says what it would mean."""
-    try:
-        check_loopback(address, why)
-    except AddressRefused as error:
-        leave(str(error), 2)
-
-
 def check_policy_choice(directory: Path | None, address: str | None) -> None:
     """Leave with exit code 2 if both a directory and an address are given."""
     if directory and address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
 
 
-def check_metrics_address(address: str | None) -> None:
-    """Leave with exit code 2 where the address for metrics is not on loopback."""
-    if address is not None:
-        check_address(address, "whoever reaches it reads the counts")
+def check_metrics_address(address: str | None, *, insecure: bool = False) -> None:
+    """Leave with exit code 2 where the address for metrics is not on loopback, unless it may be `insecure`."""
+    try:
+        if address is not None:
+            check_listen(address, METRICS_WHY, any_host=insecure)
+    except AddressRefused as error:
+        leave(str(error), 2)
 
 
 def leave(message: str, code: int) -> NoReturn:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,21 +16,22 @@ import typer
 import uvloop
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from callability.address import AddressRefused
+from callability.address import AddressRefused, check_listen
 from callability.certificate_metrics import CertificateMetrics
 from callability.command_line.options import (
+    METRICS_WHY,
     Loaded,
     LogLevel,
-    LogLevelOption,
     MetricsOption,
     PolicyOption,
-    check_metrics_address,
     leave,
     loaded_to_serve,
     log_to_standard_error,
 )
+from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
 from callability.command_line.tls import (
-    InsecureListenOption,
+    INSECURE_LISTEN,
+    INSECURE_METRICS,
     TlsCertificateOption,
     TlsClientCaOption,
     TlsKeyOption,
@@ -54,32 +54,34 @@ from callability.service.transport.port import Port
 _log = logging.getLogger(__name__)
 
 
-def _calls(given: str | int) -> int:
-    """Return a number of calls, 1 or more; typer hands the default on as it is."""
-    number = str(given)
-    if not number.isdecimal() or int(number) < 1:
-        raise typer.BadParameter(f"must be a whole number of at least 1, and is {shown(number)}")
-    return int(number)
+def _read(name: str) -> Callable[[str | int], Value]:
+    """Return what reads the option of a setting."""
 
+    def read(given: str | int) -> Value:
+        try:
+            return SETTINGS[name].read(str(given))
+        except ValueError as error:
+            raise typer.BadParameter(f"must be {error}, and is {shown(str(given))}") from None
 
-def _mode(given: str | int) -> int:
-    """Return the mode of a file, which is given as octal digits."""
-    if isinstance(given, int):
-        return given
-    if not re.fullmatch("0?[0-7]{3}", given):
-        raise typer.BadParameter(f"must be three octal digits such as 660, and is {shown(given)}")
-    return int(given, 8)
+    return read
 
 
 def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="The file with settings. Default: $CALLABILITY_SERVE_CONFIG, or none."
+        ),
+    ] = None,
     policy: PolicyOption = None,
     address: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="HOST:PORT or unix:PATH; port 0 selects a free one. Beyond loopback, it needs TLS and callers.",
+            help="HOST:PORT or unix:PATH; port 0 selects a free one. Beyond loopback, it needs TLS and callers."
+            " Default: 127.0.0.1:7420.",
         ),
-    ] = "127.0.0.1:7420",
+    ] = None,
     callers: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Answer only callers of this file, each what it may call. Default: anybody."),
@@ -87,38 +89,66 @@ def serve(
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,
     tls_client_ca: TlsClientCaOption = None,
-    insecure_listen: InsecureListenOption = False,
+    insecure_listen: Annotated[bool | None, typer.Option(help=INSECURE_LISTEN)] = None,
     socket_mode: Annotated[
         int | None,
-        typer.Option(metavar="MODE", parser=_mode, help="The mode of a Unix socket, such as 660. Default: by umask."),
+        typer.Option(
+            metavar="MODE",
+            parser=_read("socket_mode"),
+            help="The mode of a Unix socket, such as 660. Default: by umask.",
+        ),
     ] = None,
     max_concurrent_calls: Annotated[
-        int,
-        typer.Option(metavar="NUMBER", parser=_calls, help="Calls in progress at a time. More are refused at once."),
-    ] = CONCURRENT_CALLS,
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            parser=_read("max_concurrent_calls"),
+            help=f"Calls in progress at a time. More are refused at once. Default: {CONCURRENT_CALLS:,}.",
+        ),
+    ] = None,
     metrics_address: MetricsOption = None,
-    log_level: LogLevelOption = LogLevel.INFO,
+    insecure_metrics: Annotated[bool | None, typer.Option(help=INSECURE_METRICS)] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option("--log-level", help="The lowest level that is logged. Default: info.")
+    ] = None,
 ) -> None:
     """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
     An edit of the policy takes effect while the service runs if it is proved and passes its tests; otherwise the last
     good policy stays in effect. The same holds for the certificates and the callers. The address is written to standard
-    output when calls are answered. After a signal, calls in flight have at most 5 seconds to finish, and new calls are
-    refused. Exit code 0: stopped by a signal. 1: the policy, the callers or a certificate is refused. 2: the address
+    output when calls are answered. Each option is also a setting: `--tls-key` is `$CALLABILITY_SERVE_TLS_KEY` in the
+    environment, and `tls_key` in the file. An option counts before a variable, and a variable before the file. After a
+    signal, calls in flight have at most 5 seconds to finish, and new calls are refused. Exit code 0: stopped by a
+    signal. 1: the policy, the callers, a certificate or the file with settings is refused. 2: the address or a variable
     is refused.
     """
-    log_to_standard_error(log_level)
-    check_metrics_address(metrics_address)
+    given = {name: value for name, value in locals().items() if name in SETTINGS}
+    settings = {name: each.value for name, each in settings_or_exit(given, config).items()}
+    log_to_standard_error(LogLevel(str(settings["log_level"])))
+    for name in unused_variables(os.environ):
+        _log.warning("`$%s` is no setting, and is not used", name)
     return_large_blocks()
-    certificates = certificates_of(tls_certificate, tls_key, tls_client_ca)
-    known = _callers(callers)
-    port = Port(address, certificates, known is not None, insecure_listen, socket_mode)
     try:
-        port.check()
-        serving = Serving(loaded_to_serve(policy), policy, port, known, max_concurrent_calls, metrics_address)
-        uvloop.run(serving.run())
+        uvloop.run(_serving(settings).run())
     except AddressRefused as error:
         leave(str(error), 2)
+
+
+def _serving(settings: Mapping[str, Any]) -> Serving:
+    """Return what settings describe.
+
+    Raises:
+        AddressRefused: an address may not or cannot be listened on.
+    """
+    if (metrics := settings["metrics_address"]) is not None:
+        check_listen(metrics, METRICS_WHY, any_host=settings["insecure_metrics"])
+    certificates = certificates_of(*(settings[name] for name in ("tls_certificate", "tls_key", "tls_client_ca")))
+    callers = _callers(settings["callers"])
+    known = callers is not None
+    port = Port(settings["address"], certificates, known, settings["insecure_listen"], settings["socket_mode"])
+    port.check()
+    policy = settings["policy"]
+    return Serving(loaded_to_serve(policy), policy, port, callers, settings["max_concurrent_calls"], metrics)
 
 
 def _callers(path: Path | None) -> WatchedCallers | None:

@@ -27,13 +27,10 @@ TlsClientCaOption = Annotated[
         "--tls-client-ca", metavar="FILE", help="Accept only clients with a certificate of these authorities (mTLS)."
     ),
 ]
-InsecureListenOption = Annotated[
-    bool,
-    typer.Option(
-        "--insecure-listen",
-        help="Listen on other addresses than loopback without TLS or without authentication: anybody may ask.",
-    ),
-]
+INSECURE_LISTEN = "Listen on other addresses than loopback without TLS or without authentication: anybody may ask."
+INSECURE_METRICS = "Serve metrics on other addresses than loopback: anybody may read them."
+InsecureMetricsOption = Annotated[bool, typer.Option("--insecure-metrics", help=INSECURE_METRICS)]
+InsecureListenOption = Annotated[bool, typer.Option("--insecure-listen", help=INSECURE_LISTEN)]
 
 
 def certificates_of(certificate: Path | None, key: Path | None, client_ca: Path | None) -> WatchedCertificates | None:

@@ -16,8 +16,8 @@ from callability.service.callers.right import Right
 TOKENS = 2
 """Tokens of a caller that are valid at a time: the old one and the new one, during a rotation."""
 _DIGEST = re.compile("[0-9a-fA-F]{64}")
-_KEYS = ("tokens", "certificates", "may")
-_TOKEN_KEYS = ("sha256", "expires")
+CALLER_KEYS = ("tokens", "certificates", "may")
+TOKEN_KEYS = ("sha256", "expires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Reading:
         subject = f"caller {shown(str(name.value))}"
         if not isinstance(name.value, str) or not name.value.strip() or not name.value.isprintable():
             self._find(name.place, "bad-caller-name", f"{subject} has a name that is empty or cannot be printed")
-        keys = self._mapping(node, subject, _KEYS)
+        keys = self._mapping(node, subject, CALLER_KEYS)
         rights = frozenset(self._rights(keys, subject, node.place))
         tokens = tuple(self._tokens(keys, subject, str(name.value)))
         certificates = tuple(self._certificates(keys, subject, str(name.value)))
@@ -154,8 +154,8 @@ class _Reading:
             yield token
 
     def _token(self, node: Node, subject: str) -> Token | None:
-        keys = self._mapping(node, f"a token of {subject}", _TOKEN_KEYS)
-        if missing := [key for key in _TOKEN_KEYS if key not in keys]:
+        keys = self._mapping(node, f"a token of {subject}", TOKEN_KEYS)
+        if missing := [key for key in TOKEN_KEYS if key not in keys]:
             if isinstance(node, document.Mapping):
                 self._find(node.place, "missing-key", f"a token of {subject} has no {listed(missing)}")
             return None

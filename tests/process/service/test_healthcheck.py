@@ -1,0 +1,76 @@
+"""`callability healthcheck`, as a container runs it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.callers import token_entry, write_callers
+from support.certificates import Authority
+from support.commands import callability
+from support.running import serving, unused_port
+
+
+def test_a_service_that_serves_is_exit_code_0(tmp_path: Path) -> None:
+    """By TCP and by a Unix socket; an unknown service is not served."""
+    for address in ("127.0.0.1:0", f"unix:{tmp_path}/s"):
+        with serving(address=address) as at:
+            done = callability("healthcheck", "--address", at)
+            assert (done.returncode, done.stdout) == (0, "SERVING\n")
+            done = callability("healthcheck", "--address", at, "--service", "callability.v1.CallabilityService")
+            assert done.returncode == 0
+            done = callability("healthcheck", "--address", at, "--service", "other")
+            assert (done.returncode, done.stdout) == (1, "NOT_FOUND\n")
+
+
+def test_no_answer_is_exit_code_1() -> None:
+    """Within the time that it has."""
+    done = callability("healthcheck", "--address", f"127.0.0.1:{unused_port()}", "--timeout", "1")
+    assert done.returncode == 1
+    assert done.stdout in {"UNAVAILABLE\n", "DEADLINE_EXCEEDED\n"}
+
+
+@pytest.mark.parametrize("name", ["", "policy.example"])
+def test_a_service_over_tls_is_reached_by_its_own_settings(name: str, tmp_path: Path) -> None:
+    """It needs no authority, no token and no name; another certificate is not trusted."""
+    authority, stranger = Authority(tmp_path, "known"), Authority(tmp_path, "stranger")
+    pair = authority.pair("server", name)
+    callers = write_callers(tmp_path, a={"tokens": [token_entry("secret")], "may": ["check"]})
+    port = unused_port()
+    file = tmp_path / "service.yaml"
+    file.write_text(
+        f"address: 0.0.0.0:{port}\ntls_certificate: {pair.certificate.name}\ntls_key: {pair.key.name}\n"
+        f"callers: {callers.name}\n"
+    )
+    environment = os.environ | {"CALLABILITY_SERVE_CONFIG": str(file)}
+    with serving("--config", str(file), address=f"0.0.0.0:{port}") as address:
+        assert address == f"0.0.0.0:{port}"
+        done = callability("healthcheck", env=environment)
+        assert (done.returncode, done.stdout) == (0, "SERVING\n"), done.stderr
+        local = ("--address", f"127.0.0.1:{port}")
+        named = ("--tls-server-name", name) if name else ()
+        done = callability("healthcheck", *local, "--tls-ca", str(authority.path), *named)
+        assert (done.returncode, done.stdout) == (0, "SERVING\n")
+        done = callability("healthcheck", *local, "--tls-ca", str(stranger.path), *named)
+        assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+
+
+def test_a_service_that_requires_client_certificates_gets_one(tmp_path: Path) -> None:
+    """Without one there is no answer."""
+    authority = Authority(tmp_path, "known")
+    pair, client = authority.pair("server"), authority.pair("client", "probe")
+    tls = (
+        "--tls-certificate",
+        str(pair.certificate),
+        "--tls-key",
+        str(pair.key),
+        "--tls-client-ca",
+        str(authority.path),
+    )
+    with serving(*tls) as address:
+        probe = ("healthcheck", "--address", address, "--tls-ca", str(authority.path))
+        assert callability(*probe, "--timeout", "2").returncode == 1
+        done = callability(*probe, "--tls-certificate", str(client.certificate), "--tls-key", str(client.key))
+        assert (done.returncode, done.stdout) == (0, "SERVING\n")
