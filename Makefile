@@ -15,11 +15,11 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs go-stubs go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 $(VENV)/installed: pyproject.toml requirements/pip.txt requirements/build.txt requirements/dev.txt
 	$(PYTHON) -m venv $(VENV)
@@ -102,6 +102,26 @@ stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.
 	  proto/callability/v1/*.proto proto/callability/bundle/v1/*.proto
 	PATH="$(STUBS_BIN):$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto --grpc_python_out=$(STUBS) \
 	  --mypy_grpc_out=$(STUBS) proto/callability/v1/*_service.proto
+
+# The tools are built from the versions that clients/go/tools/go.mod pins.
+$(VENV)/go/installed: clients/go/tools/go.mod clients/go/tools/go.sum
+	cd clients/go/tools && GOWORK=off go build -o $(CURDIR)/$(VENV)/go/ tool
+	touch $@
+
+GO_MODULE := $(shell sed -n 's/^module //p' clients/go/go.mod)
+GO_STUBS ?= clients/go/remote
+
+go-stubs: $(VENV)/go/installed $(VENV)/stubs/installed ## Generate the Go stubs of the contract.
+	PATH="$(CURDIR)/$(VENV)/go:$$PATH" $(STUBS_BIN)/python -m grpc_tools.protoc -Iproto \
+	  --go_out=$(GO_STUBS) --go_opt=module=$(GO_MODULE)/remote \
+	  --go-grpc_out=$(GO_STUBS) --go-grpc_opt=module=$(GO_MODULE)/remote \
+	  proto/callability/v1/*.proto proto/callability/bundle/v1/*.proto
+
+# `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release.
+go-path: ## Rewrite the path of the Go modules everywhere.
+	test -n "$(NEW)"
+	git grep -lF '$(GO_MODULE)' | xargs sed -i 's#$(GO_MODULE)#$(NEW)#g'
+	$(MAKE) stubs go-stubs
 
 docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
 	$(BIN)/callability schema config --markdown > docs/config.md

@@ -24,17 +24,6 @@ func Known(value bool) Bool {
 	return False
 }
 
-// reading returns the place of the value among `true` and `false`, or 2.
-func (b Bool) reading() int32 {
-	switch b {
-	case True:
-		return 0
-	case False:
-		return 1
-	}
-	return 2
-}
-
 // Labels are values by key. Nil labels are unknown; of others, a key that is missing is not there.
 type Labels map[string]string
 
@@ -110,6 +99,14 @@ var NoRecord = Approval{kind: approvalNone}
 func Record(disabled Bool, status ApprovalStatus) Approval {
 	return Approval{approvalRecord, disabled, status}
 }
+
+// Read says whether the approval could be read, and whether there is a record.
+func (a Approval) Read() (readable, record bool) {
+	return a.kind != approvalUnreadable, a.kind == approvalRecord
+}
+
+// Fields are what a record says.
+func (a Approval) Fields() (disabled Bool, status ApprovalStatus) { return a.disabled, a.status }
 
 // text returns the values of `approval.disabled` and `approval.status`; empty is unknown.
 func (a Approval) text() (disabled, status string) {

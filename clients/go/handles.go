@@ -110,6 +110,34 @@ func (s *Server) Tool(name string, facts ToolFacts) *Tool {
 	return t
 }
 
+// Facts are the facts that were set last. Do not change what they refer to.
+func (s *Server) Facts() ServerFacts {
+	if s != nil {
+		if state := s.state.Load(); state != nil {
+			return state.facts
+		}
+	}
+	return ServerFacts{}
+}
+
+// Facts are the facts that were set last. Do not change what they refer to.
+func (t *Tool) Facts() ToolFacts {
+	if t != nil {
+		if state := t.state.Load(); state != nil {
+			return state.facts
+		}
+	}
+	return ToolFacts{}
+}
+
+// Facts are the facts of the agent, and whether it is known. Do not change what they refer to.
+func (a *Agent) Facts() (AgentFacts, bool) {
+	if a == nil || a.facts == nil {
+		return AgentFacts{}, false
+	}
+	return *a.facts, true
+}
+
 // Set replaces the facts of the tool.
 func (t *Tool) Set(facts ToolFacts) {
 	facts.Labels, facts.Declared = maps.Clone(facts.Labels), maps.Clone(facts.Declared)

@@ -16,6 +16,7 @@ func (a Adapter) Rejection(answer Answer, server, tool, refusal string) (Result,
 	if !known {
 		status = DisabledUnknown
 	}
+	refusal = oneLine(refusal)
 	refused := known && status == DisabledUnknown && !answer.Undetermined && refusal != ""
 	retry := retryNames[RetryNever]
 	if status == DisabledUnknown && !refused && answer.Retry != RetryNever {
@@ -31,7 +32,7 @@ func (a Adapter) Rejection(answer Answer, server, tool, refusal string) (Result,
 	parts := []string{"Not called: " + status.String() + ", by policy."}
 	switch {
 	case refused:
-		parts = []string{"Not called: disabled_unknown.", oneLine(refusal)}
+		parts = []string{"Not called: disabled_unknown.", refusal}
 	case status == DisabledUnknown:
 		parts = []string{"Not called: disabled_unknown.",
 			"The reason could not be determined; held back rather than guessed.", unreadSentence(answer.Unread), words.fill(template)}

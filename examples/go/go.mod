@@ -1,8 +1,10 @@
-module callability
+module example
 
 go 1.26.0
 
 require (
+	github.com/callability/callability/clients/go v0.0.0
+	github.com/callability/callability/clients/go/remote v0.0.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -12,10 +14,9 @@ require (
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
 )
 
-tool (
-	google.golang.org/grpc/cmd/protoc-gen-go-grpc
-	google.golang.org/protobuf/cmd/protoc-gen-go
+replace (
+	github.com/callability/callability/clients/go => ../../clients/go
+	github.com/callability/callability/clients/go/remote => ../../clients/go/remote
 )

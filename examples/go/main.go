@@ -1,4 +1,4 @@
-// A client of callability in Go, generated from the .proto files alone.
+// A client of a callability service in Go.
 //
 //	go run . ADDRESS                 asks about a few tools, and prints a line for each
 //	go run . ADDRESS calls.json      replays golden vectors, and prints those that are answered otherwise
@@ -7,17 +7,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
-	"math"
 	"os"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	callabilityv1 "callability/v1"
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/remote"
 )
 
 func main() {
@@ -25,92 +21,62 @@ func main() {
 	if len(os.Args) < 2 || len(os.Args) > 3 {
 		log.Fatal("usage: go run . ADDRESS [calls.json]")
 	}
-	connection, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithNoProxy(), // The service is on loopback or a Unix socket, where no proxy of the environment leads.
-		// The answer about 20,000 tools can have more than the 4 MiB that gRPC accepts by default.
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer connection.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if len(os.Args) == 3 {
-		err = replay(ctx, connection, os.Args[2])
-	} else {
-		err = checkTools(ctx, connection, os.Stdout)
-	}
-	if err != nil {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// What this client knows of its tools. A fact that it does not know is left out.
-//
-// The groups `Agent`, `Labels` and `Annotations` are always sent, even if they are empty. A group that is left out is
-// unknown as a whole, and each tool that reaches a rule about it is held back.
-func inventory() *callabilityv1.CheckToolsRequest {
-	yes, no := true, false
-	noRecord := &callabilityv1.Approval{}
-	readOnly := &callabilityv1.Annotations{ReadOnly: &yes}
-	tool := func(name string, denied bool, approval *callabilityv1.Approval, said *callabilityv1.Annotations) *callabilityv1.Tool {
-		return &callabilityv1.Tool{Name: name, Facts: &callabilityv1.ToolFacts{
-			ConfigDenied: &denied,
-			Approval:     approval,
-			Annotations:  said,
-			Labels:       &callabilityv1.Labels{},
-		}}
-	}
-	switchedOff := &callabilityv1.Approval{Record: &callabilityv1.ApprovalRecord{
-		Disabled: &yes,
-		Status:   callabilityv1.ApprovalStatus_APPROVAL_STATUS_APPROVED.Enum(),
-	}}
-	production := &callabilityv1.Labels{Values: map[string]string{"environment": "production"}}
-	return &callabilityv1.CheckToolsRequest{
-		Agent: &callabilityv1.Agent{Name: "assistant"},
-		Servers: []*callabilityv1.ServerTools{
-			{
-				Name:  "git",
-				Facts: &callabilityv1.ServerFacts{Enabled: &yes, Quarantined: &no, Labels: production},
-				Tools: []*callabilityv1.Tool{
-					tool("git_status", false, noRecord, readOnly),
-					tool("git_reset", true, noRecord, &callabilityv1.Annotations{}),
-					tool("git_push", false, switchedOff, &callabilityv1.Annotations{}),
-					tool("git_log", false, nil, readOnly),
-				},
-			},
-			{
-				Name:  "time",
-				Facts: &callabilityv1.ServerFacts{Enabled: &no, Quarantined: &no, Labels: &callabilityv1.Labels{}},
-				Tools: []*callabilityv1.Tool{tool("now", false, noRecord, &callabilityv1.Annotations{})},
-			},
-		},
-	}
-}
-
-func checkTools(ctx context.Context, connection *grpc.ClientConn, out io.Writer) error {
-	asked := inventory()
-	answer, err := callabilityv1.NewCallabilityServiceClient(connection).CheckTools(ctx, asked)
+func run(address string, vectors []string) error {
+	client, err := remote.Dial([]string{address})
 	if err != nil {
 		return err
 	}
-	for s, server := range asked.GetServers() {
-		for t, tool := range server.GetTools() {
-			fmt.Fprintf(out, "%s:%s %s\n", server.GetName(), tool.GetName(), told(answer.GetServers()[s].GetResults()[t]))
-		}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if len(vectors) > 0 {
+		return replay(ctx, client, vectors[0])
 	}
-	return nil
+	return checkTools(ctx, client)
 }
 
-// An item that is an error is held back, like a status that this client does not know.
-func told(result *callabilityv1.ToolResult) string {
-	if result.GetError() != nil {
-		return result.GetError().GetMessage()
+// What this client knows of its tools. A fact that it does not know is left out: the approval of `git_log`.
+//
+// Labels and annotations are always sent, even if they are empty. A group that is left out is unknown as a whole, and each
+// tool that reaches a rule about it is held back.
+func inventory() []*callability.Tool {
+	git := callability.NewServer("git", callability.ServerFacts{
+		Enabled: callability.True, Quarantined: callability.False, Labels: callability.Labels{"environment": "production"},
+	})
+	clock := callability.NewServer("time", callability.ServerFacts{
+		Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels,
+	})
+	facts := func(denied callability.Bool, approval callability.Approval) callability.ToolFacts {
+		return callability.ToolFacts{
+			ConfigDenied: denied, Approval: approval, Annotations: &callability.Annotations{}, Labels: callability.NoLabels,
+		}
 	}
-	verdict := result.GetVerdict()
-	line := fmt.Sprintf("%s %s %s by %s", verdict.GetStatus(), verdict.GetLiftedBy(), verdict.GetRetry(), verdict.GetRule())
-	if unread := verdict.GetUnread(); len(unread) > 0 {
-		line += ", unread: " + strings.Join(unread, ", ")
+	return []*callability.Tool{
+		git.Tool("git_status", facts(callability.False, callability.NoRecord)),
+		git.Tool("git_reset", facts(callability.True, callability.NoRecord)),
+		git.Tool("git_push", facts(callability.False, callability.Record(callability.True, callability.Approved))),
+		git.Tool("git_log", facts(callability.False, callability.Approval{})),
+		clock.Tool("now", facts(callability.False, callability.NoRecord)),
 	}
-	return line
+}
+
+func checkTools(ctx context.Context, client *remote.Client) error {
+	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels})
+	for _, tool := range inventory() {
+		answer, err := client.Check(ctx, agent, tool)
+		if err != nil {
+			return err
+		}
+		unread := ""
+		if len(answer.Unread) > 0 {
+			unread = ", unread: " + strings.Join(answer.Unread, ", ")
+		}
+		fmt.Printf("%s:%s %s, retry %s, by %s%s\n", tool.Server().Name(), tool.Name(), answer.Status, answer.Retry, answer.Rule, unread)
+	}
+	return nil
 }

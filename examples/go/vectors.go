@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	callabilityv1 "callability/v1"
+	callabilityv1 "github.com/callability/callability/clients/go/remote/v1"
 )
 
 // A golden vector: a request, and either what its reply contains or how it is refused.
@@ -34,7 +34,7 @@ type refusal struct {
 	Reason string
 }
 
-func replay(ctx context.Context, connection *grpc.ClientConn, path string) error {
+func replay(ctx context.Context, connection grpc.ClientConnInterface, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func replay(ctx context.Context, connection *grpc.ClientConn, path string) error
 	return errors.Join(failures...)
 }
 
-func (v vector) check(ctx context.Context, connection *grpc.ClientConn) error {
+func (v vector) check(ctx context.Context, connection grpc.ClientConnInterface) error {
 	service := callabilityv1.File_callability_v1_callability_service_proto.Services().ByName("CallabilityService")
 	method := service.Methods().ByName(protoreflect.Name(v.Call))
 	if method == nil {

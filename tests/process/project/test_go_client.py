@@ -18,11 +18,11 @@ def _block(readme: str, language: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
-def test_a_go_client_is_generated_from_the_contract_alone_and_answered(tmp_path: Path, address: str) -> None:
+def test_the_go_client_of_the_example_is_answered(tmp_path: Path, address: str) -> None:
     """The README's commands, in a copy of the example, print against a real server what the README says."""
     example = tmp_path / "examples/go"
-    shutil.copytree(ROOT / "examples/go", example, ignore=shutil.ignore_patterns("bin", "v1"))
-    for beside in ("proto", "tests"):
+    shutil.copytree(ROOT / "examples/go", example, ignore=shutil.ignore_patterns("bin"))
+    for beside in ("clients", "tests"):
         (tmp_path / beside).symlink_to(ROOT / beside)
     modules = run_in_shell("go mod download", example)
     if modules.returncode and any(phrase in modules.stderr for phrase in OUT_OF_REACH):

@@ -62,6 +62,48 @@ def test_go_code_is_formatted() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_the_path_of_the_go_modules_has_one_spelling() -> None:
+    """`make go-path` rewrites it, and so there must be no other. The contract's `go_package` is below it."""
+    core = re.findall(r"^module (\S+)$", (ROOT / "clients/go/go.mod").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    files = subprocess.run(
+        ["git", "ls-files", "*.go", ":!*.pb.go", "*.mod", "*.proto", "*.md", "go.work"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    for name in files.stdout.split():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for found in re.findall(r"[\w.-]+\.[a-z]+/[\w./-]*clients/go\b", text):
+            assert found.startswith((core, "example.com/")), name
+        for package in re.findall(r'^option go_package = "(.*);\w+";$', text, re.MULTILINE):
+            path = Path(package.removeprefix(core).lstrip("/"))
+            assert package.startswith(core), name
+            assert (ROOT / "clients/go" / path).is_dir(), name
+
+
+def test_the_committed_go_stubs_are_those_of_the_contract(tmp_path: Path) -> None:
+    """`make go-stubs` writes them."""
+    if not (ROOT / ".venv/stubs/installed").exists():
+        pytest.skip("the generator of the stubs is not set up: `make setup` does it")
+    done = subprocess.run(
+        ["make", "go-stubs", f"GO_STUBS={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    if done.returncode and any(phrase in done.stderr for phrase in OUT_OF_REACH):
+        pytest.skip("the generators of Go code are neither on this machine nor within its reach")
+    assert done.returncode == 0, done.stderr
+    generated = {path.relative_to(tmp_path): path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.go")}
+    remote = ROOT / "clients/go/remote"
+    committed = {path.relative_to(remote): path.read_text(encoding="utf-8") for path in sorted(remote.rglob("*.pb.go"))}
+    assert generated == committed
+
+
 def test_the_core_module_requires_no_other() -> None:
     """A proxy that decides from a bundle links nothing but the standard library."""
     assert _go(MODULES[0], "list", "-m", "all", GOWORK="off").split() == [

@@ -1,0 +1,274 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/callability/callability/clients/go"
+	v1 "github.com/callability/callability/clients/go/remote/v1"
+)
+
+const (
+	defaultAttempt = 2 * time.Second
+	pause          = 500 * time.Millisecond
+	// unsupported is how long to wait if a replica has no health service.
+	unsupported = time.Minute
+)
+
+// ErrUnavailable says that no attempt had an answer. Nothing is called then: see callability.Unavailable.
+var ErrUnavailable = errors.New("callability: the policy service gave no answer")
+
+// ErrInsecure says that an address is not on this machine, and no credentials were given.
+var ErrInsecure = errors.New("callability: an address that is not on this machine needs credentials")
+
+// Hooks observe a client. Each may be nil. They are called from several goroutines, and must not block.
+type Hooks struct {
+	// Logger takes what an operator should know; by default nothing is logged.
+	Logger *slog.Logger
+	// Metric takes a measurement: its name, a value, and pairs of label and value.
+	Metric func(name string, value float64, labels ...string)
+	// Span begins a span, and returns the context for the attempts and what ends it.
+	Span func(ctx context.Context, name string) (context.Context, func(error))
+}
+
+// An Option changes how a client reaches the service.
+type Option func(*settings)
+
+type settings struct {
+	attempt   time.Duration
+	transport credentials.TransportCredentials
+	dial      []grpc.DialOption
+	hooks     Hooks
+}
+
+// WithAttemptTimeout sets the deadline of each attempt; by default 2 s.
+func WithAttemptTimeout(timeout time.Duration) Option {
+	return func(s *settings) { s.attempt = timeout }
+}
+
+// WithTransportCredentials speaks TLS. Without it, addresses must be on this machine.
+func WithTransportCredentials(transport credentials.TransportCredentials) Option {
+	return func(s *settings) { s.transport = transport }
+}
+
+// WithToken sends a token with every call, such as one that is renewed.
+func WithToken(token credentials.PerRPCCredentials) Option {
+	return func(s *settings) { s.dial = append(s.dial, grpc.WithPerRPCCredentials(token)) }
+}
+
+// WithHooks observes the client.
+func WithHooks(hooks Hooks) Option { return func(s *settings) { s.hooks = hooks } }
+
+// A Client asks the replicas of a service. It is safe for concurrent use. Close it.
+type Client struct {
+	settings  settings
+	addresses []string
+	channels  []*grpc.ClientConn
+	rotation  *rotation
+	// suspects wake the watch of a replica that did not answer a call.
+	suspects []chan struct{}
+	end      context.CancelFunc
+	watches  sync.WaitGroup
+}
+
+var _ grpc.ClientConnInterface = (*Client)(nil)
+
+// Dial begins to connect to the replicas at some addresses, and to watch their health. It does not wait for them.
+func Dial(addresses []string, options ...Option) (*Client, error) {
+	c := &Client{settings: settings{attempt: defaultAttempt}, addresses: addresses}
+	for _, option := range options {
+		option(&c.settings)
+	}
+	if len(addresses) == 0 || c.settings.attempt <= 0 {
+		return nil, fmt.Errorf("callability: found %d addresses and an attempt of %s, wanted at least one and more than 0",
+			len(addresses), c.settings.attempt)
+	}
+	for _, address := range addresses {
+		channel, err := c.dial(address)
+		if err != nil {
+			return nil, errors.Join(err, c.closeChannels())
+		}
+		c.channels = append(c.channels, channel)
+	}
+	c.rotation = newRotation(len(addresses))
+	ctx, end := context.WithCancel(context.Background())
+	c.end = end
+	for range c.channels {
+		c.suspects = append(c.suspects, make(chan struct{}, 1))
+	}
+	for replica := range c.channels {
+		c.watches.Add(1)
+		go func() {
+			defer c.watches.Done()
+			c.watch(ctx, replica)
+		}()
+	}
+	return c, nil
+}
+
+func (c *Client) dial(address string) (*grpc.ClientConn, error) {
+	transport := c.settings.transport
+	options := []grpc.DialOption{
+		// The answer about 20,000 tools, and a bundle, have more than the 4 MiB that gRPC accepts by default.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+	}
+	if isLocal(address) {
+		// No proxy of the environment leads to this machine.
+		options = append(options, grpc.WithNoProxy())
+	} else if transport == nil {
+		return nil, fmt.Errorf("%w: found %q", ErrInsecure, address)
+	}
+	if transport == nil {
+		transport = insecure.NewCredentials()
+	}
+	options = append(options, grpc.WithTransportCredentials(transport))
+	return grpc.NewClient(address, append(options, c.settings.dial...)...)
+}
+
+func isLocal(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Close ends the calls under way, the watches and the connections, and waits for the goroutines of the client.
+func (c *Client) Close() error {
+	c.end()
+	err := c.closeChannels()
+	c.watches.Wait()
+	return err
+}
+
+func (c *Client) closeChannels() error {
+	var failed []error
+	for _, channel := range c.channels {
+		failed = append(failed, channel.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// States are the states of the replicas, by address.
+func (c *Client) States() map[string]ReplicaState {
+	found := map[string]ReplicaState{}
+	for replica, address := range c.addresses {
+		found[address] = c.rotation.state(replica)
+	}
+	return found
+}
+
+// Check decides about one tool, for the call path. An error wraps ErrUnavailable, or is a refusal of the request.
+func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *callability.Tool) (callability.Answer, error) {
+	reply, err := v1.NewCallabilityServiceClient(c).CheckTool(ctx, CheckRequest(agent, tool))
+	if err != nil {
+		return callability.Answer{}, err
+	}
+	return AnswerOf(reply.GetVerdict(), reply.GetWords()), nil
+}
+
+// Judge decides about many tools for a discovery answer or counts, and joins the answers by an adapter.
+func (c *Client) Judge(
+	ctx context.Context, adapter callability.Adapter, agent *callability.Agent, tools []*callability.Tool,
+) (*callability.Judgement, error) {
+	reply, err := v1.NewCallabilityServiceClient(c).CheckTools(ctx, CheckToolsRequest(agent, tools))
+	if err != nil {
+		return nil, err
+	}
+	var results []*v1.ToolResult
+	for _, server := range reply.GetServers() {
+		results = append(results, server.GetResults()...)
+	}
+	if len(results) != len(tools) {
+		return nil, fmt.Errorf("%w: found %d results, wanted %d", ErrUnavailable, len(results), len(tools))
+	}
+	items := make([]callability.Item, len(tools))
+	for place, tool := range tools {
+		items[place] = callability.Item{
+			Server: tool.Server().Name(), Tool: tool.Name(), Answer: AnswerOf(results[place].GetVerdict(), nil),
+		}
+	}
+	words := make([]callability.Words, len(reply.GetWords()))
+	for place, each := range reply.GetWords() {
+		words[place] = WordsOf(each)
+	}
+	return adapter.Judgement(items, words...)
+}
+
+// Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own.
+func (c *Client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) (err error) {
+	started := time.Now()
+	ctx, end := c.span(ctx, method)
+	defer func() {
+		end(err)
+		c.metric("callability_client_call_seconds", time.Since(started).Seconds(), "method", method, "code", status.Code(err).String())
+	}()
+	var first error
+	for _, each := range c.rotation.attempts() {
+		err = c.attempt(ctx, each, method, request, reply, options)
+		code := status.Code(err)
+		c.metric("callability_client_attempts_total", 1, "method", method, "replica", c.addresses[each.replica], "code", code.String())
+		if err == nil || isFinal(code) || ctx.Err() != nil {
+			return err
+		}
+		c.failed(each.replica, method, code)
+		// That no connection was made in time says less than why the first attempt failed.
+		if first == nil || code != codes.DeadlineExceeded {
+			first = err
+		}
+	}
+	return unavailable{first}
+}
+
+func (c *Client) attempt(ctx context.Context, a attempt, method string, request, reply any, options []grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.settings.attempt)
+	defer cancel()
+	return c.channels[a.replica].Invoke(ctx, method, request, reply, append(options, grpc.WaitForReady(a.patient))...)
+}
+
+// isFinal says whether every replica would give the same answer.
+func isFinal(code codes.Code) bool {
+	switch code {
+	case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+		return true
+	}
+	return false
+}
+
+func (c *Client) failed(replica int, method string, code codes.Code) {
+	c.log(slog.LevelWarn, "attempt_failed", "method", method, "replica", c.addresses[replica], "code", code.String())
+	if (code == codes.Unavailable || code == codes.DeadlineExceeded) && c.rotation.state(replica).usable() {
+		c.saw(replica, ReplicaSuspect, code.String())
+	}
+}
+
+// NewStream begins a stream at a replica that serves. It has no deadline but that of the context.
+func (c *Client) NewStream(
+	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	return c.channels[c.rotation.attempts()[0].replica].NewStream(ctx, description, method, options...)
+}
+
+// An unavailable error is that of the last attempt, and ErrUnavailable.
+type unavailable struct{ cause error }
+
+func (u unavailable) Error() string              { return ErrUnavailable.Error() + ": " + u.cause.Error() }
+func (u unavailable) Unwrap() []error            { return []error{ErrUnavailable, u.cause} }
+func (u unavailable) GRPCStatus() *status.Status { return status.Convert(u.cause) }

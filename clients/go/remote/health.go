@@ -1,0 +1,129 @@
+package remote
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// service is the one whose health is watched.
+const service = "callability.v1.CallabilityService"
+
+// watch follows the health of a replica. A replica that is suspect is asked again by a new stream.
+func (c *Client) watch(ctx context.Context, replica int) {
+	for ctx.Err() == nil {
+		wait := pause
+		err := c.follow(ctx, replica)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case status.Code(err) == codes.Unimplemented:
+			c.saw(replica, ReplicaUnknown, "")
+			wait = unsupported
+		case err != nil:
+			c.saw(replica, ReplicaDown, status.Code(err).String())
+		}
+		waitFor(ctx, wait)
+	}
+}
+
+// follow reads the health of a replica until the stream ends. If a call makes the replica suspect, the stream is read
+// again from its beginning, since a service says only once that it serves.
+func (c *Client) follow(ctx context.Context, replica int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := grpc_health_v1.NewHealthClient(c.channels[replica]).Watch(
+		ctx, &grpc_health_v1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	suspected := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		c.cancelIfSuspect(ctx, cancel, replica, suspected)
+	}()
+	defer func() { cancel(); <-stopped }()
+	for {
+		reply, err := stream.Recv()
+		if err != nil {
+			select {
+			case <-suspected:
+				return nil
+			default:
+				return err
+			}
+		}
+		switch reply.GetStatus() {
+		case grpc_health_v1.HealthCheckResponse_SERVING:
+			c.saw(replica, ReplicaServing, "")
+		case grpc_health_v1.HealthCheckResponse_NOT_SERVING:
+			c.saw(replica, ReplicaDown, reply.GetStatus().String())
+		default:
+			c.saw(replica, ReplicaUnknown, "")
+		}
+	}
+}
+
+func (c *Client) cancelIfSuspect(ctx context.Context, cancel context.CancelFunc, replica int, suspected chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-c.suspects[replica]:
+		close(suspected)
+		cancel()
+	}
+}
+
+func (c *Client) saw(replica int, state ReplicaState, why string) {
+	if !c.rotation.saw(replica, state) {
+		return
+	}
+	level, serving := slog.LevelInfo, 0.0
+	if !state.usable() {
+		level = slog.LevelWarn
+	}
+	if state == ReplicaServing {
+		serving = 1
+	}
+	c.log(level, "replica_"+state.String(), "replica", c.addresses[replica], "why", why)
+	c.metric("callability_client_replica_serving", serving, "replica", c.addresses[replica])
+	if state == ReplicaSuspect {
+		select {
+		case c.suspects[replica] <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *Client) log(level slog.Level, message string, pairs ...any) {
+	if c.settings.hooks.Logger != nil {
+		c.settings.hooks.Logger.Log(context.Background(), level, message, pairs...)
+	}
+}
+
+func (c *Client) metric(name string, value float64, labels ...string) {
+	if c.settings.hooks.Metric != nil {
+		c.settings.hooks.Metric(name, value, labels...)
+	}
+}
+
+func (c *Client) span(ctx context.Context, name string) (context.Context, func(error)) {
+	if c.settings.hooks.Span != nil {
+		return c.settings.hooks.Span(ctx, name)
+	}
+	return ctx, func(error) {}
+}
+
+func waitFor(ctx context.Context, duration time.Duration) {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
