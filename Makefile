@@ -15,7 +15,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench fuzz stubs go-stubs go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench fleet fuzz stubs go-stubs go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -129,6 +129,16 @@ docs: $(VENV)/installed ## Generate the pages about the config and the Python AP
 	$(BIN)/callability schema policy policy/schema
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
 	PYTHONPATH=tests $(BIN)/python -m support.api_page docs/api.md
+
+# About 1.8 GB of packages, and Java 17 for Spark, so that `make test` does without. `FLEET_ROWS=10000000` is the full size.
+fleet: $(VENV)/fleet/installed ## Compare Spark, Ray and DuckDB with the verdicts of tables, on one machine.
+	PYTHONPATH=server $(CURDIR)/$(VENV)/fleet/bin/python -m pytest -q -p no:cacheprovider --noconftest --rootdir tests/engines -c /dev/null tests/engines
+
+$(VENV)/fleet/installed: $(VENV)/installed requirements/pip.txt requirements/build.txt requirements/fleet.txt
+	$(PYTHON) -m venv $(VENV)/fleet
+	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
+	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) $(INSTALL) --requirement requirements/fleet.txt
+	touch $@
 
 # After `make bench BENCH="--json docs/bench.json"`.
 figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.

@@ -20,3 +20,4 @@ lock dev --extra demo --extra dev pyproject.toml
 lock stubs proto/requirements.txt
 lock node --group node
 lock fuzz --group fuzz
+lock fleet --group fleet

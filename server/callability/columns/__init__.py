@@ -9,6 +9,7 @@ them.
 """
 
 from callability.columns.column_policy import ColumnPolicy, Columns, Reading, decide
+from callability.columns.decoding import decoded
 from callability.columns.fact_column import OddValues, UnfitColumn
 
-__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide"]
+__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide", "decoded"]

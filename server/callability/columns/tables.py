@@ -17,6 +17,7 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
 
+from callability.columns.decoding import decoded, plain_type
 from callability.columns.fact_column import UnfitColumn
 
 BATCH_ROWS = 1 << 16
@@ -192,13 +193,11 @@ class _PlainCsv:
     """Writes CSV, for which texts must not be dictionary-encoded."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._schema = pa.schema([f.with_type(plain(f.type)) for f in schema])
-        self._writer = pa.csv.CSVWriter(path, self._schema)
+        self._writer = pa.csv.CSVWriter(path, decoded(schema))
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
-        columns = [column.cast(plain(column.type)) for column in batch.columns]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._writer.write_batch(decoded(batch))
 
     def __enter__(self) -> _PlainCsv:
         """Return the writer."""
@@ -207,11 +206,6 @@ class _PlainCsv:
     def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._writer.close()
-
-
-def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of what a dictionary-encoded column holds; other types as they are."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def kept_as(batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema, path: Path) -> pa.RecordBatch:
@@ -227,7 +221,7 @@ def kept_as(batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema, path
         wanted = schema.field(name).type
         if batch.column(place).type != wanted:
             try:
-                column = batch.column(place).cast(plain(wanted))
+                column = batch.column(place).cast(plain_type(wanted))
                 column = column.dictionary_encode().cast(wanted) if pa.types.is_dictionary(wanted) else column
             except pa.ArrowException as error:
                 raise UnfitColumn(f"{path}: column `{name}`: {' '.join(str(error).split())[:200]}") from None

@@ -1,0 +1,126 @@
+"""Engines for many machines decide as `callability inventory decide` does: `make fleet` runs this, and nothing else.
+
+`FLEET_ROWS` is the number of rows of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ROOT / ".venv/bin/callability"
+PYTHON = ROOT / ".venv/bin/python"
+ROWS = int(os.environ.get("FLEET_ROWS", "200000"))
+VERDICT = ("status", "rule", "undetermined", "unread", "withhold_text", "lifted_by", "retry")
+SHAPES = ("shipped", "agents-and-labels")
+_TABLE = """
+import sys
+from pathlib import Path
+import pyarrow.parquet as pq
+from bench.columns import drawn_table
+from callability.columns import ColumnPolicy, decoded
+policy = ColumnPolicy.of_bundle(Path(sys.argv[1]).read_bytes())
+with pq.ParquetWriter(sys.argv[2], decoded(drawn_table(policy, 1).schema)) as writer:
+    for seed, start in enumerate(range(0, int(sys.argv[3]), 1 << 20)):
+        for batch in drawn_table(policy, min(1 << 20, int(sys.argv[3]) - start), seed).to_batches():
+            writer.write_batch(decoded(batch))
+"""
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a policy, its bundle, a table of tools, and its verdicts by `inventory decide`."""
+    directory = tmp_path_factory.mktemp(request.param)
+    _run(PYTHON, "-m", "bench.large_policies", request.param, directory / "policy")
+    _run(COMMAND, "bundle", "build", directory / "policy", "--output", directory / "policy.bundle")
+    _run(PYTHON, "-c", _TABLE, directory / "policy.bundle", directory / "tools.parquet", ROWS)
+    _run(COMMAND, "inventory", "decide", directory / "tools.parquet", "--policy", directory / "policy.bundle",
+         "--output", directory / "wanted.parquet")  # fmt: skip
+    return directory
+
+
+def _run(*command: object) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def _rows(path: Path) -> pa.Table:
+    """Return the verdicts in a file or directory, in an order of their own: engines keep none."""
+    table = pa.dataset.dataset(path).to_table()
+    plain = pa.table([column.cast(_plain(column.type)) for column in table.columns], names=table.schema.names)
+    names = sorted(plain.schema.names)
+    return plain.select(names).sort_by([(name, "ascending") for name in names]).combine_chunks()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def test_spark_decides_the_same(place: Path) -> None:
+    """By the example, on two local workers."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server"), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, ROOT / "examples/spark_inventory.py", place / "policy.bundle", place / "tools.parquet"]
+    options = {"PYSPARK_SUBMIT_ARGS": "--master local[2] --driver-memory 4g pyspark-shell"}
+    done = subprocess.run(
+        [*map(str, command), str(place / "spark")], env={**environment, **options}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert _rows(place / "spark").equals(_rows(place / "wanted.parquet"))
+
+
+def test_ray_decides_the_same(place: Path) -> None:
+    """By the example, in one local worker."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "server"), "RAY_USAGE_STATS_ENABLED": "0"}
+    command = [sys.executable, ROOT / "examples/ray_inventory.py", place / "policy.bundle", place / "tools.parquet"]
+    done = subprocess.run([*map(str, command), str(place / "ray")], env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert _rows(place / "ray").equals(_rows(place / "wanted.parquet"))
+
+
+def test_duckdb_decides_the_same_over_partitions(place: Path) -> None:
+    """By the printed SQL, over a data set in parts."""
+    with duckdb.connect() as connection:
+        parts = place / "parts"
+        connection.execute(
+            f"COPY (SELECT *, hash(\"tool.name\") % 4 AS part FROM '{place / 'tools.parquet'}')"
+            f" TO '{parts}' (FORMAT parquet, PARTITION_BY (part))"
+        )
+        query = _sql(place, "duckdb", f"read_parquet('{parts}/*/*.parquet')")
+        connection.execute(f"COPY ({query}) TO '{place / 'duckdb.parquet'}' (FORMAT parquet)")
+    assert _rows(place / "duckdb.parquet").equals(_verdicts(place))
+
+
+@pytest.fixture
+def spark() -> Iterator[SparkSession]:
+    """Spark in this process."""
+    session = SparkSession.builder.master("local[2]").getOrCreate()
+    yield session
+    session.stop()
+
+
+def test_spark_decides_the_same_by_the_printed_sql(place: Path, spark: SparkSession) -> None:
+    """NULL has Kleene's logic there too."""
+    spark.read.parquet(str(place / "tools.parquet")).createOrReplaceTempView("inventory")
+    spark.sql(_sql(place, "spark", "inventory")).write.parquet(str(place / "spark-sql"))
+    assert _rows(place / "spark-sql").equals(_verdicts(place))
+
+
+def _sql(place: Path, dialect: str, table: str) -> str:
+    return _run(COMMAND, "table", place / "policy", "--format", "sql", "--dialect", dialect, "--from", table)
+
+
+def _verdicts(place: Path) -> pa.Table:
+    names = sorted(("server.name", "tool.name", *VERDICT))
+    wanted = _rows(place / "wanted.parquet").select(names)
+    return wanted.sort_by([(name, "ascending") for name in names]).combine_chunks()
