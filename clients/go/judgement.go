@@ -17,6 +17,9 @@ type Adapter struct {
 	DiscoveryTool string
 	// Separator joins server and tool in a qualified name; by default `:`.
 	Separator string
+	// FactsFromConfig says that the proxy takes declared facts from its config: one that is unread then stays so, and a
+	// rejection asks for no retry.
+	FactsFromConfig bool
 }
 
 func (a Adapter) discoveryTool() string { return cmp.Or(a.DiscoveryTool, "retrieve_tools") }

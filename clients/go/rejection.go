@@ -1,6 +1,7 @@
 package callability
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,8 +19,9 @@ func (a Adapter) Rejection(answer Answer, server, tool, refusal string) (Result,
 	}
 	refusal = oneLine(refusal)
 	refused := known && status == DisabledUnknown && !answer.Undetermined && refusal != ""
+	stays := a.FactsFromConfig && slices.ContainsFunc(answer.Unread, isDeclared)
 	retry := retryNames[RetryNever]
-	if status == DisabledUnknown && !refused && answer.Retry != RetryNever {
+	if status == DisabledUnknown && !refused && !stays && answer.Retry != RetryNever {
 		retry = retryNames[RetryLater]
 	}
 	lifted := liftedByOf(status)
@@ -77,7 +79,20 @@ func whenToRetry(lifted LiftedBy, retry string) string {
 	return "Do not retry until then."
 }
 
-// unreadSentence names the kinds of the facts that could not be read, and never the facts: an agent learns no label's key.
+// declaredName is the form of the name of a fact that a rule file declares; it begins with none of the reserved names.
+var (
+	declaredName  = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
+	reservedNames = []string{"agent", "annotations", "approval", "callability", "caller", "column", "columns", "enable", "load",
+		"server", "tool"}
+)
+
+func isDeclared(fact string) bool {
+	first, _, _ := strings.Cut(fact, ".")
+	return len(fact) <= maxShownName && declaredName.MatchString(fact) && !slices.Contains(reservedNames, first)
+}
+
+// unreadSentence names the kinds of the facts that could not be read, and not the facts: an agent learns no label's key.
+// A fact that the policy declares has no kind, so that its name is given.
 func unreadSentence(facts []string) string {
 	var kinds []string
 	for _, fact := range facts {
@@ -92,6 +107,9 @@ func unreadSentence(facts []string) string {
 }
 
 func kindOfFact(fact string) string {
+	if isDeclared(fact) {
+		return "the fact `" + fact + "`"
+	}
 	switch fact {
 	case "server.enabled", "server.quarantined":
 		return "the server's state"

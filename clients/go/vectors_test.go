@@ -53,6 +53,7 @@ type (
 		NotLoaded                                                                []string `json:"not_loaded"`
 		IncludeDisabled                                                          bool     `json:"include_disabled"`
 		DiscoveryTool                                                            string   `json:"discovery_tool"`
+		FactsFromConfig                                                          bool     `json:"facts_from_config"`
 		Texts                                                                    map[string]struct {
 			Description              *string
 			InputSchema, Annotations *string
@@ -271,7 +272,9 @@ func TestTheAdapterWritesTheBytesOfEveryVector(t *testing.T) {
 		},
 		"near_names": unknownTool,
 		"rejection": func(_ *testing.T, v vectorJSON, _ judgementJSON) string {
-			adapter := callability.Adapter{Phrases: v.Phrases, DiscoveryTool: v.DiscoveryTool}
+			adapter := callability.Adapter{
+				Phrases: v.Phrases, DiscoveryTool: v.DiscoveryTool, FactsFromConfig: v.FactsFromConfig,
+			}
 			if result, ok := adapter.Rejection(v.Response.answer(), v.Server, v.Tool, v.Refusal); ok {
 				return string(result.JSON())
 			}

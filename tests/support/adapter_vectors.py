@@ -81,7 +81,7 @@ def _counts(vector: Vector, judgements: Judgements) -> str:
 
 
 def _rejection(vector: Vector, _: Judgements) -> str | None:
-    options = {key: vector[key] for key in ("discovery_tool", "refusal") if key in vector}
+    options = {key: vector[key] for key in ("discovery_tool", "refusal", "facts_from_config") if key in vector}
     response = ParseDict(vector["response"], pb.CheckToolResponse())
     phrases = vector.get("phrases", {})
     result = adapter.rejection(response, vector["server"], vector["tool"], phrases=phrases, **options)

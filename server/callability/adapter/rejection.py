@@ -64,7 +64,8 @@ def rejection(
     # The words of another status, or of one that this version does not know, would name the wrong switch.
     known = response.words.rejection and known_status(number) and response.words.status == number
     author = response.words.rejection if known else UNEXPLAINED
-    reason = [fill(author, with_declared(phrases, response.words.phrases), {"server": server, "tool": tool})]
+    with_phrases = with_declared(phrases, response.words.phrases) if known else phrases
+    reason = [fill(author, with_phrases, {"server": server, "tool": tool})]
     retry = retry_of(response.verdict, status, facts_from_config=facts_from_config)
     decided = f"{status}, by policy"
     if status is ToolStatus.DISABLED_UNKNOWN:

@@ -47,12 +47,16 @@ def retry_of(verdict: ToolVerdict, status: ToolStatus, *, facts_from_config: boo
     """
     if status is not ToolStatus.DISABLED_UNKNOWN:
         return status.retry
-    stays = facts_from_config and any(map(is_declared_name, verdict.unread))
+    stays = facts_from_config and any(map(_is_declared, verdict.unread))
     return Retry.NEVER if stays or verdict.retry == RETRY_NEVER else status.retry
 
 
+def _is_declared(fact: str) -> bool:
+    return is_declared_name(fact) and len(fact) <= MAX_NAME and _DECLARED.fullmatch(fact) is not None
+
+
 def _kind(fact: str) -> str:
-    if is_declared_name(fact) and len(fact) <= MAX_NAME and _DECLARED.fullmatch(fact):
+    if _is_declared(fact):
         return f"the fact `{fact}`"
     family = next((kind for beginning, kind in _FAMILIES.items() if fact.startswith(beginning)), _OTHER)
     return _KINDS.get(fact, family)

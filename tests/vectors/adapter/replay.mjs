@@ -4,8 +4,8 @@ const SPECIFICATION = readFileSync(`${import.meta.dirname}/../../../docs/adapter
 const [, RANGES] = SPECIFICATION.match(/^Blanks are .*\n((?:.*[0-9A-F].*\n)+)/m);
 const BLANKS = new RegExp(`[${RANGES.replace(/[^0-9A-F]*([0-9A-F]{4,6})(–?)/g, "\\u{$1}$2").replaceAll("–", "-").trim().replace(/[^}]*$/, "")}]+`, "gu");
 const STOP = SPECIFICATION.match(/^The stop words are: `([^`]+)`/m)[1].split(/\s/);
-const NEUTRAL_ROWS = SPECIFICATION.split("| neutral phrase |")[1].split("\n\n")[0].matchAll(/`(\w+)` \| `([^`]+)`/g);
-const NEUTRAL = Object.fromEntries([...NEUTRAL_ROWS].map((row) => row.slice(1)));
+const [NEUTRAL_ROWS] = SPECIFICATION.split("| neutral phrase |")[1].split("\n\n");
+const NEUTRAL = Object.fromEntries([...NEUTRAL_ROWS.matchAll(/`(\w+)` \| `([^`]+)`/g)].map((row) => row.slice(1)));
 // At place 0 the prefix of the names in the contract, and then each status at the place of its number.
 const TOOL = ["TOOL_STATUS_", "server_disabled", "disabled_by_config", "server_quarantined", "disabled_by_user", "pending_approval", "disabled_unknown", "callable"];
 const LOAD = ["LOAD_STATUS_", "available", "transient", "denied", "permanent"];
@@ -117,21 +117,23 @@ function counts({ judgement }, judgements) {
     new Map(order.map((status) => [status, count(server, status)]).filter(([status, number]) => status === "callable" || number))]);
   return write(new Map(every.filter(([, found]) => found.size > 1)));
 }
-const KINDS = [[/^server\.(enabled|quarantined)$/, "the server's state"], [/^agent\.name$/, "the agent's name"],
+const DECLARED = /^(?=.{1,128}$)(?!(agent|annotations|approval|callability|caller|columns?|enable|load|server|tool)\.)[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/;
+const KINDS = [[/^server\.(enabled|quarantined)$/, "the server's state"], [/^agent\.name$/, "the agent's name"], [DECLARED, "the fact `FACT`"],
   [/^tool\.config_denied$/, "the operator's config"], [/^approval\./, "the tool's approval"], [/^annotations\./, "the tool's annotations"],
-  [/^(server|tool|agent)\.label\./, "a label set by the operator"], [/^(?=.{1,128}$)(?!(agent|annotations|approval|callability|caller|columns?|enable|load|server|tool)\.)[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$/, "the fact `FACT`"], [/^/, "another fact that the policy reads"]];
-function rejection({ response, server, tool, phrases, discovery_tool = "retrieve_tools", refusal = "" }) {
-  const status = known(response.verdict?.status, TOOL) ?? "disabled_unknown";
+  [/^(server|tool|agent)\.label\./, "a label set by the operator"], [/^/, "another fact that the policy reads"]];
+function rejection({ response, server, tool, phrases, discovery_tool = "retrieve_tools", refusal = "", facts_from_config }) {
+  const [status, template] = [known(response.verdict?.status, TOOL) ?? "disabled_unknown", author(response, "rejection", TOOL)];
   const unknown = status === "disabled_unknown";
-  let reason = [fill(author(response, "rejection", TOOL) || UNEXPLAINED, phrases, { server, tool }, {}, response.words?.phrases)];
-  let retry = unknown && response.verdict?.retry !== "RETRY_NEVER" ? "later" : "never";
+  let reason = [fill(template || UNEXPLAINED, phrases, { server, tool }, {}, template && response.words.phrases)];
+  const stays = facts_from_config && response.verdict?.unread?.some((fact) => DECLARED.test(fact));
+  let retry = unknown && !stays && response.verdict?.retry !== "RETRY_NEVER" ? "later" : "never";
   if (unknown) {
     const kinds = unique((response.verdict?.unread ?? []).map((fact) => KINDS.find(([pattern]) => pattern.test(fact))[1].replace("FACT", fact))).join(", ");
     reason.unshift("The reason could not be determined; held back rather than guessed.", kinds && `Could not be read: ${kinds}.`);
     if (known(response.verdict?.status, TOOL) && !response.verdict.undetermined && oneLine(refusal)) [reason, retry] = [[oneLine(refusal)], "never"];
   }
-  const lifted_by = { disabled_by_config: "operator", disabled_unknown: "undetermined" }[status] ?? "user";
-  const who = { user: "The user can", operator: "Only the operator can", undetermined: "Who can" }[lifted_by];
+  const [lifted_by, who] = { disabled_by_config: ["operator", "Only the operator can"], disabled_unknown: ["undetermined", "Who can"] }[status]
+    ?? ["user", "The user can"];
   const again = retry === "later" ? "A later retry may succeed." : unknown ? "Retrying does not help." : "Do not retry until then.";
   const text = [`Not called: ${status}${unknown ? "" : ", by policy"}.`, ...reason, `${who} lift this${unknown ? " is unknown" : ""}.`, again,
     `See \`${discovery_tool}\` with \`include_disabled: true\`.`].filter(Boolean).join(" ");
@@ -142,8 +144,7 @@ function commonLength(one, other) {
   return one.reduce((row, letter) => row.reduce((to, _, at) => [...to, at && cell(row, to, at, letter)], []), [0, ...other.map(() => 0)]).at(-1);
 }
 function unknown_tool({ tool, names, discovery_tool = "retrieve_tools" }) {
-  const wanted = [...cut(tool, 256)];
-  const ranked = unique(names).sort(compared).map((name) => [name, commonLength(wanted, [...name]), wanted.length + [...name].length])
+  const ranked = unique(names).sort(compared).map((name) => [name, commonLength([...cut(tool, 256)], [...name]), [...cut(tool, 256), ...name].length])
     .filter(([, common, length]) => 10 * common >= 3 * length).sort((one, other) => other[1] / other[2] - one[1] / one[2]).slice(0, 3);
   const similar = ranked.length ? ` Similar names: ${ranked.map(([name]) => quoted(name)).join(", ")}.` : "";
   return result(undefined, `Not called: there is no tool ${quoted(tool)}.${similar} Find tools with \`${discovery_tool}\`.`, true);
@@ -186,8 +187,7 @@ function enable_result({ response, server, phrases, variables = [], locks, reaso
   const text = fill(author(response, "message", ENABLE) || UNEXPLAINED, phrases, { server }, texts);
   const connected = ["already_enabled", "enabled"].includes(status);
   const parts = connected ? `Connected: ${status}. ${text}` : `Not connected: ${status}. ${text} Do not claim that it is connected or call its tools.`;
-  const isError = !connected && status !== "authorization_required";
-  return result({ status, server: cut(server), tools_changed: Number(status === "enabled") }, parts, isError);
+  return result({ status, server: cut(server), tools_changed: +(status === "enabled") }, parts, !connected && status !== "authorization_required");
 }
 const FUNCTIONS = { discovery, counts, rejection, unknown_tool, near_names: unknown_tool, unavailable, arguments: checkedArguments, load_messages, enable_result };
 const replayed = Object.entries(FUNCTIONS).flatMap(([file, answered]) => {
