@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "studio": Command("studio:studio", "studio", "Serve a page to view, try and edit a policy."),
     "serve": Command("serve:serve", "policy", "Answer proxies over gRPC."),
     "gateway": Command("gateway:gateway", "gateway", "Run an MCP server in front of other MCP servers."),
+    "healthcheck": Command("healthcheck:healthcheck", "policy", "Ask a service whether it serves."),
     "inventory": Group(
         "Write a gateway's tools and their facts as JSON, or decide tables of tools.",
         {
@@ -61,7 +62,6 @@ COMMANDS: Mapping[str, Command | Group] = {
             "token": Command("callers:token", "policy", "Write a new token, and print its entry."),
         },
     ),
-    "healthcheck": Command("healthcheck:healthcheck", "policy", "Ask a service whether it serves."),
     "policy": Group(
         "Export the shipped policy.",
         {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},

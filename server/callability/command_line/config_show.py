@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from callability.command_line.extras import refuse_without_extra
 from callability.command_line.options import JsonOption
 from callability.command_line.service_settings import settings_or_exit, shown_value, unused_variables
 
+_GATEWAY_SETTINGS = "callability.command_line.gateway_settings"
+"""The module that needs the extra `gateway`; this command is installed without it too."""
 Row = tuple[str, str, str]
 """A key, its value as it is shown, and its source."""
 
@@ -55,7 +58,8 @@ def _of_service(config: Path | None) -> Sequence[Row]:
 
 def _of_gateway(config: Path | None) -> Sequence[Row]:
     try:
-        from callability.command_line.gateway_settings import gateway_rows  # noqa: PLC0415  # of another extra
+        settings = import_module(_GATEWAY_SETTINGS)
     except ImportError as error:
         refuse_without_extra("config show", "gateway", error)
-    return gateway_rows(config)
+    rows: Sequence[Row] = settings.gateway_rows(config)
+    return rows

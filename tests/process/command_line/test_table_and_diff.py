@@ -339,7 +339,7 @@ def test_the_tools_that_a_change_concerns_are_listed(tmp_path: Path) -> None:
 def test_an_inventory_is_that_of_an_agent_where_one_is_named(tmp_path: Path) -> None:
     """Servers out of its scope are not in it."""
     report = json.loads(_inventory(tmp_path, "--agent", "clerk").read_text())
-    assert report["agent"] == {"name": "clerk"}
+    assert report["agent"] == {"name": "clerk", "labels": {}}
     assert [(server["name"], [tool["name"] for tool in server["tools"]]) for server in report["servers"]] == [
         ("shed", ["paint"])
     ]

@@ -105,7 +105,7 @@ def test_every_dependency_has_its_reason_and_the_extra_that_installs_it() -> Non
         (re.split(r"[>=;\[ ]", each, maxsplit=1)[0], extra)
         for extra, every in {"base": project["dependencies"], **extras}.items()
         for each in every
-        if extra in {"base", "policy", "gateway", "studio"} and not each.startswith("callability[")
+        if extra in {"base", "policy", "gateway", "studio", "columns", "bundle"} and not each.startswith("callability[")
     }
     table = README.split("## What each dependency is for")[1].split("\n## ")[0]
     rows = re.findall(r"^\| ([a-z0-9., -]+) \| ([a-z, ]+) \|", table, re.MULTILINE)[1:]
@@ -117,7 +117,7 @@ def test_every_target_that_a_document_names_can_be_made() -> None:
     makefile = (ROOT / "Makefile").read_text()
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     named = {
-        target for each in documents for target in re.findall(r"(?:^|`)make ([a-z]+)", each.read_text(), re.MULTILINE)
+        target for each in documents for target in re.findall(r"(?:^|`)make ([a-z-]+)", each.read_text(), re.MULTILINE)
     }
     assert {"demo", "test"} <= named
     assert sorted(target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)) == []

@@ -176,13 +176,14 @@ def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
     assert (limits.concurrent_calls, limits.tools) == (2_000, 20_000)
     stated = {each.method.rpartition("/")[2]: each.request_bytes for each in limits.methods}
     assert stated == {
-        "CheckTool": 139_264,
+        "CheckTool": 204_800,
         "CheckTools": 16_777_216,
-        "ExplainTool": 139_264,
+        "ExplainTool": 204_800,
         "ClassifyLoad": 73_728,
         "ClassifyEnable": 8_192,
         "GetPolicy": 8_192,
         "ValidatePolicy": 2_113_536,
+        "WatchPolicy": 8_192,
     }
 
 
