@@ -89,11 +89,14 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
 # `SEED=1` tries the same inputs each time, a fixed number of them: what fails then fails again.
-fuzz: $(VENV)/fuzz ## Fuzz the reader of rule files for a minute.
-	mkdir -p build/fuzz/inputs
+fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files and of bundles, a minute each.
+	mkdir -p build/fuzz/inputs build/fuzz/bundles build/fuzz/bundle-seeds
 	if $(BIN)/python -c 'import atheris'; then \
 	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
-	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
+	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=4096 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/ && \
+	  $(BIN)/python tests/fuzzing/bundles.py --seeds build/fuzz/bundle-seeds && \
+	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/bundles.py build/fuzz/bundles build/fuzz/bundle-seeds \
+	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=8192 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
 	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
 	CALLABILITY_FUZZ=$(if $(SEED),2,5) $(BIN)/python -m pytest -q $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 

@@ -40,6 +40,7 @@ class Part(StrEnum):
     EDITS = "edits"
     CHECKING = "checking"
     COLUMNS = "columns"
+    BUNDLE = "bundle"
 
 
 def bench(

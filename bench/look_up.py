@@ -42,7 +42,7 @@ def rows(rounds: Rounds) -> list[Row]:
         for request in about_one_each(1_000)
     )
     passes = rounds.repetitions(_PASSES)
-    slots = [_Slots(*(each[name] for name in _SLOTS)) for each in facts]
+    slots = [Slots(*(each[name] for name in SLOTS)) for each in facts]
     points = [_points(table, each) for each in facts]
     large = _large_diagram()
     chance = Random(1)
@@ -50,11 +50,11 @@ def rows(rounds: Rounds) -> list[Row]:
     measured = rounds.interleaved(
         PART,
         {
-            "chain": lambda: _timed(_chain, facts, passes),
-            "walk": lambda: _timed(table.verdict, facts, passes),
-            "slots": lambda: _timed(_chain_on_slots, slots, passes),
-            "points": lambda: _timed(table.verdict_at, points, passes),
-            "large": lambda: _timed(large.verdict_at, drawn, passes),
+            "chain": lambda: timed(_chain, facts, passes),
+            "walk": lambda: timed(table.verdict, facts, passes),
+            "slots": lambda: timed(chain_on_slots, slots, passes),
+            "points": lambda: timed(table.verdict_at, points, passes),
+            "large": lambda: timed(large.verdict_at, drawn, passes),
         },
     )
     chain, walk, on_slots, at_points, at_large = (
@@ -84,7 +84,7 @@ def _points(diagram: DecisionDiagram, facts: Mapping[str, str]) -> tuple[int, ..
 _Given = TypeVar("_Given")
 
 
-def _timed(decide: Callable[[_Given], object], facts: Sequence[_Given], passes: int) -> Figures:
+def timed(decide: Callable[[_Given], object], facts: Sequence[_Given], passes: int) -> Figures:
     """Return what a decision takes; the loop around it is C, and costs both subjects the same few ns."""
     started = perf_counter_ns()
     for _ in range(passes):
@@ -96,7 +96,7 @@ def _check_chain(table: DecisionDiagram) -> None:
     for combination, verdict in table:
         facts = table.space.named(combination)
         decided = _chain(facts)
-        if decided != _chain_on_slots(_Slots(*(facts[name] for name in _SLOTS))):
+        if decided != chain_on_slots(Slots(*(facts[name] for name in SLOTS))):
             raise AssertionError(f"the if-chains differ for {combination}")
         if decided != (verdict.status, verdict.rule, verdict.undetermined):
             raise AssertionError(f"the if-chain says {decided} of {combination}, the table {verdict}")
@@ -131,14 +131,16 @@ def _chain(facts: Mapping[str, str]) -> _Decision:
     return _REFUSED if facts["caller.refuses"] == "true" else _OPEN
 
 
-_SLOTS = (
+SLOTS = (
     *("server.enabled", "tool.config_denied", "server.quarantined"),
     *("approval.disabled", "approval.status", "caller.refuses"),
 )
 
 
 @dataclass(slots=True)
-class _Slots:
+class Slots:
+    """The facts that the shipped rules read."""
+
     enabled: str
     denied: str
     quarantined: str
@@ -147,7 +149,7 @@ class _Slots:
     refuses: str
 
 
-def _chain_on_slots(facts: _Slots) -> _Decision:
+def chain_on_slots(facts: Slots) -> _Decision:
     """Decide the same by attributes."""
     if facts.enabled != "true":
         return _SERVER_OFF if facts.enabled == "false" else _UNKNOWN_ENABLED

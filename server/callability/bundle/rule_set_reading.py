@@ -21,6 +21,8 @@ _OWNERS = {
     number: LiftedBy(name.removeprefix("LIFTED_BY_").lower()) for name, number in verdict_pb2.LiftedBy.items() if number
 }
 _RETRIES = {number: Retry(name.removeprefix("RETRY_").lower()) for name, number in verdict_pb2.Retry.items() if number}
+_NUMBERS = 2**31
+"""No number of a status in the contract reaches it."""
 _TEXTS = {
     "callability": ("remediation", "rejection"),
     "load_outcome": ("message",),
@@ -82,7 +84,7 @@ def _question(message: pb.RuleSet, facts: Mapping[str, Fact], statuses: Sequence
 def _status(message: pb.Status) -> Status:
     if (
         not message.name
-        or not message.number
+        or not 0 < message.number < _NUMBERS
         or message.lifted_by not in _OWNERS
         or message.retry not in _RETRIES
         or message.entry not in outcome_pb2.EnableEntry.values()

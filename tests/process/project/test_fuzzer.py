@@ -29,6 +29,22 @@ def test_inputs_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     assert covered[-1] > 500
 
 
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="there is no build of atheris here")
+def test_bundles_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
+    """A few thousand payloads, from those of the vectors on; the same ones each time."""
+    fuzzer, seeds, found = str(FUZZING / "bundles.py"), tmp_path / "seeds", tmp_path / "found"
+    seeds.mkdir()
+    found.mkdir()
+    assert run_from_small_process([sys.executable, fuzzer, "--seeds", str(seeds)], tmp_path, 1200).returncode == 0
+    command = [sys.executable, fuzzer, str(found), str(seeds)]
+    options = ["-seed=1", "-runs=3000", "-max_len=8192", "-rss_limit_mb=1024"]
+    done = run_from_small_process([*command, *options], tmp_path, 1200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    covered = [int(number) for number in re.findall(r"cov: (\d+)", done.stderr)]
+    assert "Done 3000 runs" in done.stderr
+    assert covered[-1] > 500
+
+
 def test_the_memory_of_other_tests_does_not_count_for_the_fuzzer(tmp_path: Path) -> None:
     """A program that this process starts directly has this process's peak; one from a small process has its own."""
     memory = bytearray(100 << 20)
