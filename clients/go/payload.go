@@ -89,6 +89,8 @@ func (r *reader) ruleSet(s *ruleSet, f wireField) error {
 		return single(f, s.unread.field)
 	case 15:
 		return message(r, f, &s.unreadStarts, (*reader).unreadStart, unreadStart{})
+	case 16:
+		return single(f, s.counts.field)
 	case 17:
 		return f.numbers(&s.listedFacts)
 	}
@@ -246,6 +248,18 @@ func (d *diagram) field(f wireField) error {
 		return f.numbers(&d.places)
 	case 2:
 		return f.numbers(&d.children)
+	}
+	return nil
+}
+
+func (c *counts) field(f wireField) error {
+	switch f.number {
+	case 1:
+		return f.text(&c.combinations)
+	case 2:
+		return f.text(&c.regions)
+	case 4:
+		return f.text(&c.confirmed)
 	}
 	return nil
 }

@@ -65,6 +65,7 @@ func (p *payload) check() error {
 func (s *ruleSet) check() error {
 	for _, check := range []func() error{
 		s.checkFacts, s.checkStatuses, s.checkParts, s.checkRules, s.checkAxes, s.checkVerdicts, s.checkDiagrams,
+		s.counts.check,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -212,6 +213,18 @@ func (s *ruleSet) checkRules() error {
 			if err := within("status of a law", status, len(s.statuses)); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// maxDigits is how many digits a count may have: a space of combinations may be of any size.
+const maxDigits = 4000
+
+func (c *counts) check() error {
+	for _, each := range []string{c.combinations, c.regions, c.confirmed} {
+		if each == "" || len(each) > maxDigits || strings.Trim(each, "0123456789") != "" {
+			return fmt.Errorf("found the count %.40q, wanted a decimal number", each)
 		}
 	}
 	return nil

@@ -33,6 +33,7 @@ type (
 		unread       diagram
 		unreadStarts []unreadStart
 		listedFacts  []int32
+		counts       counts
 	}
 	fact struct {
 		name         string
@@ -69,6 +70,9 @@ type (
 		condition int32
 		status    int32
 		words     []string
+	}
+	counts struct {
+		combinations, regions, confirmed string
 	}
 	law struct {
 		condition int32
