@@ -21,10 +21,12 @@ from callability import document
 from callability.policy.deciding.building import build
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.space import space_of
+from callability.policy.loading import policy_files
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.shipped import shipped_policy
+from callability.studio.draft_analysis import DraftAnalysis
 
 PART = "checking"
 
@@ -86,13 +88,17 @@ def _rows_of(shape: str, directory: Path, rounds: Rounds) -> list[Row]:
             "diff": [_SHIPPED, "diff", str(shipped_policy()), str(directory)],
         }
     subjects = {verb: partial(_run, command) for verb, command in commands.items()}
-    measured = rounds.interleaved(f"{PART} {shape}", {"build": partial(_build, rule_set), **subjects})
+    edits = {"edit": _Edits(directory).next} if shape != "adversarial" else {}
+    measured = rounds.interleaved(f"{PART} {shape}", {"build": partial(_build, rule_set), **edits, **subjects})
     size = f"{diagram.space.size:,} combinations, {len(diagram.inner):,} inner nodes, {diagram.regions:,} regions"
     memory = 300 if shape == "adversarial" else 150
     found = [Row(PART, f"{shape}: build the diagram of {size}", "s", measured["build"]["s"])]
     for verb in commands:
         limit = _CHECK_AIMS[shape] if verb == "check" else _DIFF_OF_NAMES if (verb, shape) == ("diff", "names") else 1
         found.append(Row(PART, f"{shape}: `{verb}`", "s", measured[verb]["s"], aim=Aim(limit, Aimed.VALUE)))
+    if edits:
+        what = f"{shape}: findings and verdict of an edit in the studio"
+        found.append(Row(PART, what, "s", measured["edit"]["s"], aim=Aim(1, Aimed.VALUE)))
     peak = tuple(map(max, zip(*(measured[verb]["MiB"] for verb in commands), strict=True)))
     found.append(Row(PART, f"{shape}: peak memory of a process", "MiB", peak, aim=Aim(memory, Aimed.VALUE)))
     return found
@@ -110,6 +116,26 @@ def _build(rule_set: RuleSet) -> Figures:
     started = perf_counter()
     built: DecisionDiagram = build(rule_set, space_of(rule_set))
     return {"s": perf_counter() - started, "inner nodes": len(built.inner)}
+
+
+class _Edits:
+    """Edits of a rule file in the studio's analysis of a policy, which has looked at the file on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self._saved = {path.name: path.read_text() for path in policy_files(directory)}
+        self._analysis = DraftAnalysis(directory)
+        self._number = 0
+        self._analysis.check(self._saved, self._saved)
+
+    def next(self) -> Figures:
+        """Name the last rule otherwise, and return the seconds until its findings and the verdict are there."""
+        self._number += 1
+        name = f"{CALLABILITY.name}.yaml"
+        text = self._saved[name].replace("{id: open, ", f"{{id: open{self._number}, ")
+        started = perf_counter()
+        self._analysis.check(self._saved, self._saved | {name: text})
+        self._analysis.decide(CALLABILITY.name, {}, "", row=False)
+        return {"s": perf_counter() - started}
 
 
 def _run(command: Sequence[str]) -> Figures:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from callability.adapter import rejection
+from callability.adapter import NEUTRAL, rejection
 from callability.policy.reporting.plain_data import Plain
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import verdict_words
+from callability.policy.rules.words import Templates, declared_phrases, verdict_words
 from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.v1.verdict_pb2 import Retry, ToolStatus, ToolVerdict, ToolWords
 
@@ -30,7 +30,12 @@ def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> 
             retry=Retry.Value(f"RETRY_{retry_of(rule_set.question, status, unread).upper()}"),
             unread=unread,
         ),
-        words=ToolWords(status=number, rejection=said.texts["rejection"]) if said else None,
+        words=_words(number, said.texts, rule_set) if said else None,
     )
-    phrases = {action.name: action.phrase for action in rule_set.question.actions}
-    return rejection(response, SERVER, TOOL, phrases=phrases)
+    return rejection(response, SERVER, TOOL, phrases=NEUTRAL)
+
+
+def _words(status: ToolStatus.ValueType, said: Templates, rule_set: RuleSet) -> ToolWords:
+    """Return the words as the service sends them, with the phrases of declared actions."""
+    phrases = declared_phrases(said, rule_set.question)
+    return ToolWords(status=status, rejection=said["rejection"], phrases=phrases)

@@ -20,7 +20,8 @@ from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
 from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
 from support.checkout import PACKAGE, POLICY
-from support.judging import LOCKED, checked
+from support.declared_rules import RULES as DECLARED
+from support.judging import LOCKED, checked, text_of
 from support.policies import write_policy
 from support.studios import PLAIN, SECONDS, Page, studio, studio_process
 
@@ -198,6 +199,18 @@ def test_what_an_agent_reads_is_the_rejection_that_a_proxy_returns(
     assert reply["verdict"]["status"] == status
     response = checked(*LOCKED[status], server="server", tool="tool")
     assert reply["rejection"] == rejection(response, "server", "tool", phrases=NEUTRAL)
+
+
+def test_the_phrase_of_a_declared_action_is_part_of_what_an_agent_reads(tmp_path: Path) -> None:
+    """As the service sends it with the words."""
+    policy = _copy(tmp_path)
+    (policy / "callability.yaml").write_text(DECLARED)
+    analysis = DraftAnalysis(policy)
+    texts = {path.name: path.read_text() for path in policy.glob("*.yaml") if not path.stem.endswith("_test")}
+    analysis.check(texts, texts)
+    reply = analysis.decide("callability", {"proxy.quota": "out", "agent.label.team": "ops"}, "")
+    assert reply["verdict"]["rule"] == "no-quota"
+    assert "Ask to raise the quota." in text_of(reply["rejection"])
 
 
 def test_a_call_that_is_let_through_has_no_rejection(page: Page) -> None:

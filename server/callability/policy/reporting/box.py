@@ -29,6 +29,8 @@ def boxes(wanted: CombinationSet, allowed: CombinationSet, sets: CombinationSets
 
 def needed(found: Sequence[Box], wanted: CombinationSet, sets: CombinationSets) -> tuple[Box, ...]:
     """Return the boxes without which something wanted would be in none, of boxes that hold all of it."""
+    if len(found) == 1:
+        return (*found,)
     held = [combinations_in(box, sets) & wanted for box in found]
     before = [*accumulate(held, or_, initial=sets.none)]
     after = sets.none
