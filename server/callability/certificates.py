@@ -18,6 +18,7 @@ from callability.watching import looks
 
 _EXPIRED = 10
 """OpenSSL's number of the fault that a certificate has expired."""
+_SWAPPED = "give the certificate to `--tls-certificate`, and its key to `--tls-key`"
 _logger = logging.getLogger(__name__)
 
 
@@ -140,7 +141,12 @@ def _seen_by_a_client(path: Path, chain: bytes, context: ssl.SSLContext) -> dict
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
-    client.load_verify_locations(cadata=chain.decode("ascii", "ignore"))
+    try:
+        client.load_verify_locations(cadata=chain.decode("ascii", "ignore"))
+    except ssl.SSLError as error:
+        # OpenSSL read key and certificate as one file, and found both of them, but not where they were named.
+        finding = Finding(Place(str(path)), "bad-certificate", "holds no certificate in PEM", _SWAPPED)
+        raise CertificateRefused(finding) from error
     try:
         return _handshake(client, context)
     except ssl.SSLCertVerificationError as error:

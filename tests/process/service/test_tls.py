@@ -120,6 +120,7 @@ def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, 
     [
         ("expired", "expired-certificate"),
         ("mismatched", "bad-certificate"),
+        ("swapped", "bad-certificate"),
         ("text", "bad-certificate"),
         ("missing", "unreadable-file"),
     ],
@@ -131,6 +132,8 @@ def test_certificates_that_cannot_be_used_are_refused_at_start(
     pair = authority.pair("server", days=-1 if broken == "expired" else 1)
     if broken == "mismatched":
         pair = Pair(pair.certificate, authority.pair("other").key)
+    if broken == "swapped":
+        pair = Pair(pair.key, pair.certificate)
     if broken == "text":
         pair.certificate.write_text("no certificate")
     if broken == "missing":
