@@ -167,8 +167,11 @@ def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Co
 
 def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> None:
     for name in kept:
-        if len(schema.get_all_field_indices(name)) != 1:
-            raise UnfitColumn(f"the table has no column `{name}`, or two of them; it has {_listed(schema.names)}")
+        places = schema.get_all_field_indices(name)
+        if not places:
+            raise UnfitColumn(f"the table has no column `{name}`; it has {_listed(schema.names)}")
+        if len(places) > 1:
+            raise UnfitColumn(f"the table has {len(places)} columns `{name}`")
         if name in verdict.names:
             raise UnfitColumn(f"the table has a column `{name}`, which is the name of a column of the verdict")
 

@@ -155,7 +155,8 @@ def _paths(name: str) -> Sequence[Path]:
         return [path]
     matched = sorted(Path(each) for each in glob.glob(name, recursive=True) if Path(each).is_file())
     if not matched:
-        raise TableRefused(f"{name}: there is no such file")
+        what = "no file has such a name" if glob.has_magic(name) else "there is no such file"
+        raise TableRefused(f"{name}: {what}")
     return matched
 
 

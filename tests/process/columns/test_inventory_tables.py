@@ -214,6 +214,7 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
     [
         ("s3://bucket/tools.parquet", "only local files are read"),
         ("missing.parquet", "there is no such file"),
+        ("missing-*.parquet", "no file has such a name"),
         ("tools.xlsx", "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson"),
         ("broken.parquet", "cannot be read as parquet"),
         ("torn.csv", "cannot be read as csv"),
