@@ -130,7 +130,7 @@ def approve(
     if sha256 is not None and len(named) != 1:
         leave("`--sha256` goes with one tool", 2)
     if not yes and sha256 is None and not sys.stdin.isatty():
-        leave("there is no terminal to ask on: give `--yes`, or `--sha256` with what was looked at", 2)
+        leave("nobody can be asked, as standard input is not a terminal: give `--yes` or `--sha256 HEX`", 2)
     files = sound_files(config, approvals)
     there = tools_of(files, server)
     chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from callability.command_line.options import leave
+from callability.command_line.terminal import number_of
 from callability.finding import line
 from callability.service.callers.callers_file import CallersRefused, load_callers
 
@@ -37,7 +38,7 @@ def check(
     if strict and callers.warnings:
         leave("the callers are refused: a warning is an error with `--strict`", 1)
     for caller in callers.every:
-        known = f"{len(caller.tokens)} tokens, {len(caller.certificates)} certificate names"
+        known = f"{number_of(len(caller.tokens), 'token')}, {number_of(len(caller.certificates), 'certificate name')}"
         typer.echo(f"{caller.name}: {known}; may call {', '.join(sorted(caller.rights)) or 'nothing'}")
 
 

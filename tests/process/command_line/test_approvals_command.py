@@ -261,7 +261,7 @@ def test_what_is_seen_is_not_escaped() -> None:
         (
             ("approve", "files", "read"),
             2,
-            "there is no terminal to ask on: give `--yes`, or `--sha256` with what was looked at",
+            "nobody can be asked, as standard input is not a terminal: give `--yes` or `--sha256 HEX`",
         ),
         (("approve", "files", "--yes"), 2, "name the tools, or give `--all` for every tool of the server"),
         (

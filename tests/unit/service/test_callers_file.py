@@ -179,7 +179,7 @@ def test_the_command_prints_findings_and_exits_with_1(tmp_path: Path) -> None:
     assert (done.returncode, "[unknown-value]" in done.stderr) == (1, True)
     file.write_text("callers: {a: {certificates: [x], may: [check]}}")
     done = callability("callers", "check", str(file))
-    assert (done.returncode, done.stdout) == (0, "a: 0 tokens, 1 certificate names; may call check\n")
+    assert (done.returncode, done.stdout) == (0, "a: 0 tokens, 1 certificate name; may call check\n")
 
 
 def test_a_new_token_is_known_by_its_printed_entry(tmp_path: Path) -> None:
