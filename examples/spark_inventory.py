@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from callability.columns import ColumnPolicy, decide, decoded
+from callability.columns import ColumnPolicy, decide, decoded, decoded_schema
 
 bundle, source, target = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
@@ -25,4 +25,4 @@ def decided(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 schema = ColumnPolicy.of_bundle(sent.value).reading(to_arrow_schema(tools.schema)).schema
 numbered = tools.toDF(*(f"column_{number}" for number in range(len(names))))
-numbered.mapInArrow(decided, from_arrow_schema(decoded(schema))).write.parquet(target)
+numbered.mapInArrow(decided, from_arrow_schema(decoded_schema(schema))).write.parquet(target)

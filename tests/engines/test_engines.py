@@ -28,9 +28,9 @@ import sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from bench.columns import drawn_table
-from callability.columns import ColumnPolicy, decoded
+from callability.columns import ColumnPolicy, decoded, decoded_schema
 policy = ColumnPolicy.of_bundle(Path(sys.argv[1]).read_bytes())
-with pq.ParquetWriter(sys.argv[2], decoded(drawn_table(policy, 1).schema)) as writer:
+with pq.ParquetWriter(sys.argv[2], decoded_schema(drawn_table(policy, 1).schema)) as writer:
     for seed, start in enumerate(range(0, int(sys.argv[3]), 1 << 20)):
         for batch in drawn_table(policy, min(1 << 20, int(sys.argv[3]) - start), seed).to_batches():
             writer.write_batch(decoded(batch))

@@ -9,7 +9,7 @@ them.
 """
 
 from callability.columns.column_policy import ColumnPolicy, Columns, Reading, decide
-from callability.columns.decoding import decoded
+from callability.columns.decoding import decoded, decoded_schema
 from callability.columns.fact_column import OddValues, UnfitColumn
 
-__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide", "decoded"]
+__all__ = ["ColumnPolicy", "Columns", "OddValues", "Reading", "UnfitColumn", "decide", "decoded", "decoded_schema"]

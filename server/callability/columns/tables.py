@@ -17,7 +17,7 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
 
-from callability.columns.decoding import decoded, plain_type
+from callability.columns.decoding import decoded, decoded_schema, plain_type
 from callability.columns.fact_column import UnfitColumn
 
 BATCH_ROWS = 1 << 16
@@ -194,7 +194,7 @@ class _PlainCsv:
     """Writes CSV, for which texts must not be dictionary-encoded."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._writer = pa.csv.CSVWriter(path, decoded(schema))
+        self._writer = pa.csv.CSVWriter(path, decoded_schema(schema))
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
