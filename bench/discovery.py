@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -17,8 +18,10 @@ from bench.connected import connected
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.workload import OBJECTS, VERBS, about_many
+from callability.client.judgements import Judgements
 from callability.document import Node
 from callability.gateway.config import ApprovalRecord, Approvals, Config, Deadlines, ServerConfig
+from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 from callability.gateway.loading import Loads
@@ -26,6 +29,7 @@ from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.discovery import Discovery
 from callability.gateway.tools.remedies import phrases
+from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.tool import upstream_tool
 from callability.policy.loading import Policy, load
 from callability.policy.shipped import shipped_policy
@@ -39,8 +43,19 @@ PART = "discovery"
 _TOOLS = (1_000, 10_000)
 _QUERIES = 50
 """Queries in a round."""
-_SUBJECTS = {"search": "ToolIndex.search", "open": "retrieve_tools", "all": "retrieve_tools, include_disabled"}
-_AIM, _AIMED_AT = Aim(10, Aimed.VALUE), (1_000, "open", "p50")
+_SUBJECTS = {
+    "search": "ToolIndex.search",
+    "open": "retrieve_tools",
+    "all": "retrieve_tools, include_disabled",
+    "approval": "retrieve_tools, the first after one approval",
+}
+_AIMS = {
+    (1_000, "open", "p50"): Aim(5, Aimed.VALUE),
+    (10_000, "open", "p50"): Aim(15, Aimed.VALUE),
+    (10_000, "approval", "p50"): Aim(60, Aimed.VALUE),
+}
+_APPROVALS = 8
+"""Approvals in a round, each followed by one query."""
 
 
 def rows(rounds: Rounds) -> list[Row]:
@@ -52,12 +67,16 @@ def rows(rounds: Rounds) -> list[Row]:
         subjects: dict[str, Callable[[], Figures]] = {}
         for tools in sizes:
             by_name = _subjects(policy, tools)
-            subjects |= {f"{tools} {name}": partial(_timed, runner, ask, queries) for name, ask in by_name.items()}
+            numbers = {"approval": rounds.repetitions(_APPROVALS)}
+            subjects |= {
+                f"{tools} {name}": partial(_timed, runner, ask, numbers.get(name, queries))
+                for name, ask in by_name.items()
+            }
         measured = rounds.interleaved(PART, subjects)
     return [row for tools in sizes for row in _rows(tools, measured)]
 
 
-def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]]]:
+def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]] | _Changing]:
     servers = about_many(tools).servers
     listed = {server.name: tuple(_listed(tool) for tool in server.tools) for server in servers}
     index = ToolIndex(
@@ -68,18 +87,61 @@ def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaita
         for tool in found
     )
     upstreams = {name: connected(name, map(upstream_tool, found)) for name, found in listed.items()}
-    inventory = Inventory(_config({server.name: server for server in servers}), _approvals(servers), upstreams)
-    decisions = Decisions(InProcessStub(policy))
-    discovery = Discovery(inventory, decisions, phrases(Path("mcp_config.json"), None), Loads(), Metrics())
+    config = _config({server.name: server for server in servers})
+    gateway = _Gateway(policy, config, _approvals(servers), upstreams)
 
     async def search(query: str) -> object:
         return index.search(query, 15)
 
+    async def after_an_approval(query: str) -> object:
+        return await gateway.discovery.retrieve_tools({"query": query})
+
     return {
         "search": search,
-        "open": lambda query: discovery.retrieve_tools({"query": query}),
-        "all": lambda query: discovery.retrieve_tools({"query": query, "include_disabled": True}),
+        "open": lambda query: gateway.discovery.retrieve_tools({"query": query}),
+        "all": lambda query: gateway.discovery.retrieve_tools({"query": query, "include_disabled": True}),
+        "approval": _Changing(gateway.approve_one, after_an_approval),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """A query, and what has to be done before it and does not belong to its time."""
+
+    before: Callable[[], None]
+    ask: Callable[[str], Awaitable[object]]
+
+
+class _Gateway:
+    """The discovery of a gateway whose approvals change, as its runtime replaces it."""
+
+    def __init__(self, policy: Policy, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]) -> None:
+        self._config, self._upstreams = config, upstreams
+        self._stub = InProcessStub(policy)
+        self._judgements, self._indexes = Judgements(), Indexes()
+        self._records = {server: dict(records) for server, records in approvals.records.items()}
+        self._pending = [
+            (server, tool)
+            for server, records in self._records.items()
+            for tool, record in records.items()
+            if record.status == "pending" and not record.disabled
+        ]
+        self._inventory: Inventory | None = None
+        self.discovery = self._replaced()
+
+    def approve_one(self) -> None:
+        """Approve a tool that is pending, and replace the discovery as an edit of the file does."""
+        server, tool = self._pending.pop()
+        records = self._records[server]
+        self._records[server] = {**records, tool: ApprovalRecord(disabled=False, status="approved")}
+        self.discovery = self._replaced()
+
+    def _replaced(self) -> Discovery:
+        approvals = Approvals(readable=True, records=dict(self._records))
+        self._inventory = Inventory(self._config, approvals, self._upstreams, self._inventory)
+        decisions = Decisions(self._stub, judgements=self._judgements)
+        commands = phrases(Path("mcp_config.json"), None)
+        return Discovery(self._inventory, decisions, commands, Loads(), Metrics(), self._indexes)
 
 
 def _config(servers: Mapping[str, ServerTools]) -> Config:
@@ -124,10 +186,13 @@ def _listed(tool: ContractTool) -> Tool:
     )
 
 
-def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]], queries: int) -> Figures:
+def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]] | _Changing, queries: int) -> Figures:
+    before, ask = (ask.before, ask.ask) if isinstance(ask, _Changing) else (lambda: None, ask)
+
     async def ask_all() -> list[float]:
         taken = []
         for verb, noun in islice(product(VERBS, OBJECTS), queries):
+            before()
             started = perf_counter()
             await ask(f"{verb} the {noun}")
             taken.append(1e3 * (perf_counter() - started))
@@ -142,5 +207,5 @@ def _rows(tools: int, measured: Mapping[str, Series]) -> Iterator[Row]:
         for subject, name in _SUBJECTS.items():
             against = None if subject == "search" else measured[f"{tools} search"][figure]
             what = f"{tools:,} tools, {name}, {figure}"
-            aim = _AIM if (tools, subject, figure) == _AIMED_AT else None
+            aim = _AIMS.get((tools, subject, figure))
             yield Row(PART, what, "ms", measured[f"{tools} {subject}"][figure], against=against, aim=aim)

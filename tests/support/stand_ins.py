@@ -14,7 +14,9 @@ from typing import Any, Literal, cast
 
 from mcp_types import CallToolResult, TextContent, Tool
 
+from callability.client.judgements import Judgements
 from callability.gateway.config import NO_APPROVALS, load_approvals, load_config
+from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.observability.file_status import FileStatus
@@ -127,6 +129,7 @@ def scene(
     approvals: Mapping[str, Any] | None = None,
     *,
     visible: Iterable[str] | None = None,
+    kept: tuple[Judgements, Indexes] | None = None,
 ) -> Scene:
     """Return a gateway over the entries of servers and what is behind them, read from files as always.
 
@@ -136,6 +139,7 @@ def scene(
         shelves: what is behind each server.
         approvals: what the approvals file says, where there is one.
         visible: the servers of the agent that asks; if it is left out, the agent sees every server.
+        kept: what earlier scenes judged and indexed, as a running gateway keeps it; if it is left out, nothing.
     """
     config_path, approvals_path = directory / "mcp_config.json", directory / "approvals.json"
     agents = {} if visible is None else {"agent": {"servers": list(visible)}}
@@ -153,7 +157,8 @@ def scene(
     inventory = Inventory(config, records, cast(Mapping[str, Upstream], upstreams))
     if visible is not None:
         inventory = inventory.scoped(config.agents["agent"].servers)
-    decisions = Decisions(stub_of(), agent="" if visible is None else "agent")
+    judgements, indexes = kept or (None, None)
+    decisions = Decisions(stub_of(), agent="" if visible is None else "agent", judgements=judgements)
     words = phrases(config_path, None if approvals is None else approvals_path)
     file_status = FileStatus(approvals_readable=records.readable)
     loads = Loads(
@@ -163,7 +168,8 @@ def scene(
             if shelf.state == "failed" and config.servers[name].enabled
         }
     )
-    return Scene(Gateway(inventory, decisions, words, file_status, Metrics(), loads=loads), upstreams)
+    gateway = Gateway(inventory, decisions, words, file_status, Metrics(), loads=loads, indexes=indexes)
+    return Scene(gateway, upstreams)
 
 
 def _answer(status: LoadStatus) -> ClassifyLoadResponse:

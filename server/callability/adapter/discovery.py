@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -52,11 +53,17 @@ def found_by_name(query: str, tools: Iterable[JudgedTool]) -> tuple[JudgedTool, 
     distinct = tuple(dict.fromkeys(wanted))[:_MOST_WORDS]
     ranked = []
     for tool in tools:
-        parts = (*name_words(tool.tool), *name_words(tool.server))
+        parts = _parts_of(tool.server, tool.tool)
         matched = sum(any(part.startswith(word) for part in parts) for word in distinct)
         if matched:
             ranked.append((-matched, tool.name, tool))
     return tuple(tool for _, _, tool in sorted(ranked, key=lambda row: row[:2]))
+
+
+@lru_cache(maxsize=32_768)
+def _parts_of(server: str, tool: str) -> tuple[str, ...]:
+    """Return the words of a tool's names, which are the same for every query."""
+    return (*name_words(tool), *name_words(server))
 
 
 def discovery(
@@ -93,8 +100,7 @@ def discovery(
         InvalidArgument: the limit is out of its range.
     """
     limit = checked_limit(limit)
-    tools = {tool.name: tool for tool in judgement.callable}
-    hits = [tools[name] for name in dict.fromkeys(found) if name in tools][:limit]
+    hits = [tool for name in dict.fromkeys(found) if (tool := judgement.named(name)) and tool.callable][:limit]
     shown = [_entry(tool, texts.get(tool.name)) for tool in hits]
     answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
     if not include_disabled and shown:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,21 +62,36 @@ class Judgement:
     tools: tuple[JudgedTool, ...]
     words: Mapping[tuple[ToolStatus, str], ToolWords]
     refusals: Mapping[str, str] = field(default_factory=dict)
+    # A proxy keeps a judgement of thousands of tools for many answers.
+    _parts: dict[str, tuple[JudgedTool, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _named: dict[str, JudgedTool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def callable(self) -> tuple[JudgedTool, ...]:
         """The tools that can be called."""
-        return tuple(tool for tool in self.tools if tool.callable)
+        return self._part("callable", lambda: (tool for tool in self.tools if tool.callable))
 
     @property
     def searchable(self) -> tuple[JudgedTool, ...]:
         """The locked tools whose text may be searched and shown (spec A.3)."""
-        return tuple(tool for tool in self.locked if not tool.withhold_text)
+        return self._part("searchable", lambda: (tool for tool in self.locked if not tool.withhold_text))
 
     @property
     def locked(self) -> tuple[JudgedTool, ...]:
         """The tools that exist and cannot be called."""
-        return tuple(tool for tool in self.tools if not tool.callable)
+        return self._part("locked", lambda: (tool for tool in self.tools if not tool.callable))
+
+    def named(self, name: str) -> JudgedTool | None:
+        """Return the tool with a qualified name, None if there is none."""
+        if len(self._named) < len(self.tools):
+            self._named.update((tool.name, tool) for tool in self.tools)
+        return self._named.get(name)
+
+    def _part(self, name: str, tools: Callable[[], Iterable[JudgedTool]]) -> tuple[JudgedTool, ...]:
+        part = self._parts.get(name)
+        if part is None:
+            part = self._parts[name] = tuple(tools())
+        return part
 
     def remediation(self, tools: Collection[JudgedTool], phrases: Phrases) -> dict[str, str]:
         """Return what to do about the statuses of some tools, one text a status (FR-005).

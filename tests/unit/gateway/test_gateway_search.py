@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.search_words import words
-from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
+from callability.gateway.inventory.tool_index import NotGrowing, SearchDocument, ToolIndex
 from support.drawing import drawing
 
 DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))
@@ -181,6 +182,42 @@ def test_documents_of_another_index_change_nothing(
     before = index.search(query)
     ToolIndex([*seen, *hidden]).search(query)
     assert index.search(query) == ToolIndex(seen).search(query) == before
+
+
+@drawing(40)
+@given(st.lists(DOCUMENTS, min_size=1, max_size=4), TEXTS, st.integers(1, 7))
+def test_an_index_that_has_grown_gives_the_hits_of_one_built_whole(
+    parts: list[list[SearchDocument]], query: str, limit: int
+) -> None:
+    """With equal scores, and the index that it grew from still gives its own (FR-002)."""
+    indexes = [ToolIndex(parts[0])]
+    for part in parts[1:]:
+        indexes.append(indexes[-1].grown(part))
+    for number, index in enumerate(indexes):
+        whole = ToolIndex([document for part in parts[: number + 1] for document in part])
+        assert index.search(query) == whole.search(query)
+        assert index.search(query, limit) == whole.search(query, limit)
+
+
+def test_an_index_grows_once() -> None:
+    """Its parts then hold what the other one added."""
+    index = ToolIndex(ALL[:2])
+    assert len(index.grown(ALL[2:3])) == 3
+    with pytest.raises(NotGrowing):
+        index.grown(ALL[3:])
+    assert [hit.document for hit in index.search("branch time")] == []
+
+
+@pytest.mark.anyio
+async def test_documents_that_are_gone_influence_no_score_of_a_kept_index() -> None:
+    """Two that grow from one index, and one from which a document is gone, are as if built whole (FR-002)."""
+    indexes = Indexes()
+    sets = [ALL[:1], ALL[1:3], ALL[:2], ALL[:3], (*ALL[:2], ALL[3]), ALL, ALL[1:], ALL[:2]]
+    for documents in sets:
+        index = await indexes.of(documents)
+        for query in ("delete file", "time", "the branch of a file"):
+            assert index.search(query) == ToolIndex(documents).search(query)
+        assert await indexes.of(reversed(documents)) is index
 
 
 @given(st.text(st.characters(), max_size=60) | st.text('"+-:^~*()[]{}\\/ANDORNOT ', max_size=60))

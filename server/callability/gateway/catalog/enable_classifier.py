@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import replace
 
 from callability.adapter import enable_status, load_status
+from callability.client import PolicyUnavailable
 from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.call import call_policy
 from callability.gateway.policy_client.most_careful import most_careful
 from callability.gateway.policy_client.stub import CallabilityStub
 from callability.gateway.upstream import Failure

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mcp_types import Tool
 
 from callability.adapter import ToolText
+from callability.client.judgements import KnownServer as JudgedFacts
 from callability.gateway.catalog import Joined
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
@@ -17,8 +18,6 @@ from callability.gateway.inventory.refusal import refusal_of
 from callability.gateway.inventory.tool_index import SearchDocument
 from callability.gateway.upstream import Upstream, UpstreamTool
 from callability.v1 import facts_pb2
-from callability.v1.callability_service_pb2 import ServerTools
-from callability.v1.callability_service_pb2 import Tool as WireTool
 
 _STATUS: Mapping[str, facts_pb2.ApprovalStatus.ValueType] = {
     "approved": facts_pb2.APPROVAL_STATUS_APPROVED,
@@ -54,10 +53,8 @@ class KnownServer:
     connected: bool
     by_name: Mapping[str, ListedTool | None]
     fingerprints: Mapping[str, str]
-    question: ServerTools
-    """The part of a request about all the tools; it must not be changed."""
-    refusals: Mapping[str, str]
-    """Why the gateway itself refuses tools, by `server:tool`."""
+    facts: JudgedFacts
+    """The facts to judge the tools by."""
 
     def tool_facts(self, tool: str) -> facts_pb2.ToolFacts:
         """Return the facts of a tool, known or not."""
@@ -158,10 +155,9 @@ class Inventory:
         by_name = self._by_name(server, tools, connected=connected)
         # If a name is listed twice, the first one counts.
         fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
-        contract_tools = [
-            WireTool(name=name, facts=_tool_facts(config, records, name, listed, fingerprints.get(name)))
-            for name, listed in by_name.items()
-        ]
+        tool_facts = {
+            name: _tool_facts(config, records, name, listed, fingerprints.get(name)) for name, listed in by_name.items()
+        }
         labels = facts_pb2.Labels(values=config.labels)
         facts = facts_pb2.ServerFacts(
             enabled=config.enabled,
@@ -169,9 +165,9 @@ class Inventory:
             labels=labels,
             declared_facts=declared_facts(config.facts),
         )
-        question = ServerTools(name=server, facts=facts, tools=contract_tools)
-        refusals = {f"{server}:{name}": it.refusal for name, it in by_name.items() if it and it.refusal}
-        return KnownServer(config, records, tools, connected, by_name, fingerprints, question, refusals)
+        refusals = {name: it.refusal for name, it in by_name.items() if it and it.refusal}
+        judged = JudgedFacts(server, facts, tool_facts, refusals)
+        return KnownServer(config, records, tools, connected, by_name, fingerprints, judged)
 
     def _by_name(self, server: str, tools: Iterable[UpstreamTool], *, connected: bool) -> dict[str, ListedTool | None]:
         by_name: dict[str, ListedTool | None] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from threading import Lock
 
 import tantivy
 
@@ -54,15 +56,32 @@ class Hit:
 
 
 class ToolIndex:
-    """An index in memory, built once and never changed: equal documents in any order give equal results (FR-002)."""
+    """An index in memory that never changes: equal documents in any order give equal results (FR-002).
 
-    def __init__(self, documents: Iterable[SearchDocument]) -> None:
-        self._documents = tuple(sorted(documents, key=lambda document: (document.qualified_name, document)))
-        self._schema = _schema()
-        self._searcher = _searcher(self._schema, self._documents)
+    `grown` returns another index, over more documents. It gives the results of one that is built whole: scores count
+    the documents and words of all parts of an index, and only a document that is gone would still count.
+    """
+
+    def __init__(self, documents: Iterable[SearchDocument], base: ToolIndex | None = None) -> None:
+        added = tuple(documents)
+        self._schema: tantivy.Schema = base._schema if base else _schema()
+        self._parts: _Parts = base._parts if base else _Parts(self._schema)
+        self._documents: tuple[SearchDocument, ...] = (*base._documents, *added) if base else added
+        self._searcher = self._parts.searcher_with(added, len(self._documents))
+        in_order = sorted(range(len(self._documents)), key=lambda place: _order(self._documents[place]))
+        self._ranks = sorted(range(len(in_order)), key=in_order.__getitem__)
+        self.documents = frozenset(self._documents)
 
     def __len__(self) -> int:
         return len(self._documents)
+
+    def grown(self, documents: Iterable[SearchDocument]) -> ToolIndex:
+        """Return an index over these documents and more; this one stays as it is.
+
+        Raises:
+            NotGrowing: it has grown already; build the other index whole.
+        """
+        return ToolIndex(documents, self)
 
     def search(self, query: str, limit: int | None = None) -> tuple[Hit, ...]:
         """Return the hits of a query by falling score, then by qualified name: the first `limit`, or all of them.
@@ -84,8 +103,13 @@ class ToolIndex:
         ).hits
         places = self._searcher.fast_field_values("place", [address for _, address in found])
         # Rounded: the last digits of a sum depend on the order in which its parts were added.
-        ranked = sorted((-round(score, 4), int(place or 0)) for (score, _), place in zip(found, places, strict=True))
-        return tuple(Hit(self._documents[place], -score) for score, place in ranked[:limit])
+        ranks = self._ranks
+        ranked = [
+            (-round(score, 4), ranks[int(place or 0)], int(place or 0))
+            for (score, _), place in zip(found, places, strict=True)
+        ]
+        best = sorted(ranked) if limit is None else nsmallest(limit, ranked)
+        return tuple(Hit(self._documents[place], -score) for score, _, place in best)
 
     def _clauses(self, query: str) -> Iterator[tantivy.Query]:
         query_words = tuple(dict.fromkeys(words(query)))
@@ -120,16 +144,41 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _searcher(schema: tantivy.Schema, documents: tuple[SearchDocument, ...]) -> tantivy.Searcher:
-    index = tantivy.Index(schema)
-    index.register_tokenizer("stems", _STEMMER)
-    writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-    for place, document in enumerate(documents):
-        writer.add_document(_entry(place, document))
-    writer.commit()
-    writer.wait_merging_threads()
-    index.reload()
-    return index.searcher()
+class NotGrowing(Exception):
+    """An index has grown already, or failed to."""
+
+
+class _Parts:
+    """What the indexes of a growing set of documents share. Each sees it as it was when it was made."""
+
+    def __init__(self, schema: tantivy.Schema) -> None:
+        self._lock = Lock()
+        self._documents = 0
+        self._index = tantivy.Index(schema)
+        self._index.register_tokenizer("stems", _STEMMER)
+        self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+
+    def searcher_with(self, added: tuple[SearchDocument, ...], together: int) -> tantivy.Searcher:
+        """Add documents, of which there are then so many `together`, and return a searcher over all of them.
+
+        Raises:
+            NotGrowing: there are others already.
+        """
+        with self._lock:
+            first, self._documents = self._documents, -1
+            if first != together - len(added):
+                self._documents = first
+                raise NotGrowing
+            for place, document in enumerate(added, first):
+                self._writer.add_document(_entry(place, document))
+            self._writer.commit()
+            self._index.reload()
+            self._documents = together
+            return self._index.searcher()
+
+
+def _order(document: SearchDocument) -> tuple[str, SearchDocument]:
+    return document.qualified_name, document
 
 
 def _entry(place: int, document: SearchDocument) -> tantivy.Document:

@@ -10,9 +10,10 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from tenacity.wait import wait_exponential_jitter
 
 from callability.adapter import load_status
+from callability.client import PolicyUnavailable
 from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.call import call_policy
 from callability.gateway.policy_client.most_careful import most_careful
 from callability.gateway.policy_client.stub import LoadStub
 from callability.gateway.upstream import Failure, Upstream, UpstreamError

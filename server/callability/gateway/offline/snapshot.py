@@ -39,7 +39,7 @@ async def snapshot(
         await _opened(opened, report)
         known = inventory.known_servers().values()
         sender = agent_message(agent, config.agents.get(agent))
-        return CheckToolsRequest(agent=sender, servers=[each.question for each in known])
+        return CheckToolsRequest(agent=sender, servers=[each.facts.question() for each in known])
     finally:
         await asyncio.gather(*(upstream.close() for upstream in opened))
 

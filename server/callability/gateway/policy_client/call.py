@@ -8,14 +8,12 @@ from typing import TypeVar
 
 import grpc
 
+from callability.client import PolicyUnavailable
+
 POLICY_SECONDS = 5.0
 """The deadline of a call."""
 _Response = TypeVar("_Response")
 _logger = logging.getLogger(__name__)
-
-
-class PolicyUnavailable(Exception):
-    """The policy service gave no answer. That is not a status, and nothing may be called (A.7)."""
 
 
 async def call_policy(
@@ -47,4 +45,4 @@ async def call_policy(
             if if_invalid is not None and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 return if_invalid
         _logger.error("the policy service gave no answer about %s: %s, %s", about, code, details)  # noqa: TRY400  # its code says enough
-        raise PolicyUnavailable(f"the policy service gave no answer ({code})") from error
+        raise PolicyUnavailable(f"the policy service gave no answer ({code})", code) from error

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from callability.client.judgements import Judgements
 from callability.gateway.agents.router import AgentRouter, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import HttpConfig
+from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability.unread_facts import UnreadFacts
@@ -51,6 +53,7 @@ class GatewayRuntime:
         self._approvals = self._files.approvals
         self._warnings = NameWarnings()
         self._unread = UnreadFacts()
+        self._judgements, self._indexes = Judgements(), Indexes()
         self._tasks: set[asyncio.Task[None]] = set()
         self.router = AgentRouter(*self._made())
         self._warn_of_names()
@@ -109,7 +112,11 @@ class GatewayRuntime:
         return Gateway(
             inventory,
             Decisions(
-                self._options.stub, agent=agent, config=self._files.config.agents.get(agent), unread=self._unread
+                self._options.stub,
+                agent=agent,
+                config=self._files.config.agents.get(agent),
+                unread=self._unread,
+                judgements=self._judgements,
             ),
             phrases(self._files.config.path, self._files.given, filter(inventory.sees, self._files.config.catalog)),
             self._files.file_status,
@@ -117,6 +124,7 @@ class GatewayRuntime:
             agent,
             catalog=self._catalog,
             loads=Loads(self._pool.supervisors),
+            indexes=self._indexes,
         )
 
     def _announce(self, server: str) -> None:

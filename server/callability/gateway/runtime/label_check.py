@@ -7,11 +7,12 @@ import logging
 from contextlib import suppress
 
 from callability.adapter import DeclaredInputs, NotPublished
+from callability.client import PolicyUnavailable
 from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.call import call_policy
 from callability.gateway.policy_client.stub import PolicyStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 

@@ -141,7 +141,7 @@ class ToolCalls:
             if not exists:
                 return None
             response = await self._decisions.check(known, tool)
-            refusal = known.refusals.get(f"{server}:{tool}", "")
+            refusal = known.facts.refusals.get(tool, "")
             about = await self._about(known, tool, response)
             refused = rejection(response, server, tool, phrases=about, refusal=refusal, facts_from_config=True)
             if refused:
@@ -161,7 +161,7 @@ class ToolCalls:
         Raises:
             PolicyUnavailable: the service gave no answer.
         """
-        server = known.question.name
+        server = known.facts.name
         if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection:
             return self._phrases.about(server, tool)
         labels = await self._decisions.labels_that_lift(known, tool)

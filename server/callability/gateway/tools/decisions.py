@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
+from contextlib import closing
 
-from callability.adapter import Judgement, judge, tool_counts
+from callability.adapter import Judgement, tool_counts
+from callability.client.judgements import Judgements
 from callability.gateway.config import AgentConfig
 from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import KnownServer
 from callability.gateway.observability.unread_facts import UnreadFacts
-from callability.gateway.policy_client.batches import batches
-from callability.gateway.policy_client.call import PolicyUnavailable, call_policy
+from callability.gateway.policy_client.call import call_policy
 from callability.gateway.policy_client.stub import CallabilityStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
 from callability.v1.callability_service_pb2 import FactChange
 from callability.vocabulary import EDIT_LABELS
-
-_logger = logging.getLogger(__name__)
 
 
 class Decisions:
@@ -31,8 +29,11 @@ class Decisions:
         agent: str = "",
         config: AgentConfig | None = None,
         unread: UnreadFacts | None = None,
+        judgements: Judgements | None = None,
     ) -> None:
         self._stub = stub
+        self._judgements = judgements or Judgements()
+        self._reported: Judgement | None = None
         self._unread = unread or UnreadFacts()
         self._agent = agent_message(agent, config)
 
@@ -44,8 +45,8 @@ class Decisions:
         """
         request = pb.CheckToolRequest(
             agent=self._agent,
-            server=known.question.name,
-            server_facts=known.question.facts,
+            server=known.facts.name,
+            server_facts=known.facts.facts,
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
@@ -63,8 +64,8 @@ class Decisions:
         """
         request = pb.ExplainToolRequest(
             agent=self._agent,
-            server=known.question.name,
-            server_facts=known.question.facts,
+            server=known.facts.name,
+            server_facts=known.facts.facts,
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
@@ -73,25 +74,24 @@ class Decisions:
         return tuple(change for change in changes if change.action == EDIT_LABELS.name)
 
     async def judge(self, servers: Collection[KnownServer]) -> Judgement:
-        """Decide every known tool of some servers.
+        """Decide every known tool of some servers; what has not changed since is not decided again.
 
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        visible = [known.question.name for known in servers]
-        answers = [
-            (request, await call_policy(self._stub.CheckTools, request, about="the tools"))
-            for request in batches(self._agent, (known.question for known in servers))
-        ]
-        try:
-            judgements = [judge(request, response, visible=visible) for request, response in answers]
-        except ValueError as error:
-            _logger.exception("the answer of the policy service does not match the request")
-            raise PolicyUnavailable("the policy service gave an answer to another question") from error
-        tools = tuple(tool for judgement in judgements for tool in judgement.tools)
-        self._unread.judged(self._agent.name, ((each.server, each.tool, each.unread) for each in tools))
-        words = {key: said for judgement in judgements for key, said in judgement.words.items()}
-        return Judgement(tools, words, {name: why for known in servers for name, why in known.refusals.items()})
+        with closing(self._judgements.judging(self._agent, [known.facts for known in servers])) as steps:
+            request = next(steps)
+            while True:
+                response = await call_policy(self._stub.CheckTools, request, about="the tools")
+                try:
+                    request = steps.send(response)
+                except StopIteration as end:
+                    judgement: Judgement = end.value
+                    break
+        if judgement is not self._reported:
+            self._reported = judgement
+            self._unread.judged(self._agent.name, ((each.server, each.tool, each.unread) for each in judgement.tools))
+        return judgement
 
     async def counts(self, servers: Collection[KnownServer]) -> dict[str, dict[str, int]]:
         """Return the counts of those of some servers that have a tool that is not callable (FR-010).

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
-from callability.adapter import JudgedTool, checked_arguments, discovery, tool_result
+from callability.adapter import Judgement, checked_arguments, discovery, tool_result
 from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory, KnownServer, Texts
-from callability.gateway.inventory.tool_index import SearchDocument
+from callability.gateway.inventory.tool_index import Hit, SearchDocument, ToolIndex
 from callability.gateway.loading import Loads
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.arguments import undeclared
@@ -27,14 +27,21 @@ class Discovery:
     """Answers searches for one agent."""
 
     def __init__(
-        self, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads, metrics: Metrics
+        self,
+        inventory: Inventory,
+        decisions: Decisions,
+        phrases: Commands,
+        loads: Loads,
+        metrics: Metrics,
+        indexes: Indexes | None = None,
     ) -> None:
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
         self._loads = loads
         self._metrics = metrics
-        self._indexes = Indexes()
+        self._indexes = indexes or Indexes()
+        self._latest: dict[str, tuple[Judgement, ToolIndex]] = {}
 
     async def retrieve_tools(self, arguments: Mapping[str, Any]) -> Result:
         """Find tools by a query (A.4).
@@ -53,11 +60,12 @@ class Discovery:
         open_servers = [name for name, it in known.items() if it.config.enabled and not it.config.quarantined]
         not_loaded = tuple(self._loads.messages(open_servers, self._phrases.about_any()).values())
         judgement = await self._decisions.judge(known.values())
-        found = await self._found(known, judgement.callable, query.query, query.limit)
+        index = await self._index(known, judgement, "callable")
+        found = _names(index.search(query.query, query.limit))
         found_locked: tuple[str, ...] = ()
         if query.include_disabled or not found:
-            searchable = [tool for tool in judgement.searchable if known[tool.server].by_name.get(tool.tool)]
-            found_locked = await self._found(known, searchable, query.query)
+            index = await self._index(known, judgement, "searchable")
+            found_locked = _names(index.search(query.query))
         answer = discovery(
             judgement,
             query.query,
@@ -82,17 +90,37 @@ class Discovery:
         ]
         await asyncio.gather(*waiting)
 
-    async def _found(
-        self, known: Mapping[str, KnownServer], tools: Iterable[JudgedTool], query: str, limit: int | None = None
-    ) -> tuple[str, ...]:
-        """Search some tools and nothing else; a tool without a known text is found by its names."""
-        documents = []
-        for tool in tools:
-            listed = known[tool.server].by_name.get(tool.tool)
-            shown = listed if listed and not tool.withhold_text else None
-            documents.append(shown.document if shown else SearchDocument(tool.tool, tool.server))
-        index = await self._indexes.of(tuple(documents))
-        return tuple(hit.document.qualified_name for hit in index.search(query, limit))
+    async def _index(
+        self, known: Mapping[str, KnownServer], judgement: Judgement, part: Literal["callable", "searchable"]
+    ) -> ToolIndex:
+        """Return the index over a part of the judged tools and nothing else.
+
+        As long as nothing has changed, the judgement is the same object, and so are the tools that it was made of.
+        """
+        latest = self._latest.get(part)
+        if latest is None or latest[0] is not judgement:
+            tools = _callable(known, judgement) if part == "callable" else _searchable(known, judgement)
+            latest = self._latest[part] = judgement, await self._indexes.of(tools)
+        return latest[1]
+
+
+def _callable(known: Mapping[str, KnownServer], judgement: Judgement) -> Iterator[SearchDocument]:
+    """Yield what is searched of the callable tools; one without a known text is found by its names."""
+    for tool in judgement.callable:
+        listed = known[tool.server].by_name.get(tool.tool)
+        shown = listed if listed and not tool.withhold_text else None
+        yield shown.document if shown else SearchDocument(tool.tool, tool.server)
+
+
+def _searchable(known: Mapping[str, KnownServer], judgement: Judgement) -> Iterator[SearchDocument]:
+    for tool in judgement.searchable:
+        listed = known[tool.server].by_name.get(tool.tool)
+        if listed:
+            yield listed.document
+
+
+def _names(hits: Iterable[Hit]) -> tuple[str, ...]:
+    return tuple(hit.document.qualified_name for hit in hits)
 
 
 async def _settling(upstream: Upstream, loads: Loads) -> None:

@@ -9,12 +9,13 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, InputRequiredResult, Tool
 
 from callability.adapter import InvalidArgument, error_result, invalid_argument, unavailable
+from callability.client import PolicyUnavailable
 from callability.gateway.catalog import Catalog
+from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.call import PolicyUnavailable
 from callability.gateway.tools.call import ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools
 from callability.gateway.tools.decisions import Decisions
@@ -41,11 +42,12 @@ class Gateway:
         agent: str = "",
         catalog: Catalog | None = None,
         loads: Loads | None = None,
+        indexes: Indexes | None = None,
     ) -> None:
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
-        self._discovery = Discovery(inventory, decisions, phrases, loads, metrics)
+        self._discovery = Discovery(inventory, decisions, phrases, loads, metrics, indexes)
         self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics)
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
         self._catalog_tools = (

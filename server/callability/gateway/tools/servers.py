@@ -8,11 +8,11 @@ from typing import Any
 from rapidfuzz import fuzz, process
 
 from callability.adapter import InvalidArgument, error_result, tool_result
+from callability.client import PolicyUnavailable
 from callability.finding import shown
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.observability.file_status import FileStatus
-from callability.gateway.policy_client.call import PolicyUnavailable
 from callability.gateway.tools.arguments import text_of, undeclared
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.remedies import Commands
