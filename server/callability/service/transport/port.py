@@ -54,7 +54,7 @@ class Port:
             _check_socket(socket_path(self.address))
             return
         if self.socket_mode is not None:
-            raise AddressRefused(f"`--socket-mode` needs an address unix:PATH, and `{self.address}` is not one")
+            raise AddressRefused(f"`--socket-mode` goes with unix:PATH, and `{self.address}` is not one")
         protected = self.certificates is not None and (self.callers or self.needs_client_certificate)
         check_listen(self.address, _WHY, any_host=protected or self.insecure)
         check_free(self.address)
