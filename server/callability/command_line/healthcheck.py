@@ -47,6 +47,7 @@ class Probe:
             try:
                 reply = await call(health_pb2.HealthCheckRequest(service=service).SerializeToString(), timeout=seconds)
             except grpc.aio.AioRpcError as error:
+                typer.echo(f"callability: `{self.address}`: {error.details()}", err=True)
                 return error.code().name
         return str(_Status.Name(health_pb2.HealthCheckResponse.FromString(reply).status))
 

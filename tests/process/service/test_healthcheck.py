@@ -26,9 +26,11 @@ def test_a_service_that_serves_is_exit_code_0(tmp_path: Path) -> None:
 
 
 def test_no_answer_is_exit_code_1() -> None:
-    """Within the time that it has."""
-    done = callability("healthcheck", "--address", f"127.0.0.1:{unused_port()}", "--timeout", "1")
+    """Within the time that it has; standard error says which address gave none, and why."""
+    address = f"127.0.0.1:{unused_port()}"
+    done = callability("healthcheck", "--address", address, "--timeout", "1")
     assert done.returncode == 1
+    assert done.stderr.startswith(f"callability: `{address}`: ")
     assert done.stdout in {"UNAVAILABLE\n", "DEADLINE_EXCEEDED\n"}
 
 
