@@ -52,7 +52,7 @@ def show(
 def _of_service(config: Path | None) -> Sequence[Row]:
     settings = settings_or_exit({}, config)
     for name in unused_variables(os.environ):
-        typer.echo(f"callability: `${name}` is no setting, and is not used", err=True)
+        typer.echo(f"callability: `${name}` is not a setting, and is not used", err=True)
     return [(name, shown_value(name, each.value), each.source) for name, each in settings.items()]
 
 

@@ -126,7 +126,7 @@ def serve(
     settings = {name: each.value for name, each in settings_or_exit(given, config).items()}
     log_to_standard_error(LogLevel(str(settings["log_level"])))
     for name in unused_variables(os.environ):
-        _log.warning("`$%s` is no setting, and is not used", name)
+        _log.warning("`$%s` is not a setting, and is not used", name)
     return_large_blocks()
     try:
         uvloop.run(_serving(settings).run())

@@ -181,23 +181,27 @@ def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effecti
         hint = did_you_mean(name, SETTINGS)
         found.append(Finding(key.place, "unknown-key", f"unknown setting {shown(name)}", hint))
         return None
+    if (text := _written(node)) is None:
+        found.append(Finding(node.place, "unknown-value", f"`{name}` must be a single value"))
+        return None
     try:
-        value = setting.read(_written(node))
+        value = setting.read(text)
     except ValueError as error:
-        found.append(Finding(node.place, "unknown-value", f"`{name}` must be {error}"))
+        found.append(Finding(node.place, "unknown-value", f"`{name}` must be {error}, and is {shown(text)}"))
         return None
     # A relative path is one beside the file, wherever the service is started.
     return Effective(path.absolute().parent / value if isinstance(value, Path) else value, str(node.place))
 
 
-def _written(node: Node) -> str:
+def _written(node: Node) -> str | None:
+    """Return a value as text; None if it is empty, or not a single value."""
     match node:
         case Scalar(value=bool(value)):
             return str(value).lower()
         case Scalar(value=str() | int() as value) if value != "":
             return str(value)
         case _:
-            raise ValueError("a single value")
+            return None
 
 
 def unused_variables(environment: Mapping[str, str]) -> Iterator[str]:

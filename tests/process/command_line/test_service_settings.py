@@ -72,13 +72,18 @@ def test_a_variable_may_name_the_file(file: Path) -> None:
         ("adress: x", "service.yaml:1:1: unknown setting `adress` (did you mean `address`?) [unknown-key]"),
         (
             "log_level: loud",
-            "service.yaml:1:12: `log_level` must be one of `debug`, `info`, `warning`, `error` [unknown-value]",
+            "service.yaml:1:12: `log_level` must be one of `debug`, `info`, `warning`, `error`,"
+            " and is `loud` [unknown-value]",
         ),
         (
             "max_concurrent_calls: 0",
-            "service.yaml:1:23: `max_concurrent_calls` must be a whole number of at least 1 [unknown-value]",
+            "service.yaml:1:23: `max_concurrent_calls` must be a whole number of at least 1,"
+            " and is `0` [unknown-value]",
         ),
-        ("insecure_listen: 1", "service.yaml:1:18: `insecure_listen` must be `true` or `false` [unknown-value]"),
+        (
+            "insecure_listen: 1",
+            "service.yaml:1:18: `insecure_listen` must be `true` or `false`, and is `1` [unknown-value]",
+        ),
         ("address: [a]", "service.yaml:1:10: `address` must be a single value [unknown-value]"),
         ("- a", "service.yaml:1:1: the file is not a mapping of settings [wrong-type]"),
     ],
