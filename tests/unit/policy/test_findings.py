@@ -88,7 +88,7 @@ def test_files_that_answer_no_question_are_found(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_is_no_policy(tmp_path: Path) -> None:
     """An error, and not an empty policy."""
-    with pytest.raises(PolicyRefused, match="is not a directory that can be read"):
+    with pytest.raises(PolicyRefused, match="there is no such directory"):
         load(tmp_path / "nowhere")
 
 

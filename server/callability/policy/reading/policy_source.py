@@ -63,7 +63,8 @@ def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
     paths = sorted(paths, key=lambda path: path.name)
     shown = str(directory)
     if not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):
-        return PolicySource(shown, (), (Finding(Place(shown), "no-directory", "is not a directory that can be read"),))
+        what = "is not a directory that can be read" if directory.exists() else "there is no such directory"
+        return PolicySource(shown, (), (Finding(Place(shown), "no-directory", what),))
     files: list[PolicyFile] = []
     findings: list[Finding] = []
     names = frozenset(path.stem for path in paths)
