@@ -15,7 +15,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench fleet fuzz stubs go-stubs go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench fleet fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -119,6 +119,10 @@ go-stubs: $(VENV)/go/installed $(VENV)/stubs/installed ## Generate the Go stubs 
 	  --go_out=$(GO_STUBS) --go_opt=module=$(GO_MODULE)/remote \
 	  --go-grpc_out=$(GO_STUBS) --go-grpc_opt=module=$(GO_MODULE)/remote \
 	  proto/callability/v1/*.proto proto/callability/bundle/v1/*.proto
+
+go-lint: $(VENV)/go/installed ## Check the Go modules with vet and staticcheck.
+	for module in clients/go clients/go/remote clients/go/mcpgo; do \
+	  (cd $$module && go vet ./... && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
 
 # `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release.
 go-path: ## Rewrite the path of the Go modules everywhere.

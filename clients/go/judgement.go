@@ -129,6 +129,14 @@ func (j *Judgement) Callable(name string) bool {
 	return tool != nil && tool.status == Callable
 }
 
+// Split returns the server and the tool of a qualified name; false if the tool is not in the judgement.
+func (j *Judgement) Split(name string) (server, tool string, found bool) {
+	if each := j.tool(name); each != nil {
+		return each.server, each.tool, true
+	}
+	return "", "", false
+}
+
 // Searchable says whether the text of a tool may be indexed and shown to the agent.
 func (j *Judgement) Searchable(name string) bool {
 	tool := j.tool(name)

@@ -50,6 +50,21 @@ def test_a_go_module_is_vetted_on_every_system(module: Path, system: str) -> Non
     _go(module, "vet", "./...", GOOS=system, CGO_ENABLED="0")
 
 
+@each_module
+def test_a_go_module_has_no_finding_of_staticcheck(module: Path) -> None:
+    """As `make go-lint` runs it, in the version that clients/go/tools/go.mod pins."""
+    done = subprocess.run(
+        ["make", ".venv/go/installed"], cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False
+    )
+    if done.returncode and any(phrase in done.stderr for phrase in OUT_OF_REACH):
+        pytest.skip("staticcheck is neither on this machine nor within its reach")
+    assert done.returncode == 0, done.stderr
+    found = subprocess.run(
+        [ROOT / ".venv/go/staticcheck", "./..."], cwd=module, capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert (found.returncode, found.stdout) == (0, ""), found.stderr
+
+
 def test_go_code_is_formatted() -> None:
     """As gofmt writes it, generated code included."""
     done = subprocess.run(

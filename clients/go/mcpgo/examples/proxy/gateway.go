@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/mcpgo"
+)
+
+// newGateway lists the tools of the servers, and puts the policy of the config into effect.
+func newGateway(ctx context.Context, config *config, servers upstreams, log *slog.Logger) (*mcpgo.Gateway, error) {
+	policy, err := callability.ReadPolicyFile(config.Policy)
+	if err != nil {
+		return nil, err
+	}
+	inventory := &callability.Inventory{Adapter: callability.Adapter{Phrases: map[string]string{
+		"enable_server":  "set `disabled` of {server} to false in the config of the proxy",
+		"edit_config":    "take {tool} out of `disabled_tools` in the config of the proxy",
+		"release_server": "review {server}, then set `quarantined` to false in the config of the proxy",
+	}}}
+	for name, each := range config.Servers {
+		inventory.PutServer(name, each.facts())
+		tools, err := servers.tools(ctx, name)
+		if err != nil {
+			log.Warn("the tools of a server are not known", "server", name, "error", err)
+		}
+		entries, err := each.entries(tools)
+		if err != nil {
+			return nil, fmt.Errorf("server %q: %w", name, err)
+		}
+		inventory.Replace(name, entries)
+	}
+	agents := map[string]*callability.Agent{}
+	for _, each := range config.Agents {
+		agents[each.Name] = callability.NewAgent(callability.AgentFacts{Name: each.Name, Labels: callability.NoLabels})
+	}
+	user := callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels})
+	return &mcpgo.Gateway{
+		Inventory: inventory,
+		Policy:    func() *callability.Policy { return policy },
+		Caller: func(_ context.Context, request *mcp.CallToolRequest) mcpgo.Caller {
+			if request.Extra == nil || request.Extra.Header == nil {
+				// Over stdio, the agent is the one that started the proxy.
+				return mcpgo.Caller{Agent: user}
+			}
+			agent, known := config.agentOf(request.Extra.Header)
+			if !known {
+				return mcpgo.Caller{Scope: []string{}}
+			}
+			return mcpgo.Caller{Agent: agents[agent.Name], Scope: agent.Servers}
+		},
+		Search: search,
+		Call:   servers.call,
+	}, nil
+}
+
+func (s serverConfig) facts() callability.ServerFacts {
+	labels := callability.Labels{}
+	for key, value := range s.Labels {
+		labels[key] = value
+	}
+	return callability.ServerFacts{
+		Enabled: callability.Known(!s.Disabled), Quarantined: callability.Known(s.Quarantined), Labels: labels,
+	}
+}
+
+// entries are the tools that a server lists, and those that the config names although the server does not list them now.
+func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error) {
+	facts := func(name string) callability.ToolFacts {
+		return callability.ToolFacts{
+			ConfigDenied: callability.Known(slices.Contains(s.DisabledTools, name)),
+			Approval:     callability.NoRecord,
+			Annotations:  &callability.Annotations{},
+			Labels:       callability.NoLabels,
+		}
+	}
+	var found []callability.ToolEntry
+	for _, name := range s.DisabledTools {
+		found = append(found, callability.ToolEntry{Name: name, Facts: facts(name)})
+	}
+	for _, tool := range tools {
+		entry, err := mcpgo.Entry(tool, facts(tool.Name))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, entry)
+	}
+	return found, nil
+}

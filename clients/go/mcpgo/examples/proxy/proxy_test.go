@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callabilitytest"
+	"github.com/callability/callability/clients/go/mcpgo"
+)
+
+// An agent is a real MCP session with the proxy.
+type agent struct {
+	session *mcp.ClientSession
+	called  *atomic.Int64
+}
+
+func (a agent) tool(ctx context.Context, name string, arguments any) (json.RawMessage, error) {
+	result, err := a.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+func (a agent) Discover(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
+	return a.tool(ctx, mcpgo.DiscoveryTool, arguments)
+}
+
+func (a agent) Call(ctx context.Context, name string) (json.RawMessage, error) {
+	return a.tool(ctx, mcpgo.CallTool, map[string]any{"name": name, "arguments": map[string]any{}})
+}
+
+func (a agent) Qualified(server, tool string) string {
+	return callability.Adapter{}.Qualified(server, tool)
+}
+
+func (a agent) Called() int { return int(a.called.Load()) }
+
+// upstream is a real MCP server in this process, with the tools of an inventory.
+func upstream(t *testing.T, server callabilitytest.Server, called *atomic.Int64) *mcp.ClientSession {
+	t.Helper()
+	real := mcp.NewServer(implementation, nil)
+	for _, tool := range server.Tools {
+		real.AddTool(&mcp.Tool{Name: tool.Name, Description: tool.Description, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				called.Add(1)
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil
+			})
+	}
+	return connected(t, real)
+}
+
+func connected(t *testing.T, server *mcp.Server) *mcp.ClientSession {
+	t.Helper()
+	ours, theirs := mcp.NewInMemoryTransports()
+	serving, err := server.Connect(t.Context(), ours, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serving.Close() })
+	return session(t, theirs)
+}
+
+func session(t *testing.T, transport mcp.Transport) *mcp.ClientSession {
+	t.Helper()
+	found, err := mcp.NewClient(implementation, nil).Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = found.Close() })
+	return found
+}
+
+// gatewayOf is the gateway of the proxy with the inventory of a law.
+func gatewayOf(t *testing.T, wanted callabilitytest.Inventory, called *atomic.Int64) *mcpgo.Gateway {
+	t.Helper()
+	inventory, servers := &callability.Inventory{}, upstreams{}
+	for _, server := range wanted.Servers {
+		servers[server.Name] = upstream(t, server, called)
+		inventory.PutServer(server.Name, server.Facts)
+		for _, tool := range server.Tools {
+			listed := &mcp.Tool{Name: tool.Name, Description: tool.Description, InputSchema: map[string]any{"type": "object"}}
+			entry, err := mcpgo.Entry(listed, tool.Facts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inventory.Put(server.Name, entry)
+		}
+	}
+	return &mcpgo.Gateway{
+		Inventory: inventory,
+		Policy:    func() *callability.Policy { return wanted.Policy },
+		Caller: func(context.Context, *mcp.CallToolRequest) mcpgo.Caller {
+			return mcpgo.Caller{Agent: callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels}), Scope: wanted.Scope}
+		},
+		Search: search,
+		Call:   servers.call,
+	}
+}
+
+func policy(t *testing.T) *callability.Policy {
+	t.Helper()
+	found, err := callability.ReadPolicyFile(bundle(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func bundle(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "shipped.bundle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("the shipped policy is in a checkout of the repository alone")
+	}
+	return path
+}
+
+func TestTheProxyKeepsEveryLawInOneProcess(t *testing.T) {
+	callabilitytest.Run(t, policy(t), func(t *testing.T, inventory callabilitytest.Inventory) callabilitytest.Proxy {
+		called := new(atomic.Int64)
+		return agent{connected(t, gatewayOf(t, inventory, called).NewServer(implementation)), called}
+	})
+}
+
+func TestTheProxyKeepsEveryLawOverHTTP(t *testing.T) {
+	callabilitytest.Run(t, policy(t), func(t *testing.T, inventory callabilitytest.Inventory) callabilitytest.Proxy {
+		called := new(atomic.Int64)
+		config := &config{Agents: map[string]agentConfig{"secret": {Name: "assistant"}}}
+		server := httptest.NewServer(config.handler(gatewayOf(t, inventory, called).NewServer(implementation)))
+		t.Cleanup(server.Close)
+		client := &http.Client{Transport: withToken{}}
+		return agent{session(t, &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client}), called}
+	})
+}
+
+type withToken struct{}
+
+func (withToken) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer secret")
+	return http.DefaultTransport.RoundTrip(request)
+}
+
+func TestAnAgentWithoutATokenIsNotServed(t *testing.T) {
+	config := &config{Agents: map[string]agentConfig{"secret": {Name: "assistant"}}}
+	server := httptest.NewServer(config.handler(mcp.NewServer(implementation, nil)))
+	defer server.Close()
+	for _, header := range []string{"", "Bearer ", "Bearer wrong", "secret"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", header)
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reply.Body.Close()
+		if header != "secret" && reply.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%q: found %s", header, reply.Status)
+		}
+	}
+}
+
+// TestMain is also the upstream server that the next test starts as a process.
+func TestMain(m *testing.M) {
+	if os.Getenv("EXAMPLE_UPSTREAM") == "" {
+		os.Exit(m.Run())
+	}
+	server := mcp.NewServer(implementation, nil)
+	for _, name := range []string{"read_note", "erase_note"} {
+		server.AddTool(&mcp.Tool{Name: name, Description: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done " + name}}}, nil
+			})
+	}
+	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		os.Exit(1)
+	}
+}
+
+func TestTheProxyOfAConfigCallsServersOverStdioAndHTTP(t *testing.T) {
+	t.Setenv("EXAMPLE_UPSTREAM", "1")
+	web := mcp.NewServer(implementation, nil)
+	web.AddTool(&mcp.Tool{Name: "fetch", Description: "Fetch a page.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done fetch"}}}, nil
+		})
+	remote := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return web }, nil))
+	t.Cleanup(remote.Close)
+	config := &config{Policy: bundle(t), Servers: map[string]serverConfig{
+		"notes": {Command: os.Args[0], DisabledTools: []string{"erase_note"}},
+		"web":   {URL: remote.URL},
+		"off":   {Command: "no-such-program", Disabled: true, DisabledTools: []string{"read_note"}},
+	}}
+	log := discard()
+	servers := connect(t.Context(), config.Servers, log)
+	t.Cleanup(servers.close)
+	gateway, err := newGateway(t.Context(), config, servers, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := agent{session: connected(t, gateway.NewServer(implementation))}
+	for name, wanted := range map[string]string{
+		"notes:read_note":  `done read_note`,
+		"web:fetch":        `done fetch`,
+		"notes:erase_note": `"status":"disabled_by_config"`,
+		"off:read_note":    `"status":"server_disabled"`,
+		"notes:read":       `Similar names: \"notes:read_note\"`,
+	} {
+		text, err := found.Call(t.Context(), name)
+		if err != nil || !strings.Contains(string(text), wanted) && !strings.Contains(string(text), strings.ReplaceAll(wanted, `\"`, `\\\"`)) {
+			t.Errorf("%s: found %s and %v, wanted %s", name, text, err, wanted)
+		}
+	}
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,163 @@
+// Package mcpgo joins callability with the official Go SDK of MCP: a Gateway adds the discovery tool and the tool that
+// calls others to an mcp.Server, and decides every call.
+package mcpgo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/callability/callability/clients/go"
+)
+
+const (
+	// DiscoveryTool is the name of the tool that finds tools.
+	DiscoveryTool = "retrieve_tools"
+	// CallTool is the name of the tool that calls others.
+	CallTool = "call_tool"
+)
+
+// A Caller is the agent of a request, and the servers that it may see.
+type Caller struct {
+	// Agent is nil if it is unknown.
+	Agent *callability.Agent
+	// Scope is the names of servers; nil: every server.
+	Scope []string
+}
+
+// A Gateway answers agents. Its fields are set before it is used, and not changed afterwards.
+type Gateway struct {
+	// Inventory has the servers and tools.
+	Inventory *callability.Inventory
+	// Policy returns the policy in effect; nil if there is none, and then nothing is called.
+	Policy func() *callability.Policy
+	// Caller says who asks.
+	Caller func(context.Context, *mcp.CallToolRequest) Caller
+	// Search finds tools among these and no others, best first. A statistic over other tools would tell of them.
+	Search func(query string, tools []Document) []string
+	// Call calls a tool of an upstream server.
+	Call func(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error)
+}
+
+// A Document is what a search may look at of one tool.
+type Document struct{ Name, Description string }
+
+// NewServer returns an MCP server with the two tools of the gateway, for any transport.
+func (g *Gateway) NewServer(implementation *mcp.Implementation) *mcp.Server {
+	server := mcp.NewServer(implementation, nil)
+	server.AddTool(&mcp.Tool{
+		Name:        DiscoveryTool,
+		Description: "Find tools by what they do. Call them by `" + CallTool + "`. " + callability.IncludeDisabledSentence,
+		InputSchema: json.RawMessage(`{"type":"object","required":["query"],"properties":{"query":{"type":"string"},` +
+			`"limit":{"type":"integer","minimum":1,"maximum":100,"default":15},"include_disabled":` +
+			callability.IncludeDisabledSchema + `}}`),
+	}, g.discover)
+	server.AddTool(&mcp.Tool{
+		Name:        CallTool,
+		Description: "Call a tool by the name that `" + DiscoveryTool + "` returned.",
+		InputSchema: json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"},` +
+			`"arguments":{"type":"object"}}}`),
+	}, g.call)
+	return server
+}
+
+const unavailable = "no policy is in effect"
+
+func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	arguments, err := callability.CheckArguments(request.Params.Arguments)
+	var invalid *callability.InvalidArgument
+	if errors.As(err, &invalid) {
+		return Result(invalid.Result()), nil
+	}
+	caller := g.Caller(ctx, request)
+	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+	if err != nil {
+		return Result(callability.Unavailable(unavailable)), nil
+	}
+	result, err := judgement.Discovery(callability.Discovery{
+		Query:           arguments.Query,
+		Limit:           arguments.Limit,
+		IncludeDisabled: arguments.IncludeDisabled,
+		Found:           g.Search(arguments.Query, g.documents(judgement.CallableNames())),
+		FoundLocked:     g.Search(arguments.Query, g.documents(judgement.LockedNames())),
+		Text:            g.Inventory.Text,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return Result(result), nil
+}
+
+func (g *Gateway) documents(names []string) []Document {
+	found := make([]Document, len(names))
+	for place, name := range names {
+		found[place].Name = name
+		if text, known := g.Inventory.Text(name); known && text.Description != nil {
+			found[place].Description = *text.Description
+		}
+	}
+	return found
+}
+
+func (g *Gateway) call(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var arguments struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(request.Params.Arguments, &arguments); err != nil || arguments.Name == "" {
+		return Result(callability.Result{Text: "Not done: `name` must be text, and `arguments` an object.", IsError: true}), nil
+	}
+	caller := g.Caller(ctx, request)
+	policy := g.Policy()
+	judgement, err := g.Inventory.Judge(policy, caller.Agent, caller.Scope)
+	if err != nil {
+		return Result(callability.Unavailable(unavailable)), nil
+	}
+	adapter := g.Inventory.Adapter
+	server, tool, found := judgement.Split(arguments.Name)
+	if !found {
+		return Result(adapter.UnknownTool(arguments.Name, judgement.CallableNames())), nil
+	}
+	verdict := policy.Decide(caller.Agent, g.Inventory.Tool(server, tool))
+	if result, rejected := adapter.Rejection(verdict.Answer(), server, tool, ""); rejected {
+		return Result(result), nil
+	}
+	return g.Call(ctx, server, tool, arguments.Arguments)
+}
+
+// Result is a result of the adapter as the SDK has it.
+func Result(result callability.Result) *mcp.CallToolResult {
+	found := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: result.Text}}, IsError: result.IsError}
+	if result.StructuredContent != nil {
+		found.StructuredContent = json.RawMessage(result.StructuredContent)
+	}
+	return found
+}
+
+// Entry is a tool of an upstream server for an inventory, with the facts that its definition states. The facts that the
+// proxy knows are given: its annotations are taken from the definition.
+func Entry(tool *mcp.Tool, facts callability.ToolFacts) (callability.ToolEntry, error) {
+	facts.Annotations = &callability.Annotations{}
+	entry := callability.ToolEntry{Name: tool.Name}
+	if hints := tool.Annotations; hints != nil {
+		facts.Annotations = &callability.Annotations{
+			ReadOnly: &hints.ReadOnlyHint, Destructive: hints.DestructiveHint, Idempotent: &hints.IdempotentHint,
+			OpenWorld: hints.OpenWorldHint,
+		}
+		encoded, err := json.Marshal(hints)
+		if err != nil {
+			return entry, err
+		}
+		entry.Text.Annotations = encoded
+	}
+	if tool.Description != "" {
+		description := strings.Clone(tool.Description)
+		entry.Text.Description = &description
+	}
+	schema, err := json.Marshal(tool.InputSchema)
+	entry.Text.InputSchema, entry.Facts = schema, facts
+	return entry, err
+}
