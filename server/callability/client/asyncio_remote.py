@@ -40,7 +40,7 @@ class AsyncioRemote:
         if self._closed:
             raise ClientClosed("the client is closed")
         if self._channels is None:
-            self._channels = tuple(map(self._channel, range(len(self.replicas.addresses))))
+            self._channels = tuple(map(self.replicas.asyncio_channel, range(len(self.replicas.addresses))))
             for replica in range(len(self._channels)):
                 task = asyncio.create_task(self._watch(replica), name="watching the health of a replica")
                 self._watches[replica] = task
@@ -73,13 +73,6 @@ class AsyncioRemote:
         await asyncio.gather(*self._watches.values(), return_exceptions=True)
         for channel in self._channels or ():
             await channel.close()
-
-    def _channel(self, replica: int) -> grpc.aio.Channel:
-        address, options = self.replicas.addresses[replica], self.replicas.options[replica]
-        credentials = self.replicas.credentials.of_channel
-        if credentials is None:
-            return grpc.aio.insecure_channel(address, options=options)
-        return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
         try:

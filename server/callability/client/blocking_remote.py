@@ -45,7 +45,7 @@ class BlockingRemote:
             if self._closed.is_set():
                 raise ClientClosed("the client is closed")
             if self._channels is None:
-                self._channels = tuple(map(self._channel, range(len(self.replicas.addresses))))
+                self._channels = tuple(map(self.replicas.channel, range(len(self.replicas.addresses))))
                 for replica, channel in enumerate(self._channels):
                     thread = Thread(target=self._watch, args=(replica, channel), daemon=True, name="callability-health")
                     self._threads.append(thread)
@@ -82,13 +82,6 @@ class BlockingRemote:
             channel.close()
         for thread in self._threads:
             thread.join(CLOSE_SECONDS)
-
-    def _channel(self, replica: int) -> grpc.Channel:
-        address, options = self.replicas.addresses[replica], self.replicas.options[replica]
-        credentials = self.replicas.credentials.of_channel
-        if credentials is None:
-            return grpc.insecure_channel(address, options=options)
-        return grpc.secure_channel(address, credentials, options=options)
 
     def _sent(self, channel: grpc.Channel, sending: Sending) -> bytes | Failed:
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from callability.client.asyncio_remote import AsyncioRemote
 from callability.client.credentials import PLAIN, Credentials
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
 from callability.client.inventory import Inventory
+from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions
 from callability.client.method import (
     CHECK_TOOL,
     CHECK_TOOLS,
@@ -37,7 +39,7 @@ class _Calls(Protocol):
     """What answers: replicas of a service, or a policy in this process."""
 
     @property
-    def replica_states(self) -> dict[str, ReplicaState]:
+    def replica_states(self) -> Mapping[str, ReplicaState]:
         """The state of each replica by its address."""
 
     def open(self) -> object:
@@ -87,6 +89,44 @@ class Client:
         guarded = GuardedHooks(hooks or LoggingHooks())
         return cls(AsyncioRemote(Replicas(addresses, credentials, attempt_seconds, guarded)))
 
+    @classmethod
+    def local(
+        cls,
+        source: Path | Sequence[str],
+        *,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        keep: Path | None = None,
+        credentials: Credentials = PLAIN,
+        keys: Mapping[str, bytes] | None = None,
+        rollback: bool = False,
+        hooks: Hooks | None = None,
+    ) -> Client:
+        """Return a client that decides in this process, without a call.
+
+        The policy comes from a service, which streams each change of it, or from a bundle in a file, which is read
+        again when it changes. A bundle that is refused changes nothing: the last good one decides on.
+
+        Args:
+            source: the addresses of the replicas of a service, or the path of a bundle.
+            max_age_seconds: for how long the policy decides after the last contact that confirmed it. After that, every
+                call raises `PolicyUnavailable`.
+            keep: a file for the last good bundle, so that a start needs no service. Its age counts on.
+            credentials: TLS and tokens for the service.
+            keys: ed25519 public keys by key id, one of which must have signed the bundle in the file. They need the
+                extra `bundle`. Bundles of a service are not signed: use TLS.
+            rollback: whether the bundle in the file may have a lower sequence number than the last one.
+            hooks: what takes events, figures and spans; by default, events go to a logger.
+
+        Raises:
+            ValueError: there is no address, or one is given twice; the age is not above zero; or there are `keys` for
+                a service.
+            AddressRefused: an address cannot be used.
+        """
+        guarded = GuardedHooks(hooks or LoggingHooks())
+        return cls(
+            AsyncioLocal(local_decisions(source, max_age_seconds, keep, credentials, keys, guarded, rollback=rollback))
+        )
+
     async def __aenter__(self) -> Client:
         self._calls.open()
         return self
@@ -101,7 +141,7 @@ class Client:
         await self._calls.close()
 
     @property
-    def replica_states(self) -> dict[str, ReplicaState]:
+    def replica_states(self) -> Mapping[str, ReplicaState]:
         """The state of each replica by its address; empty for a client that decides in this process."""
         return self._calls.replica_states
 

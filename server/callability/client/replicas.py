@@ -76,6 +76,20 @@ class Replicas:
         """The state of each replica, by its address."""
         return dict(zip(self.addresses, self._rotation.states, strict=True))
 
+    def channel(self, replica: int) -> grpc.Channel:
+        """Return a channel to a replica, for threads."""
+        credentials = self.credentials.of_channel
+        if credentials is None:
+            return grpc.insecure_channel(self.addresses[replica], options=self.options[replica])
+        return grpc.secure_channel(self.addresses[replica], credentials, options=self.options[replica])
+
+    def asyncio_channel(self, replica: int) -> grpc.aio.Channel:
+        """Return a channel to a replica, for the current event loop."""
+        credentials = self.credentials.of_channel
+        if credentials is None:
+            return grpc.aio.insecure_channel(self.addresses[replica], options=self.options[replica])
+        return grpc.aio.secure_channel(self.addresses[replica], credentials, options=self.options[replica])
+
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata of an attempt.
 

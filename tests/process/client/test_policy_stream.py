@@ -1,0 +1,104 @@
+"""The local client on the stream of real replicas: edits, outages, and a start without any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callability.bundle import read
+from callability.client import PolicyUnavailable
+from support.bundles import DrawnRequests, bundle_of, write_policy_of
+from support.clients import KINDS, Caller, Recorded, calling, replicas
+from support.drawing import share
+from support.running import unused_port
+from support.waiting import eventually
+
+DRAWN = 300
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which client is used."""
+    return str(request.param)
+
+
+def _refused(caller: Caller) -> bool:
+    try:
+        caller.check()
+    except PolicyUnavailable:
+        return True
+    return False
+
+
+def test_an_edit_of_a_served_policy_decides_in_the_client(kind: str, tmp_path: Path) -> None:
+    """Without a call, and one that is rejected by the service does not."""
+    policy = write_policy_of("shipped", tmp_path)
+    recorded = Recorded()
+    with replicas(1, policy) as running:
+        addresses = [running[0].address]
+        with calling(kind, lambda client: client.local(addresses, hooks=recorded)) as caller:
+            assert caller.check().verdict.rule == "user-off"
+            for name in ("callability_test.yaml", "callability.yaml"):
+                file = policy / name
+                file.write_text(file.read_text().replace("user-off", "switched-off"))
+            eventually(lambda: caller.check().verdict.rule == "switched-off")
+            assert {name for name, _, _ in recorded.figures} <= {
+                *("callability_client_call_seconds", "callability_client_replica_serving"),
+                "callability_client_policy_age_seconds",
+            }
+
+
+def test_a_replica_that_is_stopped_or_killed_is_left_for_another(kind: str) -> None:
+    """The policy decides meanwhile, and another replica confirms it before it is too old."""
+    recorded = Recorded()
+    with replicas(2) as running:
+        addresses = [replica.address for replica in running]
+        with calling(kind, lambda client: client.local(addresses, hooks=recorded, max_age_seconds=60)) as caller:
+            caller.check()
+            with running[0].stopped():
+                eventually(lambda: ("replica_serving", {"replica": addresses[1]}) in recorded.events)
+                assert caller.check().verdict.rule == "user-off"
+            running[1].kill()
+            eventually(lambda: recorded.events.count(("replica_serving", {"replica": addresses[0]})) == 2)
+            assert not recorded.saw("policy_too_old")
+
+
+def test_without_a_replica_a_policy_becomes_too_old_and_a_new_contact_ends_it(kind: str) -> None:
+    """Nothing may be called meanwhile."""
+    with replicas(1) as running:
+        addresses = [running[0].address]
+        with calling(kind, lambda client: client.local(addresses, max_age_seconds=8)) as caller:
+            caller.check()
+            running[0].kill()
+            assert caller.check().verdict.rule == "user-off"
+            eventually(lambda: _refused(caller))
+            running[0].restart()
+            eventually(lambda: not _refused(caller))
+
+
+def test_a_start_without_a_replica_decides_by_the_bundle_on_disk(kind: str, tmp_path: Path) -> None:
+    """And without one on disk there is no answer."""
+    keep = tmp_path / "kept"
+    with replicas(1) as running, calling(kind, lambda client: client.local([running[0].address], keep=keep)) as caller:
+        caller.check()
+    nobody = [f"127.0.0.1:{unused_port()}"]
+    with calling(kind, lambda client: client.local(nobody, keep=keep)) as caller:
+        assert caller.check().verdict.rule == "user-off"
+    with calling(kind, lambda client: client.local(nobody)) as caller, pytest.raises(PolicyUnavailable):
+        caller.check()
+
+
+def test_local_and_remote_give_the_same_answers(kind: str) -> None:
+    """Message for message, about drawn facts; `make facts` draws a million."""
+    drawn = DrawnRequests(read(bundle_of("shipped")).callability, seed=5)
+    with replicas(1) as running:
+        addresses = [running[0].address]
+        with (
+            calling(kind, lambda client: client.remote(addresses)) as remote,
+            calling(kind, lambda client: client.local(addresses)) as local,
+        ):
+            for _ in range(share(DRAWN)):
+                request = drawn.check_tool()
+                assert local.check(request) == remote.check(request), request
+            assert local.do("get_policy").rule_sets[0].reads == remote.do("get_policy").rule_sets[0].reads

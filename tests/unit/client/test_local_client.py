@@ -1,0 +1,315 @@
+"""The local client without a service: bundles in files, what is kept on disk, and the age of a policy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from callability.bundle.envelope import enveloped
+from callability.bundling.payload import payload_of
+from callability.client import BlockingClient, Client, ClientClosed, InvalidRequest, Inventory, PolicyUnavailable
+from callability.client.failure import no_answer
+from callability.client.held_policy import HeldPolicy
+from callability.client.hooks import GuardedHooks
+from callability.client.local import MANY_TOOLS
+from callability.service.translation.messages import policy_message
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.facts_pb2 import ToolFacts
+from support.bundles import POLICIES, bundle_of, policy_of
+from support.checkout import VECTORS
+from support.clients import KINDS, Caller, Recorded, calling
+from support.services import OPEN_SERVER, SWITCHED_OFF
+from support.waiting import eventually
+
+MAX_AGE = 60.0
+
+
+class _Clocks:
+    """A clock of the machine and one of the wall, which a test sets."""
+
+    def __init__(self) -> None:
+        self.machine, self.wall = 100.0, 1_000_000.0
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time pass, for both."""
+        self.machine += seconds
+        self.wall += seconds
+
+
+def _held(clocks: _Clocks, recorded: Recorded, keep: Path | None = None) -> HeldPolicy:
+    hooks = GuardedHooks(recorded)
+    return HeldPolicy(MAX_AGE, hooks, keep=keep, clock=lambda: clocks.machine, wall_clock=lambda: clocks.wall)
+
+
+@pytest.fixture
+def clocks() -> _Clocks:
+    """Clocks that stand still."""
+    return _Clocks()
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    """Hooks that keep what they receive."""
+    return Recorded()
+
+
+@pytest.fixture(params=KINDS)
+def local(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """A function that opens a local client of one kind."""
+    return lambda source, **options: calling(str(request.param), lambda client: client.local(source, **options))
+
+
+def _names(held: HeldPolicy) -> str:
+    return held.calls().check_tool(SWITCHED_OFF).verdict.rule
+
+
+def test_a_policy_decides_until_nothing_has_confirmed_it_for_too_long(clocks: _Clocks, recorded: Recorded) -> None:
+    """The error is that of a service that cannot be reached, and the next confirmation ends it."""
+    held = _held(clocks, recorded)
+    with pytest.raises(PolicyUnavailable) as before:
+        held.calls()
+    assert held.accept(bundle_of("shipped"))
+    clocks.pass_seconds(MAX_AGE)
+    assert _names(held) == "user-off"
+    clocks.pass_seconds(0.1)
+    with pytest.raises(PolicyUnavailable) as caught:
+        held.calls()
+    unreachable = no_answer(grpc.StatusCode.UNAVAILABLE, "")
+    assert isinstance(unreachable, PolicyUnavailable)
+    assert str(caught.value) == str(before.value) == str(unreachable)
+    assert caught.value.code == unreachable.code
+    held.confirm()
+    assert _names(held) == "user-off"
+    assert [event for event, _ in recorded.events] == ["policy_accepted", "policy_too_old", "policy_confirmed"]
+
+
+def test_a_refused_bundle_changes_nothing_and_confirms_nothing(clocks: _Clocks, recorded: Recorded) -> None:
+    """It is reported once, with the reason."""
+    held = _held(clocks, recorded)
+    held.accept(bundle_of("shipped"))
+    clocks.pass_seconds(MAX_AGE / 2)
+    damaged = bundle_of("shipped")[:-1] + b"\0"
+    assert not held.accept(damaged)
+    assert not held.accept(damaged)
+    assert not held.accept(bundle_of("change-freeze"), digest="0" * 64)
+    assert held.policy is not None
+    assert held.policy.revision == policy_of("shipped").revision
+    assert held.age_seconds == MAX_AGE / 2
+    assert [event for event, _ in recorded.events] == ["policy_accepted", "bundle_refused", "bundle_refused"]
+
+
+def test_a_start_takes_the_bundle_from_disk_and_its_age_counts_on(
+    clocks: _Clocks, recorded: Recorded, tmp_path: Path
+) -> None:
+    """By the wall clock while no process runs, and by the machine's afterwards."""
+    keep = tmp_path / "new" / "kept"
+    _held(clocks, recorded, keep).accept(bundle_of("shipped"))
+    clocks.machine = 5.0
+    clocks.wall += MAX_AGE - 10
+    started = _held(clocks, recorded, keep)
+    started.load()
+    assert _names(started) == "user-off"
+    assert started.age_seconds == MAX_AGE - 10
+    clocks.machine += 11
+    with pytest.raises(PolicyUnavailable):
+        started.calls()
+
+
+@pytest.mark.parametrize("seconds", [MAX_AGE + 0.1, -0.1])
+def test_a_bundle_on_disk_that_is_too_old_or_from_the_future_is_not_taken(
+    seconds: float, clocks: _Clocks, recorded: Recorded, tmp_path: Path
+) -> None:
+    """If the clock went back, nobody knows how old it is."""
+    _held(clocks, recorded, tmp_path / "kept").accept(bundle_of("shipped"))
+    clocks.wall += seconds
+    started = _held(clocks, recorded, tmp_path / "kept")
+    started.load()
+    with pytest.raises(PolicyUnavailable):
+        started.calls()
+    assert recorded.saw("kept_bundle_refused")
+
+
+def test_a_confirmation_reaches_the_disk_from_time_to_time(clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
+    """So that a cold start counts from it, without a write at each heartbeat."""
+    keep = tmp_path / "kept"
+    held = _held(clocks, recorded, keep)
+    held.accept(bundle_of("shipped"))
+    first = keep.stat().st_ino
+    clocks.pass_seconds(1)
+    held.confirm()
+    assert keep.stat().st_ino == first
+    clocks.pass_seconds(30)
+    held.confirm()
+    assert keep.stat().st_ino != first
+    clocks.wall += MAX_AGE
+    started = _held(clocks, recorded, keep)
+    started.load()
+    assert started.age_seconds == MAX_AGE
+
+
+@pytest.mark.parametrize("size", [0, 10, 26, 30, 60, 200, 5_000])
+def test_a_file_that_is_not_whole_is_as_none(size: int, clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
+    """Whatever is missing of it."""
+    keep = tmp_path / "kept"
+    _held(clocks, recorded, keep).accept(bundle_of("shipped"))
+    keep.write_bytes(keep.read_bytes()[:size])
+    started = _held(clocks, recorded, keep)
+    started.load()
+    assert started.policy is None
+
+
+@pytest.mark.parametrize(
+    "head", [b"{}", b"[]", b'{"confirmed_at": NaN, "sequence": 0}', b'{"confirmed_at": 1e999, "sequence": 0}']
+)
+def test_a_file_with_another_head_is_as_none(head: bytes, clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
+    """A time that is no time makes no bundle young."""
+    keep = tmp_path / "kept"
+    keep.write_bytes(b"callability kept bundle 1\n" + head + b"\n" + bundle_of("shipped"))
+    started = _held(clocks, recorded, keep)
+    started.load()
+    assert started.policy is None
+
+
+def test_a_disk_that_cannot_be_written_stops_no_decision(clocks: _Clocks, recorded: Recorded, tmp_path: Path) -> None:
+    """The log says so."""
+    (tmp_path / "file").write_text("")
+    held = _held(clocks, recorded, tmp_path / "file" / "kept")
+    held.load()
+    assert held.accept(bundle_of("shipped"))
+    assert _names(held) == "user-off"
+    assert recorded.saw("bundle_not_kept")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def _written(path: Path, bundle: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(bundle)
+    new.replace(path)
+
+
+def test_a_file_decides_and_its_replacement_too(local: Any, tmp_path: Path, recorded: Recorded) -> None:
+    """A damaged one does not, and neither does one with a lower sequence number."""
+    path = tmp_path / "policy.bundle"
+    _written(path, enveloped(payload_of(policy_of("shipped"), 7)))
+    with local(path, hooks=recorded) as caller:
+        assert caller.check().revision == policy_of("shipped").revision
+        _written(path, b"callability")
+        eventually(lambda: recorded.saw("bundle_refused"))
+        assert caller.check().revision == policy_of("shipped").revision
+        _written(path, enveloped(payload_of(policy_of("change-freeze"), 6)))
+        eventually(lambda: {"code": "older-sequence"}.items() <= recorded.events[-1][1].items())
+        assert caller.check().revision == policy_of("shipped").revision
+        _written(path, enveloped(payload_of(policy_of("change-freeze"), 8)))
+        eventually(lambda: caller.check().revision == policy_of("change-freeze").revision)
+
+
+def test_a_sequence_number_is_remembered_on_disk(local: Any, tmp_path: Path, recorded: Recorded) -> None:
+    """A start does not accept an older bundle, unless rollback is wanted."""
+    path, keep = tmp_path / "policy.bundle", tmp_path / "kept"
+    _written(path, enveloped(payload_of(policy_of("shipped"), 7)))
+    with local(path, keep=keep) as caller:
+        caller.check()
+    _written(path, enveloped(payload_of(policy_of("change-freeze"), 6)))
+    with local(path, keep=keep, hooks=recorded) as caller:
+        assert caller.check().revision == policy_of("shipped").revision
+        assert recorded.saw("bundle_refused")
+    with local(path, keep=keep, rollback=True) as caller:
+        assert caller.check().revision == policy_of("change-freeze").revision
+
+
+def test_a_file_that_is_gone_confirms_nothing(local: Any, tmp_path: Path, recorded: Recorded) -> None:
+    """The policy becomes too old, and the file decides again when it is back."""
+    path = tmp_path / "policy.bundle"
+    _written(path, bundle_of("shipped"))
+    with local(path, max_age_seconds=2.0, hooks=recorded) as caller:
+        caller.check()
+        path.unlink()
+        eventually(lambda: _refused(caller))
+        assert recorded.saw("bundle_unreadable")
+        _written(path, bundle_of("shipped"))
+        eventually(lambda: not _refused(caller))
+
+
+def _refused(caller: Caller) -> bool:
+    try:
+        caller.check()
+    except PolicyUnavailable:
+        return True
+    return False
+
+
+def test_a_bundle_must_be_signed_by_one_of_the_keys(local: Any, tmp_path: Path) -> None:
+    """If keys are given."""
+    manifest = json.loads((VECTORS / "bundles/manifest.json").read_text())
+    keys = {key_id: bytes.fromhex(key) for key_id, key in manifest["keys"].items()}
+    path = tmp_path / "policy.bundle"
+    shutil.copy(VECTORS / "bundles/signed.bundle", path)
+    with local(path, keys={"old": keys["old"]}) as caller:
+        assert caller.check().verdict.rule
+    _written(path, bundle_of("shipped"))
+    with local(path, keys=keys, max_age_seconds=60) as caller, pytest.raises(PolicyUnavailable):
+        caller.check()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_a_policy_declares_is_what_the_service_reports(name: str, local: Any, tmp_path: Path) -> None:
+    """So that a proxy compares its labels and facts with it, wherever it decides."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_of(name))
+    with local(path) as caller:
+        described = caller.do("get_policy")
+    service = policy_message(policy_of(name), described.bundle_digest)
+    for field in ("revision", "semantics", "statuses", "actions"):
+        assert getattr(described, field) == getattr(service, field), field
+    for mine, theirs in zip(described.rule_sets, service.rule_sets, strict=True):
+        for field in ("name", "rules", "facts", "reads", "labels", "declared_facts", "exact_combinations", "regions"):
+            assert getattr(mine, field) == getattr(theirs, field), (mine.name, field)
+
+
+def test_an_invalid_request_is_refused_as_by_a_service(local: Any, tmp_path: Path) -> None:
+    """With the same sentence."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_of("shipped"))
+    with local(path) as caller, pytest.raises(InvalidRequest, match="the name of the server has 1,000 bytes"):
+        caller.do("check_tool", pb.CheckToolRequest(server="s" * 1_000, tool="t"))
+
+
+def test_an_inventory_is_judged_in_this_process(local: Any, tmp_path: Path) -> None:
+    """Many tools are decided beside the event loop."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_of("shipped"))
+    inventory = Inventory()
+    inventory.put_server("s", OPEN_SERVER)
+    inventory.replace_tools("s", {f"t{number}": SWITCHED_OFF.tool_facts for number in range(MANY_TOOLS + 1)})
+    with local(path) as caller:
+        assert len(caller.do("judge", inventory).locked) == MANY_TOOLS + 1
+        inventory.put_tool("s", "t0", ToolFacts())
+        assert sum(tool.undetermined for tool in caller.do("judge", inventory).tools) == 1
+
+
+def test_a_closed_client_decides_no_longer(local: Any, tmp_path: Path) -> None:
+    """It does not follow the policy any more."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_of("shipped"))
+    with local(path) as caller:
+        caller.check()
+        caller.do("close")
+        with pytest.raises(ClientClosed):
+            caller.check()
+
+
+@pytest.mark.parametrize("client", [Client, BlockingClient])
+def test_arguments_that_do_not_go_together_are_refused(client: Any, tmp_path: Path) -> None:
+    """At once, and not at the first call."""
+    with pytest.raises(ValueError, match="go with a bundle"):
+        client.local(["127.0.0.1:7420"], keys={})
+    with pytest.raises(ValueError, match="max_age_seconds"):
+        client.local(tmp_path / "policy.bundle", max_age_seconds=0)
+    with pytest.raises(ValueError, match="address"):
+        client.local([])
