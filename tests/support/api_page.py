@@ -14,7 +14,7 @@ import griffe
 
 from support.checkout import ROOT
 
-MODULES = ("callability.adapter", "callability.client", "callability.gateway.loading")
+MODULES = ("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading")
 """The modules whose exported names VERSIONING.md promises."""
 _HEAD = """\
 # The Python API

@@ -136,6 +136,9 @@ def _changed(made: dict[str, bytes]) -> Iterator[Vector]:
         yield {"name": name, "file": "signed.bundle", "keep": size, "expected": code}
     yield {"name": "a file with a zero byte at its end", "file": "signed.bundle", "append": "00", "expected": "damaged"}
     yield _accepted("a file with a field of a later version at its end", "signed.bundle", made) | {"append": "c23e0141"}
+    signatures = {"name": "a file with nine signatures", "file": "signed.bundle", "append": "2a00" * 8}
+    yield {**signatures, "expected": "damaged"}
+    yield {"name": "a file with two magics", "file": "signed.bundle", "append": "0a0178", "expected": "damaged"}
     yield {
         "name": "a newer format",
         "file": "signed.bundle",
@@ -215,6 +218,29 @@ def _deep(rule_set: pb.RuleSet, _: pb.Payload) -> None:
     rule_set.rules[0].condition = number
 
 
+def _out_of_order(rule_set: pb.RuleSet) -> None:
+    """Let a node test an axis that its child tests too, so that nothing else is wrong."""
+    sizes = [len(axis.readings) // len(axis.facts) for axis in rule_set.axes]
+    places, start, results = list(rule_set.diagram.places), 0, len(rule_set.verdicts)
+    for node, place in enumerate(places):
+        below = {
+            places[child - results]
+            for child in rule_set.diagram.children[start : start + sizes[place]]
+            if child >= results
+        }
+        start += sizes[place]
+        same = next((each for each in below if sizes[each] == sizes[place]), None)
+        if same is not None:
+            rule_set.diagram.places[node] = same
+            return
+    raise AssertionError("no two axes of the diagram have the same size")
+
+
+def _last_with_a_condition(rule_set: pb.RuleSet) -> None:
+    rule_set.condition_parts.add(kind=pb.CONDITION_KIND_ALL)
+    rule_set.rules[-1].condition = len(rule_set.condition_parts) - 1
+
+
 def _set(items: Any, number: int, value: int) -> None:
     items[number] = value
 
@@ -243,7 +269,7 @@ _FAULTS: dict[str, Callable[[pb.RuleSet, pb.Payload], object]] = {
     "a-child-that-is-its-own-node": lambda r, p: _set(r.diagram.children, -1, _own(r)),
     "a-child-that-does-not-exist": lambda r, p: _set(r.diagram.children, 0, 1_000_000),
     "an-axis-that-does-not-exist": lambda r, p: _set(r.diagram.places, 0, len(r.axes)),
-    "axes-out-of-order": lambda r, p: _set(r.diagram.places, 0, 0),
+    "axes-out-of-order": lambda r, p: _out_of_order(r),
     "too-few-children": lambda r, p: r.diagram.children.pop(),
     "too-many-children": lambda r, p: r.diagram.children.append(0),
     "no-verdict": lambda r, p: r.ClearField("verdicts"),
@@ -262,7 +288,7 @@ _FAULTS: dict[str, Callable[[pb.RuleSet, pb.Payload], object]] = {
     "conditions-that-are-nested-too-deep": _deep,
     "a-condition-about-no-fact": lambda r, p: setattr(r.condition_parts[0], "fact", len(r.facts)),
     "a-condition-about-no-value": lambda r, p: _set(r.condition_parts[0].readings, 0, 99),
-    "a-last-rule-with-a-condition": lambda r, p: r.rules[-1].MergeFrom(pb.Rule(condition=0)),
+    "a-last-rule-with-a-condition": lambda r, p: _last_with_a_condition(r),
     "a-rule-id-twice": lambda r, p: setattr(r.rules[1], "id", r.rules[0].id),
     "no-rule": lambda r, p: r.ClearField("rules"),
     "a-rule-of-no-status": lambda r, p: setattr(r.rules[0], "status", 99),

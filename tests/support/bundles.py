@@ -9,14 +9,17 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from callability.bundle import read
 from callability.bundle.envelope import enveloped
 from callability.bundle.rule_set import RuleSet
 from callability.bundle.v1 import bundle_pb2
 from callability.bundling.payload import payload_of
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, load
+from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
+from callability.vocabulary import UNKNOWN
 from support.checkout import POLICY
 from support.declared_rules import RULES
 
@@ -165,3 +168,31 @@ def _by_subject(rule_set: RuleSet, kind: int) -> Mapping[int, Mapping[str, Seque
 
 
 _HINTS = ("read_only", "destructive", "idempotent", "open_world")
+
+
+def compared_with_the_reference(name: str, count: int) -> list[str]:
+    """Return where a bundle decides otherwise than the reference evaluator, at so many drawn points of a rule set."""
+    random, found = Random(count), []
+    policy = read(bundle_of(name))
+    for question, proved in policy_of(name).rule_sets.items():
+        local, rules = policy.rule_sets[question], proved.rule_set.rules
+        withholds = proved.rule_set.question.withholds
+        states = [{number: state for state, number in axis.points.items()} for axis in local.axes]
+        possible = [tuple(each) for each in states]
+        for _ in range(count):
+            points = [random.choice(each) for each in possible]
+            facts = {
+                fact.name: (*fact.values, UNKNOWN)[reading]
+                for axis, at, point in zip(local.axes, states, points, strict=True)
+                for fact, reading in zip(axis.facts, at[point], strict=True)
+            }
+            verdict, decision = local.decide(points), decide(rules, facts)
+            rule = rules[decision.rule]
+            status = proved.rule_set.question.undetermined if decision.undetermined else rule.status
+            expected = (str(status), rule.id, decision.undetermined, bool(withholds and withholds(facts)))
+            unread = local.unread(verdict, points)
+            unknown = all(facts[fact] == UNKNOWN and fact in rule.reads for fact in unread)
+            given = (verdict.status.name, verdict.rule, verdict.undetermined, verdict.withhold_text)
+            if given != expected or bool(unread) is not decision.undetermined or not unknown:
+                found.append(f"{question}: {facts}: {given}, unread {unread}; the reference: {expected}")
+    return found

@@ -29,7 +29,7 @@ from support.checkout import ROOT, TESTS
 from support.commands import callability
 
 RECORDED = TESTS / "public_surface.json"
-EXPORTING = ("callability.adapter", "callability.client", "callability.gateway.loading")
+EXPORTING = ("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading")
 JSON_COMMANDS = (
     ("check", "--json"),
     ("test", "--json"),

@@ -17,7 +17,7 @@ from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.v1 import callability_service_pb2 as pb
-from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of
+from support.bundles import POLICIES, DrawnRequests, bundle_of, compared_with_the_reference, policy_of
 from support.drawing import share
 from support.policies import policy_text, write_policy
 
@@ -85,3 +85,10 @@ def test_a_policy_without_words_for_statuses_that_no_rule_gives_has_a_bundle(tmp
     answer = local.check_tool(pb.CheckToolRequest(server="s", tool="t"))
     assert (answer.verdict.rule, answer.words.rejection) == ("one", "{check_logs}")
     assert local.policy.load_outcome.status_words.keys() == {"permanent"}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_decision_is_that_of_the_reference_evaluator(name: str) -> None:
+    """At drawn points of each rule set: status, rule, undetermined and withheld text, and unread facts that are unknown."""
+    differences = compared_with_the_reference(name, share(4_000))
+    assert differences == []
