@@ -42,7 +42,7 @@ def test_bundles_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     covered = [int(number) for number in re.findall(r"cov: (\d+)", done.stderr)]
     assert "Done 3000 runs" in done.stderr
-    assert covered[-1] > 500
+    assert covered[-1] > 250
 
 
 def test_the_memory_of_other_tests_does_not_count_for_the_fuzzer(tmp_path: Path) -> None:

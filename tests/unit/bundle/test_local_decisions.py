@@ -89,6 +89,6 @@ def test_a_policy_without_words_for_statuses_that_no_rule_gives_has_a_bundle(tmp
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_decision_is_that_of_the_reference_evaluator(name: str) -> None:
-    """At drawn points of each rule set: status, rule, undetermined and withheld text, and unread facts that are unknown."""
+    """At drawn points of each rule set: status, rule, withheld text, and unread facts that are unknown."""
     differences = compared_with_the_reference(name, share(4_000))
     assert differences == []
