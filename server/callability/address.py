@@ -89,8 +89,10 @@ def check_socket_path(path: Path) -> None:
         raise AddressRefused(f"the path of a socket has at most {MAX_SOCKET_PATH} bytes, and `{path}` has {size}")
 
 
-def check_free(address: str) -> None:
+def check_free(address: str, *, reuse_port: bool = False) -> None:
     """Check that nothing listens on any of the addresses that a checked HOST:PORT stands for.
+
+    With `reuse_port`, what allows others to listen too does not count.
 
     Raises:
         AddressRefused: one of them is in use, or none can be listened on.
@@ -100,16 +102,17 @@ def check_free(address: str) -> None:
         found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
     except socket.gaierror:
         raise AddressRefused(f"`{address}` cannot be listened on: the host is not known") from None
-    errors = [error for family, *_, place in found if (error := _bind_error(family, place))]
+    errors = [error for family, *_, place in found if (error := _bind_error(family, place, reuse_port=reuse_port))]
     in_use = [error for error in errors if error.errno == errno.EADDRINUSE]
     if in_use or len(errors) == len(found):
         raise _cannot_listen(address, (in_use or errors)[0])
 
 
-def _bind_error(family: int, place: tuple[object, ...]) -> OSError | None:
+def _bind_error(family: int, place: tuple[object, ...], *, reuse_port: bool) -> OSError | None:
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(reuse_port))
             probe.bind(place)
     except OSError as error:
         return error

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from callability.command_line import main
-from callability.policy.reading.policy_source import PolicySource
 from callability.service import edits
+from callability.service.calls.served_policy import RejectedEdit
 from callability.service.observability.metrics import PolicyMetrics
 
 _kept: list[object] = []
-_loaded = edits._loaded
+_loaded_edit = edits.loaded_edit
 
 
-def _keeping(answer: bytes, written: PolicySource, metrics: PolicyMetrics | None) -> object:
-    _kept.append([_loaded(answer, written, metrics) for _ in range(100)])
-    return _loaded(answer, written, metrics)
+def _keeping(checked: bytes, revision: str, metrics: PolicyMetrics | None = None) -> edits.LoadedEdit | RejectedEdit:
+    _kept.append([_loaded_edit(checked, revision, metrics) for _ in range(100)])
+    return _loaded_edit(checked, revision, metrics)
 
 
 if __name__ == "__main__":
-    edits._loaded = _keeping  # type: ignore[assignment]
+    edits.loaded_edit = _keeping
     main()

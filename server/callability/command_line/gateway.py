@@ -45,6 +45,7 @@ from callability.command_line.tls import (
     TlsCertificateOption,
     TlsClientCaOption,
     TlsKeyOption,
+    certificate_files,
     certificates_of,
 )
 from callability.exposition import exposed
@@ -55,7 +56,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.policy.shipped import shipped_policy
-from callability.service.edits import Edits, followed
+from callability.service.edits import Edits, ServedEdits, followed
 from callability.service.in_process import InProcessStub
 from callability.service.observability.metrics import PolicyMetrics
 
@@ -131,7 +132,7 @@ def gateway(
     check_policy_choice(policy, policy_address)
     check_metrics_address(metrics_address, insecure=insecure_metrics)
     service = PolicyService.of(policy_address, policy_ca, policy_certificate, policy_key, policy_token_file)
-    certificates = certificates_of(tls_certificate, tls_key, tls_client_ca)
+    certificates = certificates_of(certificate_files(tls_certificate, tls_key, tls_client_ca))
     port = HttpPort(address or _ADDRESS, certificates, insecure_listen, tuple(allowed_host or ()))
     _check_transport(transport, address, port)
     if check:
@@ -273,7 +274,7 @@ def _edits(
         return None
     served = options.stub.served
     options.file_status.policy_broken = lambda: served.rejected is not None
-    return Edits(served, directory, of_policy.digest, metrics)
+    return Edits(ServedEdits(served, metrics), directory, of_policy.digest)
 
 
 def _connect(

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_listen
+from callability.bundling.check_worker import output
 from callability.bundling.writing import with_bundle
 from callability.finding import finding_lines
 from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
@@ -64,6 +65,8 @@ class Loaded:
     policy: Policy
     digest: str
     bundle: bytes
+    checked: bytes
+    """The policy and its bundle as the check of an edit puts them out."""
 
 
 def viewed(directory: Path | None) -> Policy:
@@ -87,7 +90,7 @@ def loaded_to_serve(directory: Path | None) -> Loaded:
     policy = _accepted(check)
     for each in finding_lines(policy.warnings):
         logging.getLogger(__name__).warning("%s", each)
-    return Loaded(policy, written.digest, bundle)
+    return Loaded(policy, written.digest, bundle, output(check, bundle))
 
 
 def _accepted(check: Check) -> Policy:

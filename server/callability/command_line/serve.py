@@ -7,17 +7,17 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 import uvloop
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 
 from callability.address import AddressRefused, check_listen
-from callability.certificate_metrics import CertificateMetrics
+from callability.certificates import CertificateRefused
 from callability.command_line.options import (
     METRICS_WHY,
     Loaded,
@@ -35,21 +35,18 @@ from callability.command_line.tls import (
     TlsCertificateOption,
     TlsClientCaOption,
     TlsKeyOption,
-    certificates_of,
-    in_background,
+    certificate_files,
+    refuse_certificate,
 )
 from callability.exposition import exposed
 from callability.finding import line, shown
 from callability.service.callers.callers_file import CallersRefused
-from callability.service.callers.watched_callers import WatchedCallers
-from callability.service.edits import Edits, followed
+from callability.service.edits import Edits, EditSink, ServedEdits, followed
+from callability.service.instance import Instance, InstanceOptions
 from callability.service.memory import return_large_blocks
-from callability.service.observability.call_metrics import CallMetrics
-from callability.service.observability.caller_metrics import CallerMetrics
-from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests.limits import CONCURRENT_CALLS
-from callability.service.server import Server
-from callability.service.transport.port import Port
+from callability.service.supervisor import Supervisor
+from callability.service.worker_metrics import WorkerMetrics
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +103,24 @@ def serve(
             help=f"Calls in progress at a time. More are refused at once. Default: {CONCURRENT_CALLS:,}.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER", parser=_read("workers"), help="Processes that answer on the same port. Default: 1."
+        ),
+    ] = None,
+    max_connection_age: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            parser=_read("max_connection_age"),
+            help="Close a connection at this age, once its calls have ended, so that clients spread. Default: never.",
+        ),
+    ] = None,
+    reuse_port: Annotated[
+        bool | None,
+        typer.Option(help="Let another instance of the same user listen on the port too, to replace this one."),
+    ] = None,
     metrics_address: MetricsOption = None,
     insecure_metrics: Annotated[bool | None, typer.Option(help=INSECURE_METRICS)] = None,
     log_level: Annotated[
@@ -129,37 +144,41 @@ def serve(
         _log.warning("`$%s` is not a setting, and is not used", name)
     return_large_blocks()
     try:
-        uvloop.run(_serving(settings).run())
+        serving = _serving(settings)
+        uvloop.run(serving.run() if serving.workers == 1 else serving.supervise())
     except AddressRefused as error:
         leave(str(error), 2)
-
-
-def _serving(settings: Mapping[str, Any]) -> Serving:
-    """Return what settings describe.
-
-    Raises:
-        AddressRefused: an address may not or cannot be listened on.
-    """
-    if (metrics := settings["metrics_address"]) is not None:
-        check_listen(metrics, METRICS_WHY, any_host=settings["insecure_metrics"])
-    certificates = certificates_of(*(settings[name] for name in ("tls_certificate", "tls_key", "tls_client_ca")))
-    callers = _callers(settings["callers"])
-    known = callers is not None
-    port = Port(settings["address"], certificates, known, settings["insecure_listen"], settings["socket_mode"])
-    port.check()
-    policy = settings["policy"]
-    return Serving(loaded_to_serve(policy), policy, port, callers, settings["max_concurrent_calls"], metrics)
-
-
-def _callers(path: Path | None) -> WatchedCallers | None:
-    if path is None:
-        return None
-    try:
-        return WatchedCallers(path)
+    except CertificateRefused as refused:
+        refuse_certificate(refused)
     except CallersRefused as refused:
         for finding in refused.findings:
             typer.echo(line(finding), err=True)
         leave("the callers are refused", 1)
+
+
+def _serving(settings: Mapping[str, Any]) -> Serving:
+    """Return what settings describe, once everything but the policy is checked.
+
+    Raises:
+        AddressRefused: an address may not or cannot be listened on.
+        CertificateRefused: the certificate cannot be used.
+        CallersRefused: the callers file has errors.
+    """
+    if (metrics := settings["metrics_address"]) is not None:
+        check_listen(metrics, METRICS_WHY, any_host=settings["insecure_metrics"])
+    options = InstanceOptions(
+        settings["address"],
+        certificate_files(*(settings[name] for name in ("tls_certificate", "tls_key", "tls_client_ca"))),
+        settings["callers"].absolute() if settings["callers"] else None,
+        settings["insecure_listen"],
+        settings["socket_mode"],
+        settings["max_concurrent_calls"],
+        settings["max_connection_age"],
+        settings["reuse_port"],
+    )
+    options.check(workers=settings["workers"])
+    policy = settings["policy"]
+    return Serving(loaded_to_serve(policy), policy, options, settings["workers"], metrics, settings["log_level"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,46 +187,53 @@ class Serving:
 
     loaded: Loaded
     directory: Path | None
-    port: Port
-    callers: WatchedCallers | None
-    max_concurrent_calls: int
+    options: InstanceOptions
+    workers: int
     metrics_address: str | None
+    log_level: str
 
     async def run(self) -> None:
-        """Serve until a signal comes."""
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        registry = CollectorRegistry()
-        metrics = PolicyMetrics(registry)
-        policy = self.loaded.policy
-        metrics.decides(policy)
-        calls = CallMetrics(registry)
-        about_callers, about_certificates = CallerMetrics(registry), CertificateMetrics(registry)
-        ProcessCollector(registry=registry)
-        if self.callers is not None:
-            about_callers.follow(self.callers)
-        if self.port.certificates is not None:
-            about_certificates.follow(self.port.certificates)
-        server = Server(policy, self.port, metrics, self.max_concurrent_calls, self.callers, calls, self.loaded.bundle)
-        edits = Edits(server.served, self.directory, self.loaded.digest, metrics) if self.directory else None
-        with exposed(registry, self.metrics_address):
-            await server.start()
-            try:
-                _log.info("policy %s, proved by %s, is served on %s", policy.revision, policy.engine, server.address)
-                typer.echo(f"listening on {server.address}")
-                async with followed(edits), in_background(*self._followers()):
+        """Serve in this process until a signal comes."""
+        stopping = _stop_signals()
+        instance = Instance(self.options, self.loaded.policy, self.loaded.bundle)
+        edits = self._edits(ServedEdits(instance.served, instance.metrics))
+        with exposed(instance.registry, self.metrics_address):
+            async with instance.running():
+                self._started(instance.address)
+                async with followed(edits):
                     await stopping.wait()
-            finally:
-                await server.drain()
         _log.info("stopped")
         _end()
 
-    def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
-        if self.port.certificates is not None:
-            yield self.port.certificates.follow()
-        if self.callers is not None:
-            yield self.callers.follow()
+    async def supervise(self) -> None:
+        """Serve in other processes until a signal comes."""
+        stopping = _stop_signals()
+        supervisor = Supervisor(self.options, self.workers, self.loaded.checked, self.log_level)
+        registry = CollectorRegistry()
+        registry.register(WorkerMetrics(supervisor, asyncio.get_running_loop()))
+        edits = self._edits(supervisor)
+        with exposed(registry, self.metrics_address):
+            async with supervisor.workers():
+                self._started(supervisor.address)
+                async with followed(edits):
+                    await stopping.wait()
+        _log.info("stopped")
+        _end()
+
+    def _edits(self, sink: EditSink) -> Edits | None:
+        return Edits(sink, self.directory, self.loaded.digest) if self.directory else None
+
+    def _started(self, address: str) -> None:
+        policy = self.loaded.policy
+        _log.info("policy %s, proved by %s, is served on %s", policy.revision, policy.engine, address)
+        typer.echo(f"listening on {address}")
+
+
+def _stop_signals() -> asyncio.Event:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    return stopping
 
 
 def _end() -> NoReturn:

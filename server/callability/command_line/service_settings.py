@@ -19,6 +19,7 @@ from callability.service.requests.limits import CONCURRENT_CALLS
 PREFIX = "CALLABILITY_SERVE_"
 """How the variable of a setting begins; its name follows in upper case."""
 FILE_VARIABLE = f"{PREFIX}CONFIG"
+MAX_WORKERS = 64
 MANY = 2**31 - 1
 """The largest number that a setting can have."""
 
@@ -112,6 +113,9 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("insecure_listen", False, _switch),
         Setting("socket_mode", None, mode),
         Setting("max_concurrent_calls", CONCURRENT_CALLS, whole_number(1, MANY)),
+        Setting("workers", 1, whole_number(1, MAX_WORKERS)),
+        Setting("max_connection_age", None, whole_number(1, MANY // 1_000)),
+        Setting("reuse_port", False, _switch),
         Setting("metrics_address", None, _text),
         Setting("insecure_metrics", False, _switch),
         Setting("log_level", "info", one_of("debug", "info", "warning", "error")),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -33,32 +30,28 @@ InsecureMetricsOption = Annotated[bool, typer.Option("--insecure-metrics", help=
 InsecureListenOption = Annotated[bool, typer.Option("--insecure-listen", help=INSECURE_LISTEN)]
 
 
-def certificates_of(certificate: Path | None, key: Path | None, client_ca: Path | None) -> WatchedCertificates | None:
-    """Return the certificates that options name; None if they name none.
-
-    Exit with code 2 if one of two is missing, and with code 1 if a file is refused.
-    """
+def certificate_files(certificate: Path | None, key: Path | None, client_ca: Path | None) -> CertificateFiles | None:
+    """Return the files that options name; None if they name none. Exit with code 2 if one of two is missing."""
     if certificate is None or key is None:
         if certificate or key or client_ca:
             leave("TLS needs `--tls-certificate` and `--tls-key`; `--tls-client-ca` goes with them", 2)
         return None
-    files = CertificateFiles(
+    return CertificateFiles(
         certificate.absolute(), key.absolute(), client_ca.absolute() if client_ca is not None else None
     )
+
+
+def certificates_of(files: CertificateFiles | None) -> WatchedCertificates | None:
+    """Return the certificates in files, or exit with code 1 if they are refused."""
+    if files is None:
+        return None
     try:
         return WatchedCertificates(files)
     except CertificateRefused as refused:
-        typer.echo(line(refused.finding), err=True)
-        leave("the certificate is refused", 1)
+        refuse_certificate(refused)
 
 
-@asynccontextmanager
-async def in_background(*followers: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run what follows files inside the context."""
-    tasks = [asyncio.create_task(each) for each in followers]
-    try:
-        yield
-    finally:
-        for each in tasks:
-            each.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+def refuse_certificate(refused: CertificateRefused) -> NoReturn:
+    """Print the finding, and exit with code 1."""
+    typer.echo(line(refused.finding), err=True)
+    leave("the certificate is refused", 1)

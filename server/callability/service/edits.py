@@ -7,8 +7,10 @@ import logging
 import pickle
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from callability.bundling import check_worker
 from callability.bundling.check_worker import read_output
@@ -29,14 +31,70 @@ MAX_LOGGED = 100
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedEdit:
+    """An edit that was accepted: its policy, and the calls that answer by it."""
+
+    policy: Policy
+    calls: CallabilityCalls
+
+
+class EditSink(Protocol):
+    """Where edits take effect."""
+
+    async def accepted(self, checked: bytes, revision: str) -> None:
+        """Apply an edit by the output of its check, which may reject it."""
+
+    async def rejected(self, rejected: RejectedEdit) -> None:
+        """Report an edit that could not be checked."""
+
+
+class ServedEdits:
+    """Edits of the policy that is served in this process."""
+
+    def __init__(self, served: ServedPolicy, metrics: PolicyMetrics) -> None:
+        self._served = served
+        self._metrics = metrics
+
+    async def accepted(self, checked: bytes, revision: str) -> None:
+        """Apply an edit by the output of its check, which may reject it."""
+        loaded = await asyncio.to_thread(loaded_edit, checked, revision, self._metrics)
+        if isinstance(loaded, RejectedEdit):
+            self.reject(loaded)
+        else:
+            self.apply(loaded)
+
+    async def rejected(self, rejected: RejectedEdit) -> None:
+        """Report an edit that could not be checked."""
+        self.reject(rejected)
+
+    def apply(self, edit: LoadedEdit) -> None:
+        """Decide by an edit from now on."""
+        policy = edit.policy
+        self._served.replace(edit.calls)
+        _log(logging.WARNING, policy.warnings)
+        _logger.info(
+            "the edit of the policy is applied: revision %s decides, proved by %s", policy.revision, policy.engine
+        )
+        self._metrics.decides(policy)
+        self._metrics.edited(taken_over=True)
+
+    def reject(self, rejected: RejectedEdit) -> None:
+        """Keep the policy, and report why."""
+        self._served.rejected = rejected
+        _log(logging.ERROR, rejected.findings)
+        decides = self._served.calls.revision
+        _logger.error("the edit of the policy is refused: revision %s still decides", decides)
+        self._metrics.edited(taken_over=False)
+
+
 class Edits:
     """Follows the files of the policy in a directory; `digest` is that of the files that were loaded."""
 
-    def __init__(self, served: ServedPolicy, directory: Path, digest: str, metrics: PolicyMetrics) -> None:
-        self._served = served
+    def __init__(self, sink: EditSink, directory: Path, digest: str) -> None:
+        self._sink = sink
         self._directory = directory
         self._seen = digest
-        self._metrics = metrics
 
     async def follow(self) -> None:
         """Apply edits, for ever."""
@@ -49,35 +107,22 @@ class Edits:
     async def _look(self) -> None:
         """Check what was edited since the last time, and again if it was edited during the check."""
         while (written := await asyncio.to_thread(source_in, self._directory)).digest != self._seen:
-            try:
-                loaded = await _checked(written, self._metrics)
-            except Exception:
-                # The same files fail again: they are rejected, and not checked at every look.
-                _logger.exception("an edit of the policy could not be checked")
-                loaded = _unchecked(written, "the service failed; its log says why")
+            checked = await _checked(written)
             if (await asyncio.to_thread(source_in, self._directory)).digest != written.digest:
                 continue
             self._seen = written.digest
-            if isinstance(loaded, RejectedEdit):
-                self._reject(loaded)
-            else:
-                self._apply(*loaded)
+            await self._apply(checked, written)
 
-    def _apply(self, policy: Policy, calls: CallabilityCalls) -> None:
-        self._served.replace(calls)
-        _log(logging.WARNING, policy.warnings)
-        _logger.info(
-            "the edit of the policy is applied: revision %s decides, proved by %s", policy.revision, policy.engine
-        )
-        self._metrics.decides(policy)
-        self._metrics.edited(taken_over=True)
-
-    def _reject(self, rejected: RejectedEdit) -> None:
-        self._served.rejected = rejected
-        _log(logging.ERROR, rejected.findings)
-        decides = self._served.calls.revision
-        _logger.error("the edit of the policy is refused: revision %s still decides", decides)
-        self._metrics.edited(taken_over=False)
+    async def _apply(self, checked: bytes | RejectedEdit, written: PolicySource) -> None:
+        if isinstance(checked, RejectedEdit):
+            await self._sink.rejected(checked)
+            return
+        try:
+            await self._sink.accepted(checked, written.revision)
+        except Exception:
+            # The same files fail again: they are rejected, and not checked at every look.
+            _logger.exception("an edit of the policy could not be applied")
+            await self._sink.rejected(_unchecked(written, "the service failed; its log says why"))
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:
@@ -99,15 +144,15 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _checked(
-    written: PolicySource, metrics: PolicyMetrics | None = None
-) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
-    """Return the policy with its calls, or the rejected edit."""
+async def _checked(written: PolicySource) -> bytes | RejectedEdit:
+    """Return the output of the check of an edit, or the edit if it could not be checked."""
     try:
-        answer = await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
+        return await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
     except NoOutput as error:
         return _unchecked(written, str(error))
-    return await asyncio.to_thread(_loaded, answer, written, metrics)
+    except Exception:
+        _logger.exception("an edit of the policy could not be checked")
+        return _unchecked(written, "the service failed; its log says why")
 
 
 def _unchecked(written: PolicySource, why: str) -> RejectedEdit:
@@ -115,10 +160,9 @@ def _unchecked(written: PolicySource, why: str) -> RejectedEdit:
     return RejectedEdit(written.revision, (finding,))
 
 
-def _loaded(
-    answer: bytes, written: PolicySource, metrics: PolicyMetrics | None = None
-) -> tuple[Policy, CallabilityCalls] | RejectedEdit:
-    check, bundle = read_output(answer)
+def loaded_edit(checked: bytes, revision: str, metrics: PolicyMetrics | None = None) -> LoadedEdit | RejectedEdit:
+    """Return an edit by the output of its check; it is rejected if that found errors."""
+    check, bundle = read_output(checked)
     if check.policy is None:
-        return RejectedEdit(written.revision, check.findings[:MAX_FINDINGS])
-    return check.policy, CallabilityCalls(check.policy, metrics, bundle)
+        return RejectedEdit(revision, check.findings[:MAX_FINDINGS])
+    return LoadedEdit(check.policy, CallabilityCalls(check.policy, metrics, bundle))

@@ -46,8 +46,6 @@ _SLOW = "ExplainTool"
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
-    # Two servers on one port would share its calls without a word.
-    ("grpc.so_reuseport", 0),
     # gRPC cancels the calls that wait beyond these numbers; `Admission` says why it refuses one.
     ("grpc.server.max_pending_requests", 2**31 - 1),
     ("grpc.server.max_pending_requests_hard_limit", 2**31 - 1),
@@ -106,11 +104,11 @@ class Server:
         )
         self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard, calls)
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
-        self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, streams))
+        self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, *port.options, streams))
         self.address = port.open(self._server)
         self._private: Path | None = None
-        if port.certificates is not None:
-            # A stop asks the server itself, and has no credentials for it. Only this user may enter the directory.
+        if not port.is_private:
+            # A stop asks the server itself, and no other process. Only this user may enter the directory.
             self._private = Path(tempfile.mkdtemp(prefix="callability-"))
             self._server.add_insecure_port(f"unix:{self._private}/stop")
 

@@ -17,6 +17,7 @@ from support.checkout import PACKAGE, TESTS
 SHARED = {
     "callability",
     "callability.address",
+    "callability.background",
     "callability.bounded_cache",
     "callability.certificate_metrics",
     "callability.certificates",
@@ -52,7 +53,10 @@ GATEWAY_ROOMS = (
 )
 
 SERVICE_ROOMS = ("requests", "callers", "translation", "observability", "fast_path", "calls", "transport")
-SERVICE_MODULES = ("server.py", "in_process.py", "edits.py", "memory.py")
+SERVICE_MODULES = (
+    *("server.py", "in_process.py", "edits.py", "memory.py"),
+    *("instance.py", "control.py", "worker.py", "supervisor.py", "worker_metrics.py"),
+)
 
 
 _IMPORTED = re.compile(r"^\s*(?:from|import)\s+([\w.]+)", re.MULTILINE)

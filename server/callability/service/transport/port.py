@@ -18,6 +18,8 @@ _WHY = (
     "give `--tls-certificate` and `--tls-key`, and `--callers` or `--tls-client-ca`, or `--insecure-listen` to let"
     " anybody ask"
 )
+_AGE_GRACE_MS = 30_000
+"""Milliseconds that calls have to end on a connection that has reached its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Port:
 
     `callers` is whether callers are authenticated, by tokens or by certificates. `insecure` allows an address other
     than loopback without encryption or without authentication. `socket_mode` is the mode of a Unix socket.
+    `connection_seconds` is the age at which a connection is closed, once its calls have ended. With `reuse_port`, other
+    processes of the same user may listen on the port too, and the system spreads connections among them.
     """
 
     address: str
@@ -33,6 +37,22 @@ class Port:
     callers: bool = False
     insecure: bool = False
     socket_mode: int | None = None
+    connection_seconds: int | None = None
+    reuse_port: bool = False
+
+    @property
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """The options of gRPC about the port and its connections."""
+        reuse = ("grpc.so_reuseport", int(self.reuse_port))
+        if self.connection_seconds is None:
+            return (reuse,)
+        age = ("grpc.max_connection_age_ms", 1_000 * self.connection_seconds)
+        return (reuse, age, ("grpc.max_connection_age_grace_ms", _AGE_GRACE_MS))
+
+    @property
+    def is_private(self) -> bool:
+        """Whether this process alone answers at the address, without credentials."""
+        return self.certificates is None and not self.reuse_port
 
     @property
     def is_socket(self) -> bool:
@@ -51,13 +71,15 @@ class Port:
             AddressRefused: it may not, or is not.
         """
         if self.is_socket:
+            if self.reuse_port:
+                raise AddressRefused("`--reuse-port` needs HOST:PORT: a Unix socket has one process")
             _check_socket(socket_path(self.address))
             return
         if self.socket_mode is not None:
             raise AddressRefused(f"`--socket-mode` goes with unix:PATH, and `{self.address}` is not one")
         protected = self.certificates is not None and (self.callers or self.needs_client_certificate)
         check_listen(self.address, _WHY, any_host=protected or self.insecure)
-        check_free(self.address)
+        check_free(self.address, reuse_port=self.reuse_port)
 
     def open(self, server: grpc.aio.Server) -> str:
         """Add the port to a server, and return its address, with the port that was chosen.

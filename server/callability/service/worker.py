@@ -1,0 +1,105 @@
+"""A worker of a service: one process that answers, as its supervisor says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+
+import uvloop
+
+from callability.address import AddressRefused
+from callability.bundling.check_worker import read_output
+from callability.certificates import CertificateRefused
+from callability.service.callers.callers_file import CallersRefused
+from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
+from callability.service.edits import LoadedEdit, ServedEdits, loaded_edit
+from callability.service.instance import Instance
+from callability.service.memory import return_large_blocks
+
+_logger = logging.getLogger(__name__)
+
+
+class Worker:
+    """Serves one policy after the other, and sends its metrics when they are wanted."""
+
+    def __init__(self, instance: Instance, control: Control) -> None:
+        self._instance = instance
+        self._control = control
+        self._edits = ServedEdits(instance.served, instance.metrics)
+        self._prepared: LoadedEdit | None = None
+
+    async def obey(self) -> None:
+        """Do what the supervisor says, until it closes the connection."""
+        while True:
+            try:
+                message = await self._control.receive()
+            except (EOFError, ConnectionError):
+                return
+            match message:
+                case Prepare(checked=checked):
+                    await self._control.send(await self._prepare(checked))
+                case Commit() if self._prepared is not None:
+                    self._edits.apply(self._prepared)
+                    self._prepared = None
+                case Reject(rejected=rejected):
+                    self._edits.reject(rejected)
+                case Collect(request=request):
+                    metrics = await asyncio.to_thread(lambda: list(self._instance.registry.collect()))
+                    await self._control.send(Collected(request, metrics))
+
+    async def _prepare(self, checked: bytes) -> Ready:
+        try:
+            loaded = await asyncio.to_thread(loaded_edit, checked, "", self._instance.metrics)
+        except Exception as error:
+            _logger.exception("an edit of the policy cannot be loaded")
+            return Ready(fault=type(error).__name__)
+        assert isinstance(loaded, LoadedEdit)
+        self._prepared = loaded
+        return Ready()
+
+
+async def _run(end: socket.socket) -> None:
+    control = await Control.of(end)
+    start = await control.receive()
+    assert isinstance(start, Start)
+    _log_as(start)
+    return_large_blocks()
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    # A terminal sends it to the supervisor too, which then ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    check, bundle = read_output(start.checked)
+    assert check.policy is not None
+    try:
+        instance = Instance(start.options, check.policy, bundle)
+    except (AddressRefused, CallersRefused, CertificateRefused) as error:
+        await control.send(Ready(fault=str(error)))
+        return
+    instance.served.rejected = start.rejected
+    async with instance.running():
+        await control.send(Ready(address=instance.address))
+        obeying, stopped = asyncio.create_task(Worker(instance, control).obey()), asyncio.create_task(stopping.wait())
+        await asyncio.wait({obeying, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    # Taking the event loop apart would cancel the calls that come in meanwhile.
+    logging.shutdown()
+    os._exit(0)
+
+
+def _log_as(start: Start) -> None:
+    form = f"%(asctime)s %(levelname)s %(name)s: [worker {start.number}] %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=start.log_level.upper(), format=form, force=True)
+
+
+def main() -> None:
+    """Serve on the socket whose number is the argument."""
+    # gRPC writes lines of its own to standard error, beside the log and in another form.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    uvloop.run(_run(socket.socket(fileno=int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()
