@@ -97,10 +97,11 @@ class AsyncioRemote:
             call.cancel()
 
     async def _watch(self, replica: int) -> None:
+        renewed = False
         while True:
-            pause = PAUSE_SECONDS
+            pause, patient, renewed = PAUSE_SECONDS, not renewed, False
             try:
-                await self._followed(replica)
+                await self._followed(replica, patient=patient)
             except grpc.aio.AioRpcError as error:
                 pause = self.replicas.unwatched(replica, error.code())
             except PolicyUnavailable:
@@ -109,15 +110,19 @@ class AsyncioRemote:
                 task = asyncio.current_task()
                 if self._closed or (task is not None and task.cancelling()):
                     raise
+                renewed = True
                 continue
             await asyncio.sleep(pause)
 
-    async def _followed(self, replica: int) -> None:
-        """Read the health of a replica until the stream ends; it begins when there is a connection."""
+    async def _followed(self, replica: int, *, patient: bool) -> None:
+        """Read the health of a replica until the stream ends. A `patient` stream begins when there is a connection.
+
+        After a failed call the stream is not patient, so that a replica which is gone is found to be down.
+        """
         assert self._channels is not None
         stream: Any = self._channels[replica].unary_stream(health.WATCH)
         metadata = self.replicas.metadata()
-        call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=True)
+        call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=patient)
         try:
             async for response in call:
                 self.replicas.saw(replica, health.state_in(response))

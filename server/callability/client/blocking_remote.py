@@ -108,13 +108,15 @@ class BlockingRemote:
             call.cancel()
 
     def _watch(self, replica: int, channel: grpc.Channel) -> None:
+        renewed = False
         while not self._closed.is_set():
-            pause = PAUSE_SECONDS
+            pause, patient, renewed = PAUSE_SECONDS, not renewed, False
             try:
-                self._followed(replica, channel)
+                self._followed(replica, channel, patient=patient)
             except grpc.RpcError as error:
                 code = error.code()
                 if code is grpc.StatusCode.CANCELLED:
+                    renewed = True
                     continue
                 pause = self.replicas.unwatched(replica, code)
             except PolicyUnavailable:
@@ -123,11 +125,14 @@ class BlockingRemote:
                 return  # the channel was closed
             self._closed.wait(pause)
 
-    def _followed(self, replica: int, channel: grpc.Channel) -> None:
-        """Read the health of a replica until the stream ends; it begins when there is a connection."""
+    def _followed(self, replica: int, channel: grpc.Channel, *, patient: bool) -> None:
+        """Read the health of a replica until the stream ends. A `patient` stream begins when there is a connection.
+
+        After a failed call the stream is not patient, so that a replica which is gone is found to be down.
+        """
         stream: Any = channel.unary_stream(health.WATCH)
         metadata = self.replicas.metadata()
-        call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=True)
+        call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=patient)
         if self._closed.is_set():
             call.cancel()
         for response in call:

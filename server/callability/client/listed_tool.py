@@ -87,7 +87,7 @@ def _field(holder: object, written: str) -> Any:
     if isinstance(holder, Mapping):
         return holder.get(written)
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in written)
-    for name in (written, snake, "parameters" if written == "inputSchema" else written):
+    for name in (snake, written, "parameters" if written == "inputSchema" else written):
         value = getattr(holder, name, None)
         if value is not None:
             return value

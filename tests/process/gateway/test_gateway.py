@@ -310,7 +310,7 @@ def test_entries_have_what_the_upstream_gives_and_nothing_else(locked: str) -> N
         ("retrieve_tools", {"query": "x", "limit": 101}, "`limit` must be a whole number from 1 to 100, and is 101"),
         ("retrieve_tools", {"query": "x", "limit": "ten"}, "`limit` must be a whole number from 1 to 100, and is text"),
         ("retrieve_tools", {"query": "x", "limit": True}, "from 1 to 100, and is a truth value"),
-        ("retrieve_tools", {"query": "x", "limit": 1.5}, "from 1 to 100, and is 1.5"),
+        ("retrieve_tools", {"query": "x", "limit": 1.5}, "from 1 to 100, and is a fraction"),
         ("retrieve_tools", {"query": "x", "include_disabled": "yes"}, "`include_disabled` must be true or false"),
         ("retrieve_tools", {"query": "x", "include_disable": True}, "did you mean `include_disabled`?"),
         ("call_tool", {}, "`name` must be text, and is empty or not given"),
