@@ -88,9 +88,9 @@ def _field(holder: object, written: str) -> Any:
         return holder.get(written)
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in written)
     for name in (snake, written, "parameters" if written == "inputSchema" else written):
-        value = getattr(holder, name, None)
-        if value is not None:
-            return value
+        # A name that is there counts, even if its value is None: other spellings may be deprecated.
+        if hasattr(holder, name):
+            return getattr(holder, name)
     return None
 
 

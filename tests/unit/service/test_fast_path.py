@@ -102,11 +102,12 @@ def test_a_refusal_of_the_facts_of_tools_is_kept_however_long_they_are(policy: P
 def test_a_hash_of_facts_cannot_stand_for_other_facts(policy: Policy) -> None:
     """A caller may send facts that are equal to the key of another's facts."""
     results = PolicyResults(policy).of_server(b"", b"s", NOBODY)
-    assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
+    labelled = results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t")
+    assert labelled.verdict is not None
     [kept] = results
     assert isinstance(kept, tuple)
     assert isinstance(kept[0], str)
-    assert results.of_tool(kept[0].encode(), b"t").error is not None
+    assert results.of_tool(kept[0].encode(), b"t") is not labelled
     assert results.of_tool(facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString(), b"t").verdict is not None
 
 
