@@ -132,7 +132,7 @@ def test_no_token_appears_in_the_log(known: Known) -> None:
 
 
 def test_bad_callers_do_not_affect_others(known: Known) -> None:
-    """Connections that say nothing, that stop in the handshake, messages that are too large, and a deadline that has passed."""
+    """Silent connections, handshakes that stop, messages that are too large, and a deadline that has passed."""
     host, _, port = known.address.rpartition(":")
     idle = [socket.create_connection((host, int(port))) for _ in range(200)]
     try:
