@@ -29,10 +29,10 @@ def _exported(example: str, directory: Path) -> Path:
     return target
 
 
-def test_there_are_four_and_each_is_on_the_page() -> None:
+def test_there_are_five_and_each_is_on_the_page() -> None:
     """And every named example exists."""
     page = (POLICY.parent / "docs/policy.md").read_text()
-    assert len(examples()) == 4
+    assert len(examples()) == 5
     for example in examples():
         assert f"[`{example}`](../policy/examples/{example}/callability.yaml)" in page
     done = callability("policy", "export", "--example", "freeze", "nowhere")
@@ -167,3 +167,29 @@ async def test_a_rejection_names_the_label_and_the_values_that_lift_it(tool: str
             while (result := await call(client, f"new:{tool}")).is_error:  # noqa: ASYNC110 - only a call shows it
                 await asyncio.sleep(0.1)
         assert text_of(result) == f"{tool} was called"
+
+
+@pytest.mark.anyio
+async def test_what_is_left_of_a_quota_is_for_critical_agents(tmp_path: Path) -> None:
+    """A declared fact of the server and a label of the agent, both from the config; each agent by its own token."""
+    quotas = {"plenty": "ok", "scarce": "low", "empty": "exhausted", "unsaid": None}
+    servers = {
+        name: shelf(tmp_path, name, {"name": "find"}, facts={"proxy.quota": quota} if quota else {})
+        for name, quota in quotas.items()
+    }
+    agents = agents_of(dict.fromkeys(("on-call", "nightly"), servers))
+    agents["on-call"]["labels"], agents["nightly"]["labels"] = {"tier": "critical"}, {"tier": "batch"}
+    config = write_config(tmp_path, servers, agents=agents)
+    locked, rejected = {}, {}
+    with http_gateway(config, "--policy", str(_exported("quotas", tmp_path))) as url:
+        for name in agents:
+            async with client_with(url, token_of(name)) as client:
+                found = await retrieve(client, "find", include_disabled=True)
+                locked[name] = {each["name"]: each["status"] for each in found["disabled"]}
+                answer = await call(client, "scarce:find")
+                rejected[name] = (answer.is_error, text_of(answer))
+    always = {"empty:find": "disabled_by_config", "unsaid:find": "disabled_unknown"}
+    assert locked == {"on-call": always, "nightly": always | {"scarce:find": "disabled_by_config"}}
+    assert rejected["on-call"] == (False, "find was called")
+    assert rejected["nightly"][0]
+    assert "The quota of the server is low" in rejected["nightly"][1]

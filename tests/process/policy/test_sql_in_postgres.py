@@ -17,7 +17,7 @@ from callability.policy.reporting.sql import Query, as_sql
 from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect
 from callability.policy.reporting.sql_facts import SqlFacts
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.shipped import export_policy
+from callability.policy.shipped import examples, export_policy
 from support.drawn_policies import diagram_of
 from support.postgres import Postgres, postgres, programs
 from support.sql_rows import ODD_NAMES, ODD_POLICY, answer_of, columns_of, drawn_states, row_of
@@ -55,7 +55,7 @@ def _wanted(diagram: DecisionDiagram, states: list[dict[str, str]]) -> list[str]
     return ["\t".join(("f", "t")[v] if isinstance(v, bool) else str(v) for v in answer) for answer in answers]
 
 
-@pytest.mark.parametrize("example", [None, "environments", "change-freeze", "agents-allowed", "trial-server"])
+@pytest.mark.parametrize("example", [None, *examples()])
 def test_postgres_decides_as_each_shipped_policy_does(server: Postgres, tmp_path: Path, example: str | None) -> None:
     """In every combination of facts, or in 2,000 drawn ones."""
     export_policy(tmp_path, example)
