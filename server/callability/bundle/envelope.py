@@ -10,16 +10,14 @@ from hmac import compare_digest
 from google.protobuf.message import DecodeError
 
 from callability.bundle.refusal import BundleRefused, RefusalCode
+from callability.bundle.signing_input import FORMAT, signed_bytes
 from callability.bundle.v1 import bundle_pb2 as pb
 
 MAGIC = "callability bundle"
-FORMAT = 1
-"""The version of the format that is written and read."""
 MAX_BYTES = 15_728_640
 """Bytes of a bundle: it fits in a message of the contract."""
 MAX_SIGNATURES = 8
 _START = b"\x0a" + bytes((len(MAGIC),)) + MAGIC.encode()
-_SIGNED = b"callability bundle signature v1\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,6 @@ class Envelope:
     payload: bytes
     digest: str
     key_ids: tuple[str, ...]
-
-
-def signed_bytes(digest: bytes) -> bytes:
-    """Return what a signature is over: 68 bytes, by which it fits nothing but a bundle of this format."""
-    return _SIGNED + FORMAT.to_bytes(4, "big") + digest
 
 
 def enveloped(payload: bytes, signatures: Iterable[pb.Signature] = ()) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from callability.bundle.envelope import signed_bytes
+from callability.bundle.signing_input import signed_bytes
 from callability.bundle.v1 import bundle_pb2 as pb
 
 
