@@ -8,6 +8,7 @@ STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
 FUZZ_RUNS ?= 1000
+SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
 INSTALL := install --require-hashes --build-constraint requirements/build.txt
@@ -15,7 +16,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench fleet fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -86,6 +87,10 @@ wheel: $(VENV)/installed ## Build the wheel, and ask it for a decision in an emp
 # All load stays on 127.0.0.1. `BENCH="--only look-up"` measures a part.
 bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 	$(BIN)/python -m bench $(BENCH)
+
+# `SOAK=1` is for one minute. The seed of the faults is printed; `SEED=1` draws the same ones again.
+soak: $(VENV)/installed ## Let faults happen to three replicas under load for ten minutes, and compare every answer.
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(SOAK) $(if $(SEED),--seed $(SEED))
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
 # `SEED=1` tries the same inputs each time, a fixed number of them: what fails then fails again.
