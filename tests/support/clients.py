@@ -96,10 +96,10 @@ def calling(kind: str, make: Callable[[Any], Client | BlockingClient]) -> Iterat
 class Replica:
     """A service at one address, that is stopped, killed and started again."""
 
-    def __init__(self, policy: Path | None = None, *options: str) -> None:
+    def __init__(self, policy: Path | None = None, *options: str, address: str = "") -> None:
         self._options = (*(("--policy", str(policy)) if policy else ()), *options)
         self._running = ExitStack()
-        self.address = f"127.0.0.1:{unused_port()}"
+        self.address = address or f"127.0.0.1:{unused_port()}"
         self.process = self._started()
 
     def _started(self) -> Any:
