@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from callability.gateway.config import Config
+from callability.gateway.offline.patience import open_seconds
 from callability.gateway.upstream import Upstream, UpstreamError, UpstreamTool, target_of
 
 
@@ -40,7 +41,7 @@ async def _inspected(config: Config, server: str) -> Inspected:
     if entry is not None and entry.oauth is not None:
         return Inspected({}, f"`{server}` needs an authorization, which a gateway asks for and no command does")
     reached = entry or config.servers[server]
-    upstream = Upstream(server, target_of(reached), open_seconds=config.deadlines.of(reached).open_seconds)
+    upstream = Upstream(server, target_of(reached), open_seconds=open_seconds(config, reached))
     upstream.start()
     try:
         await upstream.opened()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from callability.gateway.config import Approvals, Config
 from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import Inventory
+from callability.gateway.offline.patience import open_seconds
 from callability.gateway.upstream import Upstream, UpstreamError, target_of
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
@@ -26,7 +27,7 @@ async def snapshot(
         name: Upstream(
             name,
             target_of(server),
-            open_seconds=config.deadlines.of(server).open_seconds,
+            open_seconds=open_seconds(config, server),
             names_only=server.quarantined,
         )
         for name, server in config.servers.items()
