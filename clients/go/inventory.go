@@ -2,28 +2,34 @@ package callability
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 )
 
 // An Inventory holds the servers and tools of a proxy, and judges them for its agents. A judgement is kept until the policy,
 // the agent, or what the inventory holds changes; then only what changed is decided again. The zero Inventory is empty and
-// ready to use. It is safe for concurrent use; do not copy it.
+// ready to use. It is safe for concurrent use; do not copy it. Change facts by its methods, and not on a handle.
 type Inventory struct {
 	// Adapter writes what agents read. Set it before the first use.
 	Adapter Adapter
+	// Hooks receive how long judgements take. Set them before the first use.
+	Hooks Hooks
 
 	mutex      sync.Mutex
 	servers    map[string]*listedServer
 	generation uint64
-	kept       map[judgementKey]*keptJudgement
+	// names is the generation in which a tool was added or removed.
+	names uint64
+	kept  map[judgementKey]*keptJudgement
 }
 
 type listedServer struct {
 	handle *Server
 	tools  map[string]*listedTool
+	// names are those of the tools, in their order; nil: they have to be sorted.
+	names []string
+	// changed is the generation in which it, or a tool of it, has changed.
+	changed uint64
 }
 
 type listedTool struct {
@@ -42,52 +48,35 @@ type ToolEntry struct {
 	Refusal string
 }
 
-type judgementKey struct {
-	agent  *Agent
-	scope  string
-	policy *Policy
-}
-
-type keptJudgement struct {
-	generation uint64
-	judgement  *Judgement
-}
-
-// maxKept bounds the judgements that are kept; beyond it, all are forgotten.
-const maxKept = 256
-
 // PutServer adds a server, or replaces the facts of one that is there. Its tools stay.
 func (i *Inventory) PutServer(name string, facts ServerFacts) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	if server := i.servers[name]; server != nil {
+	server := i.server(name)
+	if !server.handle.Facts().equal(facts) {
 		server.handle.Set(facts)
-	} else {
-		if i.servers == nil {
-			i.servers = map[string]*listedServer{}
-		}
-		i.servers[name] = &listedServer{NewServer(name, facts), map[string]*listedTool{}}
+		i.changed(server)
 	}
-	i.generation++
 }
 
 // RemoveServer removes a server with its tools.
 func (i *Inventory) RemoveServer(name string) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	delete(i.servers, name)
-	i.generation++
+	if server := i.servers[name]; server != nil {
+		delete(i.servers, name)
+		i.renamed(server)
+	}
 }
 
 // Put adds a tool of a server, or replaces it. Nothing is known of a server that was not put.
 func (i *Inventory) Put(server string, tool ToolEntry) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	i.server(server).put(tool)
-	i.generation++
+	i.put(i.server(server), tool)
 }
 
-// Replace replaces all tools of a server. The handle of a tool that stays is kept, with the class of its name.
+// Replace replaces all tools of a server. What is equal to what was there is not decided again.
 func (i *Inventory) Replace(server string, tools []ToolEntry) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
@@ -95,20 +84,37 @@ func (i *Inventory) Replace(server string, tools []ToolEntry) {
 	stay := map[string]bool{}
 	for _, tool := range tools {
 		stay[tool.Name] = true
-		listed.put(tool)
+		i.put(listed, tool)
 	}
-	maps.DeleteFunc(listed.tools, func(name string, _ *listedTool) bool { return !stay[name] })
-	i.generation++
+	for name := range listed.tools {
+		if !stay[name] {
+			delete(listed.tools, name)
+			i.renamed(listed)
+		}
+	}
 }
 
 // Remove removes a tool of a server.
 func (i *Inventory) Remove(server, tool string) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	if listed := i.servers[server]; listed != nil {
+	if listed := i.servers[server]; listed != nil && listed.tools[tool] != nil {
 		delete(listed.tools, tool)
-		i.generation++
+		i.renamed(listed)
 	}
+}
+
+// changed notes that a server, or a tool of it, is another than before.
+func (i *Inventory) changed(server *listedServer) {
+	i.generation++
+	server.changed = i.generation
+}
+
+// renamed notes that there are other tools than before.
+func (i *Inventory) renamed(server *listedServer) {
+	i.changed(server)
+	server.names = nil
+	i.names = i.generation
 }
 
 // Tool returns the handle of a tool, for the call path; nil if the inventory does not hold it.
@@ -146,68 +152,24 @@ func (i *Inventory) server(name string) *listedServer {
 		if i.servers == nil {
 			i.servers = map[string]*listedServer{}
 		}
-		i.servers[name] = &listedServer{NewServer(name, ServerFacts{}), map[string]*listedTool{}}
+		i.servers[name] = &listedServer{handle: NewServer(name, ServerFacts{}), tools: map[string]*listedTool{}}
 	}
 	return i.servers[name]
 }
 
-func (s *listedServer) put(tool ToolEntry) {
-	listed := s.tools[tool.Name]
+func (i *Inventory) put(server *listedServer, tool ToolEntry) {
+	listed := server.tools[tool.Name]
 	if listed == nil {
-		s.tools[tool.Name] = &listedTool{s.handle.Tool(tool.Name, tool.Facts), tool.Text, tool.Refusal}
+		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), tool.Text, tool.Refusal}
+		i.renamed(server)
 		return
 	}
-	listed.handle.Set(tool.Facts)
-	listed.text, listed.refusal = tool.Text, tool.Refusal
-}
-
-// Judge decides about every tool that an agent may see: those of the servers in its scope; a nil scope is every server. The
-// order is that of the names. An error is ErrNoPolicy, or ErrDuplicateTool.
-func (i *Inventory) Judge(policy *Policy, agent *Agent, scope []string) (*Judgement, error) {
-	if policy == nil || policy.payload == nil {
-		return nil, ErrNoPolicy
+	if !listed.handle.Facts().equal(tool.Facts) {
+		listed.handle.Set(tool.Facts)
+		i.changed(server)
 	}
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	key := judgementKey{agent, scopeKey(scope), policy}
-	if found := i.kept[key]; found != nil && found.generation == i.generation {
-		return found.judgement, nil
+	if !listed.text.equal(tool.Text) || listed.refusal != tool.Refusal {
+		listed.text, listed.refusal = tool.Text, tool.Refusal
+		i.changed(server)
 	}
-	judgement, err := i.Adapter.Judgement(i.items(policy, agent, scope), policy.statusWords...)
-	if err != nil {
-		return nil, err
-	}
-	if i.kept == nil || len(i.kept) >= maxKept {
-		i.kept = map[judgementKey]*keptJudgement{}
-	}
-	i.kept[key] = &keptJudgement{i.generation, judgement}
-	return judgement, nil
-}
-
-// scopeKey is equal for equal scopes. A nil scope has a key of its own.
-func scopeKey(scope []string) string {
-	if scope == nil {
-		return "*"
-	}
-	sorted := slices.Compact(slices.Sorted(slices.Values(scope)))
-	return "=" + strings.Join(sorted, "\x00")
-}
-
-func (i *Inventory) items(policy *Policy, agent *Agent, scope []string) []Item {
-	count := 0
-	for _, server := range i.servers {
-		count += len(server.tools)
-	}
-	items := make([]Item, 0, count)
-	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
-		if scope != nil && !slices.Contains(scope, name) {
-			continue
-		}
-		server := i.servers[name]
-		for _, tool := range slices.Sorted(maps.Keys(server.tools)) {
-			listed := server.tools[tool]
-			items = append(items, Item{name, tool, policy.Decide(agent, listed.handle).Answer(), listed.refusal})
-		}
-	}
-	return items
 }

@@ -1,9 +1,7 @@
 package callability_test
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/callability/callability/clients/go"
@@ -115,30 +113,5 @@ func TestAnItemWithAnErrorCountsAsUnknown(t *testing.T) {
 	}
 	if found, wanted := string(judgement.Counts()), `{"git":{"callable":1,"disabled_unknown":1}}`; found != wanted {
 		t.Errorf("found %s, wanted %s", found, wanted)
-	}
-}
-
-func BenchmarkJudge(b *testing.B) {
-	for _, count := range []int{1_000, 10_000} {
-		b.Run(fmt.Sprintf("%d tools", count), func(b *testing.B) {
-			var inventory callability.Inventory
-			policy := bundled(b, "shipped.bundle")
-			for number := range count {
-				server := fmt.Sprintf("server-%d", number%50)
-				inventory.PutServer(server, openServer)
-				facts := openTool
-				if number%10 == 0 {
-					facts = deniedTool
-				}
-				inventory.Put(server, entry(fmt.Sprintf("tool_%d", number), facts))
-			}
-			for b.Loop() {
-				inventory.PutServer("server-0", openServer)
-				judgement, err := inventory.Judge(policy, nil, nil)
-				if err != nil || bytes.Equal(judgement.Counts(), []byte("{}")) {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -72,7 +72,6 @@ func (a Adapter) Judgement(items []Item, words ...Words) (*Judgement, error) {
 		adapter: a,
 		tools:   make([]judged, 0, len(items)),
 		words:   map[wordsKey]Words{},
-		byName:  make(map[string]int, len(items)),
 	}
 	for _, each := range words {
 		found.addWords(each)
@@ -81,9 +80,10 @@ func (a Adapter) Judgement(items []Item, words ...Words) (*Judgement, error) {
 		found.addWords(items[place].Answer.Words)
 	}
 	for place := range items {
-		if err := found.add(&items[place]); err != nil {
-			return nil, err
-		}
+		found.tools = append(found.tools, found.judged(&items[place]))
+	}
+	if err := found.index(); err != nil {
+		return nil, err
 	}
 	return found, nil
 }
@@ -96,7 +96,7 @@ func (j *Judgement) addWords(words Words) {
 
 func (s Status) known() bool { return ServerDisabled <= s && s <= Callable }
 
-func (j *Judgement) add(item *Item) error {
+func (j *Judgement) judged(item *Item) judged {
 	tool := judged{
 		name:         j.adapter.Qualified(item.Server, item.Tool),
 		server:       item.Server,
@@ -115,11 +115,19 @@ func (j *Judgement) add(item *Item) error {
 	if tool.status != Callable {
 		tool.nameWords = slices.Concat(nameWords(tool.tool), nameWords(tool.server))
 	}
-	if _, again := j.byName[tool.name]; again {
-		return fmt.Errorf("%w: %s", ErrDuplicateTool, quoted(tool.name))
+	return tool
+}
+
+// index makes the tools known by their qualified names. An error is ErrDuplicateTool.
+func (j *Judgement) index() error {
+	j.byName = make(map[string]int, len(j.tools))
+	for place := range j.tools {
+		name := j.tools[place].name
+		if _, again := j.byName[name]; again {
+			return fmt.Errorf("%w: %s", ErrDuplicateTool, quoted(name))
+		}
+		j.byName[name] = place
 	}
-	j.byName[tool.name] = len(j.tools)
-	j.tools = append(j.tools, tool)
 	return nil
 }
 

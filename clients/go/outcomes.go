@@ -48,9 +48,31 @@ func (s EnableStatus) String() string { return nameOf(enableNames[:], int(s)) }
 
 func (s EnableStatus) known() bool { return UnknownServer <= s && s <= ConnectFailed }
 
+// An EnableEntry says what happens to the catalog entry that an enable uses. Its numbers are those of the contract.
+type EnableEntry uint8
+
+// EntryNone: there is none, since no attempt was made. EntryRolledBack: it is removed, and what the attempt opened is
+// closed.
+const (
+	EntryUnspecified EnableEntry = iota
+	EntryNone
+	EntryKept
+	EntryRolledBack
+)
+
+var entryNames = [...]string{"unspecified", "none", "kept", "rolled_back"}
+
+func (e EnableEntry) String() string { return nameOf(entryNames[:], int(e)) }
+
 // A LoadAnswer is what was decided about a load. The zero LoadAnswer counts as permanent.
 type LoadAnswer struct {
 	Status LoadStatus
+	// Rule is the id of the rule that decided, or, if the answer is undetermined, of the rule that was reached.
+	Rule string
+	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+	Undetermined bool
+	LiftedBy     LiftedBy
+	Retry        Retry
 	// WordsStatus and Message are the words for the answer, and the status that they are for.
 	WordsStatus LoadStatus
 	Message     string
@@ -59,6 +81,18 @@ type LoadAnswer struct {
 // An EnableAnswer is what was decided about an enable. The zero EnableAnswer counts as a failed connection.
 type EnableAnswer struct {
 	Status EnableStatus
+	// Rule is the id of the rule that decided, or, if the answer is undetermined, of the rule that was reached.
+	Rule string
+	// Undetermined says whether a rule was reached whose condition depends on an unknown fact.
+	Undetermined bool
+	LiftedBy     LiftedBy
+	Retry        Retry
+	// Entry is what happens to the catalog entry that the enable used.
+	Entry EnableEntry
+	// Error says whether the answer to the agent is an error result.
+	Error bool
+	// ToolsChanged says whether agents are notified that their tools have changed.
+	ToolsChanged bool
 	// WordsStatus and Message are the words for the answer, and the status that they are for.
 	WordsStatus EnableStatus
 	Message     string

@@ -3,17 +3,18 @@ package callability
 import (
 	"encoding/hex"
 	"strings"
-	"sync/atomic"
 )
 
 // A Policy is a compiled policy: immutable, and safe for concurrent use. The zero Policy, like a nil one, gives no answer:
 // nothing is callable, and every text is withheld.
 type Policy struct {
-	payload      *payload
-	digest       string
-	verdicts     []answer
-	ruleWords    []*Words
-	statusWords  []Words
+	payload     *payload
+	digest      string
+	verdicts    []answer
+	ruleWords   []*Words
+	statusWords []Words
+	// words are those of statuses and of rules, as judgements have them.
+	words        map[wordsKey]Words
 	diagram      *walkable
 	unread       *walkable
 	unreadStarts [][]unreadStart
@@ -21,6 +22,8 @@ type Policy struct {
 	unknownTool  *toolPoints
 	unknownAgent *agentPoints
 	nowhere      *serverState
+	loads        outcomeRules
+	enables      outcomeRules
 }
 
 // An answer is a verdict with what belongs to its status.
@@ -54,6 +57,8 @@ func newPolicy(p *payload, digest []byte) *Policy {
 		diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts)),
 		unread:  newWalkable(&set.unread, set.axes, 2),
 		nowhere: &serverState{},
+		loads:   newOutcomeRules(&p.ruleSets[questionLoads]),
+		enables: newOutcomeRules(&p.ruleSets[questionEnables]),
 	}
 	policy.addAnswers(set)
 	policy.addWords(set)
@@ -120,6 +125,16 @@ func (p *Policy) addWords(set *ruleSet) {
 			p.ruleWords[number] = &own
 		}
 	}
+	p.words = map[wordsKey]Words{}
+	for _, each := range p.statusWords {
+		p.words[wordsKey{each.Status, ""}] = each
+	}
+	for _, each := range p.ruleWords {
+		if each != nil {
+			p.words[wordsKey{each.Status, each.Rule}] = *each
+		}
+	}
+	delete(p.words, wordsKey{})
 }
 
 func newAxisPoints(a axis, facts []fact) axisPoints {
@@ -197,28 +212,4 @@ func (p *Policy) Decide(agent *Agent, tool *Tool) Verdict {
 		return Verdict{p, t, a, ^t.start}
 	}
 	return Verdict{p, t, a, p.diagram.walk(t.start, t.points, a.points)}
-}
-
-// A PolicyStore holds the policy that is in effect, and swaps it whole. Its zero value has no policy.
-type PolicyStore struct{ current atomic.Pointer[Policy] }
-
-// Load returns the policy that is in effect; nil if there is none yet.
-func (s *PolicyStore) Load() *Policy { return s.current.Load() }
-
-// Swap puts a policy into effect, and returns the one before it.
-func (s *PolicyStore) Swap(policy *Policy) *Policy { return s.current.Swap(policy) }
-
-// Replace reads a bundle and puts it into effect. A refused bundle changes nothing, and so does one whose sequence number
-// is lower than that of the policy in effect; to roll back on purpose, read it and Swap.
-func (s *PolicyStore) Replace(bundle []byte, options ...Option) error {
-	for {
-		before := s.Load()
-		policy, err := ReadPolicy(bundle, append(options[:len(options):len(options)], NotBefore(before.Sequence()))...)
-		if err != nil {
-			return err
-		}
-		if s.current.CompareAndSwap(before, policy) {
-			return nil
-		}
-	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -34,16 +34,6 @@ var ErrUnavailable = errors.New("callability: the policy service gave no answer"
 // ErrInsecure says that an address is not on this machine, and no credentials were given.
 var ErrInsecure = errors.New("callability: an address that is not on this machine needs credentials")
 
-// Hooks observe a client. Each may be nil. They are called from several goroutines, and must not block.
-type Hooks struct {
-	// Logger takes what an operator should know; by default nothing is logged.
-	Logger *slog.Logger
-	// Metric takes a measurement: its name, a value, and pairs of label and value.
-	Metric func(name string, value float64, labels ...string)
-	// Span begins a span, and returns the context for the attempts and what ends it.
-	Span func(ctx context.Context, name string) (context.Context, func(error))
-}
-
 // An Option changes how a client reaches the service.
 type Option func(*settings)
 
@@ -51,7 +41,7 @@ type settings struct {
 	attempt   time.Duration
 	transport credentials.TransportCredentials
 	dial      []grpc.DialOption
-	hooks     Hooks
+	hooks     callability.Hooks
 }
 
 // WithAttemptTimeout sets the deadline of each attempt; by default 2 s.
@@ -69,8 +59,13 @@ func WithToken(token credentials.PerRPCCredentials) Option {
 	return func(s *settings) { s.dial = append(s.dial, grpc.WithPerRPCCredentials(token)) }
 }
 
-// WithHooks observes the client.
-func WithHooks(hooks Hooks) Option { return func(s *settings) { s.hooks = hooks } }
+// WithDialOptions adds options of gRPC to each connection, such as the stats handler of an instrumentation.
+func WithDialOptions(options ...grpc.DialOption) Option {
+	return func(s *settings) { s.dial = append(s.dial, options...) }
+}
+
+// WithHooks reports what the client does.
+func WithHooks(hooks callability.Hooks) Option { return func(s *settings) { s.hooks = hooks } }
 
 // A Client asks the replicas of a service. It is safe for concurrent use. Close it.
 type Client struct {
@@ -214,27 +209,40 @@ func (c *Client) Judge(
 
 // Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own.
 func (c *Client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) (err error) {
+	name, hooks := path.Base(method), c.settings.hooks
 	started := time.Now()
-	ctx, end := c.span(ctx, method)
+	ctx, end := hooks.Start(ctx, "callability."+name)
 	defer func() {
 		end(err)
-		c.metric("callability_client_call_seconds", time.Since(started).Seconds(), "method", method, "code", status.Code(err).String())
+		hooks.Measure("callability_client_call_seconds", time.Since(started).Seconds(), "method", name, "outcome", outcomeOf(ctx, err))
 	}()
 	var first error
 	for _, each := range c.rotation.attempts() {
 		err = c.attempt(ctx, each, method, request, reply, options)
 		code := status.Code(err)
-		c.metric("callability_client_attempts_total", 1, "method", method, "replica", c.addresses[each.replica], "code", code.String())
+		hooks.Measure("callability_client_attempts_total", 1, "method", name, "replica", c.addresses[each.replica], "code", nameOf(code))
 		if err == nil || isFinal(code) || ctx.Err() != nil {
 			return err
 		}
-		c.failed(each.replica, method, code)
+		c.failed(ctx, each.replica, name, code)
 		// That no connection was made in time says less than why the first attempt failed.
 		if first == nil || code != codes.DeadlineExceeded {
 			first = err
 		}
 	}
 	return unavailable{first}
+}
+
+func outcomeOf(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case status.Code(err) == codes.InvalidArgument:
+		return "invalid"
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "cancelled"
+	}
+	return "unavailable"
 }
 
 func (c *Client) attempt(ctx context.Context, a attempt, method string, request, reply any, options []grpc.CallOption) error {
@@ -252,10 +260,10 @@ func isFinal(code codes.Code) bool {
 	return false
 }
 
-func (c *Client) failed(replica int, method string, code codes.Code) {
-	c.log(slog.LevelWarn, "attempt_failed", "method", method, "replica", c.addresses[replica], "code", code.String())
+func (c *Client) failed(ctx context.Context, replica int, method string, code codes.Code) {
+	c.settings.hooks.Warn(ctx, "attempt_failed", "method", method, "replica", c.addresses[replica], "code", nameOf(code))
 	if (code == codes.Unavailable || code == codes.DeadlineExceeded) && c.rotation.state(replica).usable() {
-		c.saw(replica, ReplicaSuspect, code.String())
+		c.saw(replica, ReplicaSuspect, nameOf(code))
 	}
 }
 

@@ -60,18 +60,10 @@ func WordsOf(words *v1.ToolWords) callability.Words {
 
 // A status of a later version is none: the tool is held back.
 func statusOf(status v1.ToolStatus) callability.Status {
-	if _, known := v1.ToolStatus_name[int32(status)]; !known {
-		return callability.StatusUnspecified
-	}
-	return callability.Status(status)
+	return callability.Status(known(status, v1.ToolStatus_name))
 }
 
-func retryOf(retry v1.Retry) callability.Retry {
-	if _, known := v1.Retry_name[int32(retry)]; !known {
-		return callability.RetryUnspecified
-	}
-	return callability.Retry(retry)
-}
+func retryOf(retry v1.Retry) callability.Retry { return callability.Retry(known(retry, v1.Retry_name)) }
 
 func agentMessage(agent *callability.Agent) *v1.Agent {
 	facts, known := agent.Facts()

@@ -2,8 +2,9 @@ package remote
 
 import (
 	"context"
-	"log/slog"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -26,7 +27,7 @@ func (c *Client) watch(ctx context.Context, replica int) {
 			c.saw(replica, ReplicaUnknown, "")
 			wait = unsupported
 		case err != nil:
-			c.saw(replica, ReplicaDown, status.Code(err).String())
+			c.saw(replica, ReplicaDown, nameOf(status.Code(err)))
 		}
 		waitFor(ctx, wait)
 	}
@@ -83,15 +84,20 @@ func (c *Client) saw(replica int, state ReplicaState, why string) {
 	if !c.rotation.saw(replica, state) {
 		return
 	}
-	level, serving := slog.LevelInfo, 0.0
-	if !state.usable() {
-		level = slog.LevelWarn
+	hooks, event, pairs := c.settings.hooks, "replica_"+state.String(), []any{"replica", c.addresses[replica]}
+	if why != "" {
+		pairs = append(pairs, "why", why)
 	}
+	if state.usable() {
+		hooks.Info(context.Background(), event, pairs...)
+	} else {
+		hooks.Warn(context.Background(), event, pairs...)
+	}
+	serving := 0.0
 	if state == ReplicaServing {
 		serving = 1
 	}
-	c.log(level, "replica_"+state.String(), "replica", c.addresses[replica], "why", why)
-	c.metric("callability_client_replica_serving", serving, "replica", c.addresses[replica])
+	hooks.Measure("callability_client_replica_serving", serving, "replica", c.addresses[replica])
 	if state == ReplicaSuspect {
 		select {
 		case c.suspects[replica] <- struct{}{}:
@@ -100,23 +106,19 @@ func (c *Client) saw(replica int, state ReplicaState, why string) {
 	}
 }
 
-func (c *Client) log(level slog.Level, message string, pairs ...any) {
-	if c.settings.hooks.Logger != nil {
-		c.settings.hooks.Logger.Log(context.Background(), level, message, pairs...)
+// nameOf is the name of a code in the specification of gRPC, such as DEADLINE_EXCEEDED.
+func nameOf(code codes.Code) string {
+	if code == codes.Canceled {
+		return "CANCELLED"
 	}
-}
-
-func (c *Client) metric(name string, value float64, labels ...string) {
-	if c.settings.hooks.Metric != nil {
-		c.settings.hooks.Metric(name, value, labels...)
+	var name strings.Builder
+	for place, letter := range code.String() {
+		if place > 1 && unicode.IsUpper(letter) {
+			name.WriteByte('_')
+		}
+		name.WriteRune(unicode.ToUpper(letter))
 	}
-}
-
-func (c *Client) span(ctx context.Context, name string) (context.Context, func(error)) {
-	if c.settings.hooks.Span != nil {
-		return c.settings.hooks.Span(ctx, name)
-	}
-	return ctx, func(error) {}
+	return name.String()
 }
 
 func waitFor(ctx context.Context, duration time.Duration) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -21,6 +20,8 @@ const (
 	defaultHeartbeat = 30 * time.Second
 	// renewal is how often the file is marked as confirmed.
 	renewal = 5 * time.Second
+	// maxPause is the longest wait before the service is followed again.
+	maxPause = 2 * time.Second
 )
 
 // LocalOptions say how a Local keeps its policy.
@@ -36,12 +37,21 @@ type Local struct {
 	client  *Client
 	options LocalOptions
 	current atomic.Pointer[confirmed]
+	tooOld  atomic.Bool
+	// refused is the digest of the bundle that was refused last, which is reported once. Only Run uses it.
+	refused string
 }
 
 // A confirmed policy, and when a contact confirmed it last.
 type confirmed struct {
 	policy *callability.Policy
 	at     time.Time
+}
+
+// age is the greater of what the clock of the process says, which stops while the machine sleeps, and the wall clock.
+func (c *confirmed) age() time.Duration {
+	now := time.Now()
+	return max(now.Sub(c.at), now.Round(0).Sub(c.at.Round(0)))
 }
 
 // NewLocal returns a Local that has the policy of its file, if that is not too old. Run it to follow the service. An error
@@ -58,7 +68,13 @@ func NewLocal(client *Client, options LocalOptions) (*Local, error) {
 // A nil policy decides that nothing is callable.
 func (l *Local) Policy() *callability.Policy {
 	found := l.current.Load()
-	if found == nil || time.Since(found.at) > l.options.MaxAge {
+	if found == nil {
+		return nil
+	}
+	if found.age() > l.options.MaxAge {
+		if !l.tooOld.Swap(true) {
+			l.hooks().Error(context.Background(), "policy_too_old", "max_age_seconds", l.options.MaxAge.Seconds())
+		}
 		return nil
 	}
 	return found.policy
@@ -70,19 +86,26 @@ func (l *Local) Age() (time.Duration, bool) {
 	if found == nil {
 		return 0, false
 	}
-	return time.Since(found.at), true
+	return found.age(), true
 }
 
 // Run follows the service until the context ends, and returns its error. It begins again after every failure.
 func (l *Local) Run(ctx context.Context) error {
+	wait := pause
 	for ctx.Err() == nil {
+		before := l.current.Load()
 		if err := l.follow(ctx); err != nil && ctx.Err() == nil {
-			l.client.log(slog.LevelWarn, "policy_stream_lost", "error", err.Error())
-			waitFor(ctx, pause)
+			l.hooks().Warn(ctx, "policy_stream_lost", "why", err.Error())
+			if wait = min(2*wait, maxPause); l.current.Load() != before {
+				wait = pause
+			}
+			waitFor(ctx, wait)
 		}
 	}
 	return ctx.Err()
 }
+
+func (l *Local) hooks() callability.Hooks { return l.client.settings.hooks }
 
 // errSilent ends a stream on which nothing came for longer than the service had stated.
 var errSilent = errors.New("no heartbeat in time")
@@ -101,7 +124,7 @@ func (l *Local) follow(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
-		if err := l.take(message); err != nil {
+		if err := l.take(ctx, message); err != nil {
 			return err
 		}
 		heartbeat := defaultHeartbeat
@@ -119,30 +142,51 @@ func (l *Local) digest() string {
 	return ""
 }
 
-// take puts the policy of a message into effect, or confirms the one that is.
-func (l *Local) take(message *v1.WatchPolicyResponse) error {
-	now := time.Now()
-	before := l.current.Load()
-	if len(message.GetBundle()) == 0 {
-		if before == nil || before.policy.Digest() != message.GetBundleDigest() {
-			l.current.CompareAndSwap(before, nil)
-			return fmt.Errorf("the service confirms the bundle %.64q, which is not here", message.GetBundleDigest())
-		}
-		l.current.Store(&confirmed{before.policy, now})
-		l.confirmFile(now)
+// take puts the policy of a message into effect, or confirms the one that is. A bundle that is refused changes nothing.
+func (l *Local) take(ctx context.Context, message *v1.WatchPolicyResponse) error {
+	if len(message.GetBundle()) > 0 {
+		l.accept(ctx, message)
 		return nil
 	}
-	policy, err := callability.ReadPolicy(message.GetBundle())
-	if err != nil {
-		return err
+	before := l.current.Load()
+	if before == nil || before.policy.Digest() != message.GetBundleDigest() {
+		return fmt.Errorf("the service confirms the bundle %.64q, which is not here", message.GetBundleDigest())
 	}
-	if policy.Digest() != message.GetBundleDigest() {
-		return fmt.Errorf("found the bundle %s, wanted %.64q", policy.Digest(), message.GetBundleDigest())
-	}
-	l.current.Store(&confirmed{policy, now})
-	l.client.log(slog.LevelInfo, "policy_in_effect", "revision", policy.Revision())
-	l.keep(message.GetBundle())
+	now := time.Now()
+	l.confirm(ctx, before.policy, now)
+	l.confirmFile(ctx, now)
 	return nil
+}
+
+func (l *Local) accept(ctx context.Context, message *v1.WatchPolicyResponse) {
+	policy, err := callability.ReadPolicy(message.GetBundle())
+	code := "damaged"
+	if refused := (*callability.BundleError)(nil); errors.As(err, &refused) {
+		code = refused.Code()
+	}
+	if err == nil && policy.Digest() != message.GetBundleDigest() {
+		err = fmt.Errorf("found the bundle %s, wanted %.64q", policy.Digest(), message.GetBundleDigest())
+	}
+	if err != nil {
+		if l.refused != message.GetBundleDigest() {
+			l.refused = message.GetBundleDigest()
+			l.hooks().Error(ctx, "bundle_refused", "code", code, "why", err.Error())
+			l.hooks().Measure("callability_client_bundles_refused_total", 1, "code", code)
+		}
+		return
+	}
+	l.refused = ""
+	l.confirm(ctx, policy, time.Now())
+	l.hooks().Info(ctx, "policy_accepted", "revision", policy.Revision(), "sequence", policy.Sequence())
+	l.keep(ctx, message.GetBundle())
+}
+
+func (l *Local) confirm(ctx context.Context, policy *callability.Policy, now time.Time) {
+	l.current.Store(&confirmed{policy, now})
+	if l.tooOld.Swap(false) {
+		l.hooks().Info(ctx, "policy_confirmed")
+	}
+	l.hooks().Measure("callability_client_policy_age_seconds", 0)
 }
 
 // readFile takes the last good policy, whose age is counted by the wall clock. A clock that went back counts as too old.
@@ -170,13 +214,13 @@ func (l *Local) readFile() error {
 }
 
 // keep writes a bundle beside its file, and then in its place. A disk that is full does not stop decisions.
-func (l *Local) keep(bundle []byte) {
+func (l *Local) keep(ctx context.Context, bundle []byte) {
 	if l.options.File == "" {
 		return
 	}
 	err := write(l.options.File, bundle)
 	if err != nil {
-		l.client.log(slog.LevelError, "policy_not_kept", "file", l.options.File, "error", err.Error())
+		l.hooks().Warn(ctx, "bundle_not_kept", "why", err.Error())
 	}
 }
 
@@ -197,7 +241,7 @@ func write(path string, data []byte) error {
 }
 
 // confirmFile marks the file as confirmed, every few seconds.
-func (l *Local) confirmFile(now time.Time) {
+func (l *Local) confirmFile(ctx context.Context, now time.Time) {
 	if l.options.File == "" {
 		return
 	}
@@ -209,6 +253,6 @@ func (l *Local) confirmFile(now time.Time) {
 		err = os.Chtimes(l.options.File, now, now)
 	}
 	if err != nil {
-		l.client.log(slog.LevelError, "policy_not_kept", "file", l.options.File, "error", err.Error())
+		l.hooks().Warn(ctx, "bundle_not_kept", "why", err.Error())
 	}
 }

@@ -101,6 +101,37 @@ func TestALocalPolicyAnswersAsTheServiceDoes(t *testing.T) {
 	}
 }
 
+func TestALocalPolicyClassifiesAsTheServiceDoes(t *testing.T) {
+	client := dial(t, serve(t, policyDirectory(t), "127.0.0.1:0").address)
+	local := followed(t, client, remote.LocalOptions{})
+	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	for _, facts := range []callability.LoadFacts{
+		{},
+		{Phase: callability.PhaseList, Failure: callability.FailureNone},
+		{Failure: callability.FailureTimeout, TriesLeft: 1, RetryScheduled: true},
+		{HTTPStatus: 401, TimeoutSignature: true}, {HTTPStatus: 404, InSession: true}, {Failure: 99},
+	} {
+		wanted, err := client.ClassifyLoad(t.Context(), facts)
+		if found := local.Policy().ClassifyLoad(facts); err != nil || found != wanted || found.Rule == "" {
+			t.Errorf("%+v: found %+v, wanted %+v and %v", facts, found, wanted, err)
+		}
+	}
+	for _, facts := range []callability.EnableFacts{
+		{},
+		{Known: callability.False},
+		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsMissing},
+		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsComplete,
+			Authorization: callability.AuthorizationUnanswered, Ended: callability.EndFailed, DialogExpired: callability.True},
+		{Known: callability.True, WasConnected: callability.False, Credentials: callability.CredentialsComplete,
+			Authorization: callability.AuthorizationGranted, Ended: callability.EndConnected, CallableTools: callability.True},
+	} {
+		wanted, err := client.ClassifyEnable(t.Context(), facts)
+		if found := local.Policy().ClassifyEnable(facts); err != nil || found != wanted || found.Rule == "" {
+			t.Errorf("%+v: found %+v, wanted %+v and %v", facts, found, wanted, err)
+		}
+	}
+}
+
 func TestNoCallIsLostWhenOneOfTwoReplicasIsKilled(t *testing.T) {
 	policy := policyDirectory(t)
 	one, other := serve(t, policy, "127.0.0.1:0"), serve(t, policy, "127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""The Go package answers drawn requests as the service does: verdict, unread facts, words, explanation and path."""
+"""The Go package answers drawn requests as the service does: verdicts, explanations, outcomes of loads and enables."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
 
 from callability.bundle import LocalCalls, read
 from callability.v1 import callability_service_pb2 as pb
-from support.bundles import POLICIES, DrawnRequests, bundle_of
+from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import ROOT
 from support.go_bundles import go_bundles
 
 DRAWN = int(os.environ.get("CALLABILITY_DRAWN", "2000"))
 """Requests for each policy."""
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
 
 
 def test_the_bundles_of_the_go_tests_are_those_of_the_policies() -> None:
@@ -27,34 +30,66 @@ def test_the_bundles_of_the_go_tests_are_those_of_the_policies() -> None:
     assert [path.name for path, data in go_bundles() if path.read_bytes() != data] == []
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
+@needs_go
 @pytest.mark.parametrize("name", POLICIES)
 def test_go_explains_drawn_requests_as_python_does(name: str, tmp_path: Path) -> None:
     """Bit for bit, from the same bundle, for requests that reach every part of the rules."""
-    bundle = tmp_path / "policy.bundle"
-    bundle.write_bytes(bundle_of(name))
-    calls = LocalCalls(read(bundle.read_bytes()))
+    calls = LocalCalls(read(bundle_of(name)))
     drawn = DrawnRequests(calls.policy.callability, seed=14)
     requests = [drawn.check_tool() for _ in range(DRAWN)]
-    lines = "".join(MessageToJson(each, indent=None) + "\n" for each in requests)
-    done = subprocess.run(
-        ["go", "run", "./internal/replay", bundle],
-        cwd=ROOT / "clients/go",
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = list(map(json.loads, done.stdout.splitlines()))
-    assert len(answers) == len(requests)
+    answers = _replayed(tmp_path, name, "ExplainTool", requests)
     for request, answer in zip(requests, answers, strict=True):
         explain = pb.ExplainToolRequest.FromString(request.SerializeToString())
         wanted = _answer(calls.explain_tool(explain))
         assert {key: value or None for key, value in answer.items()} == {
             key: value or None for key, value in wanted.items()
         }, MessageToJson(request)
+
+
+@needs_go
+def test_go_classifies_drawn_loads_and_enables_as_python_does(tmp_path: Path) -> None:
+    """Status, rule and words, whatever a proxy knows; the text of an error is for a service alone."""
+    calls = LocalCalls(read(bundle_of(SHIPPED)))
+    drawn = DrawnRequests(calls.policy.callability, seed=15)
+    loads = [pb.ClassifyLoadRequest(signals=drawn.load().signals) for _ in range(DRAWN)]
+    enables = [drawn.enable() for _ in range(DRAWN)]
+    for load, answer in zip(loads, _replayed(tmp_path, SHIPPED, "ClassifyLoad", loads), strict=True):
+        assert answer == _outcome(calls.classify_load(load)), MessageToJson(load)
+    for enable, answer in zip(enables, _replayed(tmp_path, SHIPPED, "ClassifyEnable", enables), strict=True):
+        reply = calls.classify_enable(enable)
+        verdict = reply.verdict
+        rest = {"Entry": verdict.entry, "Error": verdict.error, "ToolsChanged": bool(verdict.tools_changed)}
+        assert answer == _outcome(reply) | rest, MessageToJson(enable)
+
+
+def _replayed(directory: Path, name: str, call: str, requests: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the answers of the Go package by the bundle of a policy, in the order of the requests."""
+    bundle = directory / "policy.bundle"
+    bundle.write_bytes(bundle_of(name))
+    done = subprocess.run(
+        ["go", "run", "./internal/replay", bundle, call],
+        cwd=ROOT / "clients/go",
+        input="".join(MessageToJson(each, indent=None) + "\n" for each in requests),
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(map(json.loads, done.stdout.splitlines()))
+
+
+def _outcome(reply: pb.ClassifyLoadResponse | pb.ClassifyEnableResponse) -> dict[str, Any]:
+    verdict, words = reply.verdict, reply.words
+    return {
+        "Status": verdict.status,
+        "Rule": verdict.rule,
+        "Undetermined": verdict.undetermined,
+        "LiftedBy": verdict.lifted_by,
+        "Retry": verdict.retry,
+        "WordsStatus": words.status,
+        "Message": words.message,
+    }
 
 
 def _answer(reply: pb.ExplainToolResponse) -> dict[str, Any]:

@@ -1,12 +1,7 @@
 // Package contractjson reads requests in the contract's own JSON, for tests that replay vectors.
 package contractjson
 
-import (
-	"bytes"
-	"encoding/json"
-
-	"github.com/callability/callability/clients/go"
-)
+import "github.com/callability/callability/clients/go"
 
 // A Request is a CheckToolRequest, or an ExplainToolRequest.
 type Request struct {
@@ -64,13 +59,8 @@ type Annotations struct {
 	OpenWorld   *bool `json:"openWorld"`
 }
 
-// Parse reads a request. A field that it does not know is an error.
-func Parse(text []byte) (*Request, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	request := new(Request)
-	return request, decoder.Decode(request)
-}
+// Parse reads a request about a tool. A field that it does not know is an error.
+func Parse(text []byte) (*Request, error) { return parsed[Request](text) }
 
 // Handles returns what the request is about, ready for Decide.
 func (r *Request) Handles() (*callability.Agent, *callability.Tool) {

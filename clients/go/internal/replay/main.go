@@ -1,7 +1,9 @@
 // Replay answers requests from a bundle, so that another implementation can compare: one JSON object a line on standard
 // input, and one on standard output. An answer has the numbers of the contract in the place of its names.
 //
-//	go run ./internal/replay policy.bundle < requests > answers
+//	go run ./internal/replay policy.bundle ExplainTool < requests > answers
+//
+// The call is ExplainTool, ClassifyLoad or ClassifyEnable.
 package main
 
 import (
@@ -40,8 +42,8 @@ func main() {
 }
 
 func run(arguments []string, in io.Reader, out io.Writer) error {
-	if len(arguments) != 1 {
-		return errors.New("usage: replay BUNDLE < requests")
+	if len(arguments) != 2 || calls[arguments[1]] == nil {
+		return errors.New("usage: replay BUNDLE ExplainTool|ClassifyLoad|ClassifyEnable < requests")
 	}
 	policy, err := callability.ReadPolicyFile(arguments[0])
 	if err != nil {
@@ -52,20 +54,41 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 	buffered := bufio.NewWriter(out)
 	encoder := json.NewEncoder(buffered)
 	for lines.Scan() {
-		request, err := contractjson.Parse(lines.Bytes())
-		if err != nil {
-			return err
-		}
-		agent, tool := request.Handles()
-		explanation, err := policy.Explain(agent, tool)
+		answer, err := calls[arguments[1]](policy, lines.Bytes())
 		if err != nil {
 			return fmt.Errorf("%s: %w", lines.Bytes(), err)
 		}
-		if err := encoder.Encode(answerOf(explanation)); err != nil {
+		if err := encoder.Encode(answer); err != nil {
 			return err
 		}
 	}
 	return errors.Join(lines.Err(), buffered.Flush())
+}
+
+var calls = map[string]func(*callability.Policy, []byte) (any, error){
+	"ExplainTool": func(policy *callability.Policy, line []byte) (any, error) {
+		request, err := contractjson.Parse(line)
+		if err != nil {
+			return nil, err
+		}
+		agent, tool := request.Handles()
+		explanation, err := policy.Explain(agent, tool)
+		return answerOf(explanation), err
+	},
+	"ClassifyLoad": func(policy *callability.Policy, line []byte) (any, error) {
+		request, err := contractjson.ParseLoad(line)
+		if err != nil {
+			return nil, err
+		}
+		return policy.ClassifyLoad(request.Load()), nil
+	},
+	"ClassifyEnable": func(policy *callability.Policy, line []byte) (any, error) {
+		request, err := contractjson.ParseEnable(line)
+		if err != nil {
+			return nil, err
+		}
+		return policy.ClassifyEnable(request.Enable()), nil
+	},
 }
 
 func answerOf(e callability.Explanation) answer {

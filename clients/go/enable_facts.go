@@ -1,0 +1,114 @@
+package callability
+
+// EnableCredentials says whether every variable that the entry of a server needs is set. Its numbers are those of the
+// contract; the zero value is unknown.
+type EnableCredentials uint8
+
+// CredentialsComplete: every variable is set, or none is needed. CredentialsMissing: at least one is not.
+const (
+	CredentialsUnknown EnableCredentials = iota
+	CredentialsComplete
+	CredentialsMissing
+)
+
+var credentialsNames = [...]string{"unknown", "complete", "missing"}
+
+func (c EnableCredentials) String() string { return nameOf(credentialsNames[:], int(c)) }
+
+// An EnableAuthorization says how the request to authorize the connection ended. Its numbers are those of the contract; the
+// zero value is unknown.
+type EnableAuthorization uint8
+
+// AuthorizationNoDialog: it is needed, and this session cannot show a dialog. AuthorizationUnanswered: the user was asked,
+// and had not answered when the attempt ended.
+const (
+	AuthorizationUnknown EnableAuthorization = iota
+	AuthorizationNotNeeded
+	AuthorizationGranted
+	AuthorizationDeclined
+	AuthorizationNoDialog
+	AuthorizationUnanswered
+)
+
+var authorizationNames = [...]string{"unknown", "not_needed", "granted", "declined", "no_dialog", "unanswered"}
+
+func (a EnableAuthorization) String() string { return nameOf(authorizationNames[:], int(a)) }
+
+// An EnableEnd says how the attempt to connect ended. Its numbers are those of the contract; the zero value is unknown.
+type EnableEnd uint8
+
+// EndConnected: the server is connected, and its tools are listed. EndCancelled: the last waiting caller left, or the
+// server was disabled. EndFailed: it failed, or its deadline passed.
+const (
+	EndUnknown EnableEnd = iota
+	EndConnected
+	EndCancelled
+	EndFailed
+)
+
+var endNames = [...]string{"unknown", "connected", "cancelled", "failed"}
+
+func (e EnableEnd) String() string { return nameOf(endNames[:], int(e)) }
+
+// EnableFacts are what a proxy knows after an enable has ended. In the zero value all is unknown; facts that only rules
+// below the deciding one read may be left out.
+type EnableFacts struct {
+	// Known says whether the catalog has the server and the agent may see it.
+	Known Bool
+	// WasConnected says whether the server was connected before.
+	WasConnected  Bool
+	Credentials   EnableCredentials
+	Authorization EnableAuthorization
+	Ended         EnableEnd
+	// CallableTools says whether at least one tool of the server can be called.
+	CallableTools Bool
+	// Load is how the load of the server's tools was classified, if the connection failed.
+	Load LoadStatus
+	// DialogExpired says whether a dialog was shown and its time ran out before the user answered.
+	DialogExpired Bool
+}
+
+// values are the facts by name, as rule files write them; the empty text is unknown.
+func (f EnableFacts) values() map[string]string {
+	return map[string]string{
+		"enable.known":          boolText(f.Known),
+		"enable.was_connected":  boolText(f.WasConnected),
+		"enable.credentials":    knownName(credentialsNames[:], int(f.Credentials)),
+		"enable.authorization":  knownName(authorizationNames[:], int(f.Authorization)),
+		"enable.ended":          knownName(endNames[:], int(f.Ended)),
+		"enable.load_status":    f.load(),
+		"enable.dialog_expired": boolText(f.expired()),
+		"enable.callable_tools": boolText(f.CallableTools),
+	}
+}
+
+// load is `none` unless the connection may have failed: only a load that failed has a status.
+func (f EnableFacts) load() string {
+	switch {
+	case f.ended() == EndFailed && f.Load > LoadAvailable:
+		return knownName(loadNames[:], int(f.Load))
+	case f.ended() == EndFailed || f.ended() == EndUnknown:
+		return ""
+	}
+	return "none"
+}
+
+// expired is false unless a dialog may have been left unanswered.
+func (f EnableFacts) expired() Bool {
+	open := f.Authorization == AuthorizationUnanswered || knownName(authorizationNames[:], int(f.Authorization)) == ""
+	switch {
+	case !open || f.ended() == EndConnected || f.ended() == EndCancelled:
+		return False
+	case f.ended() == EndFailed || f.DialogExpired == False:
+		return f.DialogExpired
+	}
+	return Unknown
+}
+
+// ended is how the attempt ended; unknown for a number of a later version.
+func (f EnableFacts) ended() EnableEnd {
+	if f.Ended > EndFailed {
+		return EndUnknown
+	}
+	return f.Ended
+}

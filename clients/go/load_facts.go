@@ -1,0 +1,158 @@
+package callability
+
+import (
+	"slices"
+	"strconv"
+)
+
+// A LoadPhase is the phase in which a load ended. Its numbers are those of the contract; the zero value is unknown.
+type LoadPhase uint8
+
+// The phases of a load.
+const (
+	PhaseUnknown LoadPhase = iota
+	PhaseConfig
+	PhaseResolve
+	PhaseConnect
+	PhaseTLS
+	PhaseRequest
+	PhaseResponse
+	PhaseList
+)
+
+var phaseNames = [...]string{"unknown", "config", "resolve", "connect", "tls", "request", "response", "list"}
+
+func (p LoadPhase) String() string { return nameOf(phaseNames[:], int(p)) }
+
+// A LoadFailure is what ended a load. Its numbers are those of the contract; the zero value is unknown.
+type LoadFailure uint8
+
+// The failures of a load; FailureNone: the tools are loaded.
+const (
+	FailureUnknown LoadFailure = iota
+	FailureNone
+	FailureTimeout
+	FailureRefused
+	FailureReset
+	FailureClosed
+	FailureNameNotFound
+	FailureTLS
+	FailureBadConfig
+	FailureMissingCommand
+	FailureExited
+	FailureNotMCP
+	FailureHTTPStatus
+	FailureOther
+)
+
+var failureNames = [...]string{"unknown", "none", "timeout", "refused", "reset", "closed", "name_not_found", "tls",
+	"bad_config", "missing_command", "exited", "not_mcp", "http_status", "other"}
+
+func (f LoadFailure) String() string { return nameOf(failureNames[:], int(f)) }
+
+// failurePhases are the phases in which a failure can happen.
+var failurePhases = [...][]LoadPhase{
+	FailureUnknown: {PhaseConfig, PhaseResolve, PhaseConnect, PhaseTLS, PhaseRequest, PhaseResponse, PhaseList},
+	FailureNone:    {PhaseList},
+	FailureTimeout: {PhaseResolve, PhaseConnect, PhaseTLS, PhaseRequest, PhaseResponse, PhaseList},
+	FailureRefused: {PhaseConnect},
+	FailureReset:   {PhaseConnect, PhaseTLS, PhaseRequest, PhaseResponse, PhaseList},
+	FailureClosed:  {PhaseConnect, PhaseTLS, PhaseRequest, PhaseResponse, PhaseList},
+
+	FailureNameNotFound:   {PhaseResolve, PhaseConnect},
+	FailureTLS:            {PhaseConnect, PhaseTLS},
+	FailureBadConfig:      {PhaseConfig},
+	FailureMissingCommand: {PhaseConfig, PhaseConnect},
+	FailureExited:         {PhaseConnect, PhaseRequest, PhaseResponse, PhaseList},
+	FailureNotMCP:         {PhaseRequest, PhaseResponse, PhaseList},
+	FailureHTTPStatus:     {PhaseConnect, PhaseRequest, PhaseResponse, PhaseList},
+	FailureOther:          {PhaseConfig, PhaseResolve, PhaseConnect, PhaseTLS, PhaseRequest, PhaseResponse, PhaseList},
+}
+
+// LoadFacts are what a proxy observed of a load of a server's tools. If there were several errors, give the most severe: a
+// denial before an error that needs attention, and that before one that may pass without help. In the zero value all is
+// unknown, and nothing is asserted.
+type LoadFacts struct {
+	// Phase is read as unknown if Failure cannot happen in it.
+	Phase LoadPhase
+	// Failure is what ended the load; FailureUnknown if it is not known, or if HTTPStatus says it.
+	Failure LoadFailure
+	// HTTPStatus is the status number of the answer; 0: there was none. From 400 on it is the failure, whatever Failure
+	// says; below 400, only if Failure is FailureHTTPStatus or unknown.
+	HTTPStatus uint32
+	// TimeoutSignature asserts that the body of a 401 or 403 says that an authorization proxy or its upstream timed out.
+	TimeoutSignature bool
+	// InSession asserts that the request named an established session.
+	InSession bool
+	// TriesLeft is how many attempts the load has left.
+	TriesLeft uint32
+	// RetryScheduled asserts that another attempt is scheduled if this one ended as transient.
+	RetryScheduled bool
+}
+
+const firstError = 400
+
+// failure returns the failure, and whether the HTTP status is it: a server that answered did not time out.
+func (f LoadFacts) failure() (LoadFailure, bool) {
+	given := f.Failure
+	if int(given) >= len(failureNames) {
+		given = FailureUnknown
+	}
+	open := given == FailureHTTPStatus || given == FailureUnknown
+	if f.HTTPStatus != 0 && (f.HTTPStatus >= firstError || open) {
+		return FailureHTTPStatus, true
+	}
+	return given, false
+}
+
+// values are the facts by name, as rule files write them; the empty text is unknown.
+func (f LoadFacts) values() map[string]string {
+	failure, answered := f.failure()
+	phase := f.Phase
+	if !slices.Contains(failurePhases[failure], phase) {
+		phase = PhaseUnknown
+	}
+	class, number := "none", "none"
+	switch {
+	case answered:
+		class, number = httpClass(f.HTTPStatus), httpNumber(f.HTTPStatus)
+	case failure == FailureHTTPStatus || failure == FailureUnknown:
+		class, number = "", ""
+	}
+	return map[string]string{
+		"load.phase":             knownName(phaseNames[:], int(phase)),
+		"load.failure":           knownName(failureNames[:], int(failure)),
+		"load.http_class":        class,
+		"load.http_status":       number,
+		"load.timeout_signature": boolText(Known(f.TimeoutSignature)),
+		"load.in_session":        boolText(Known(f.InSession)),
+		"load.tries_left":        boolText(Known(f.TriesLeft > 0)),
+		"load.retry_scheduled":   boolText(Known(f.RetryScheduled)),
+	}
+}
+
+// knownName is a name as rule files write it; empty for 0 and for a number of a later version.
+func knownName(names []string, number int) string {
+	if number == 0 || number >= len(names) {
+		return ""
+	}
+	return names[number]
+}
+
+// httpNumbers are the status numbers that rules can distinguish.
+var httpNumbers = []string{"400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "421", "425", "426",
+	"429", "500", "501", "502", "503", "504"}
+
+func httpNumber(number uint32) string {
+	if text := strconv.Itoa(int(number)); slices.Contains(httpNumbers, text) {
+		return text
+	}
+	return "other"
+}
+
+func httpClass(number uint32) string {
+	if class := number / 100; 3 <= class && class <= 5 {
+		return strconv.Itoa(int(class)) + "xx"
+	}
+	return "other"
+}

@@ -1,0 +1,173 @@
+package callability_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/callability/callability/clients/go"
+)
+
+// The messages of the contract in its own JSON, as far as the adapter looks at them.
+type (
+	number      any
+	verdictJSON struct {
+		Status       number
+		Rule         string
+		Undetermined bool
+		Retry        number
+		WithholdText bool
+		Unread       []string
+	}
+	wordsJSON struct {
+		Status                       number
+		Rule, Remediation, Rejection string
+		Message                      string
+		Phrases                      map[string]string
+	}
+	replyJSON struct {
+		Verdict *verdictJSON
+		Words   *wordsJSON
+	}
+	judgementJSON struct {
+		Servers []struct {
+			Name  string
+			Tools []string
+		}
+		Response struct {
+			Servers []struct{ Results []replyJSON }
+			Words   []wordsJSON
+		}
+		Visible   *[]string
+		Refusals  map[string]string
+		Separator string
+	}
+	vectorJSON struct {
+		Name, Judgement, Query, Result, Server, Tool, Reason, Refusal, Arguments string
+		Found                                                                    []string
+		FoundLocked                                                              []string `json:"found_locked"`
+		NotLoaded                                                                []string `json:"not_loaded"`
+		IncludeDisabled                                                          bool     `json:"include_disabled"`
+		DiscoveryTool                                                            string   `json:"discovery_tool"`
+		FactsFromConfig                                                          bool     `json:"facts_from_config"`
+		Texts                                                                    map[string]struct {
+			Description              *string
+			InputSchema, Annotations *string
+		}
+		Phrases          map[string]string
+		Limit            int
+		Response, Load   *replyJSON
+		Responses        map[string]replyJSON
+		Reasons          map[string]string
+		Variables, Names []string
+		Locks            json.RawMessage
+	}
+)
+
+// enum returns the number of a value, 255 for one of a later version.
+func enum(value number, prefix string, names ...string) uint8 {
+	switch value := value.(type) {
+	case nil:
+		return 0
+	case string:
+		return uint8(slices.Index(names, strings.ToLower(strings.TrimPrefix(value, prefix))))
+	}
+	return 255
+}
+
+func names[T interface{ String() string }](every ...T) []string {
+	var found []string
+	for _, each := range every {
+		found = append(found, each.String())
+	}
+	return found
+}
+
+func toolStatus(value number) callability.Status {
+	return callability.Status(enum(value, "TOOL_STATUS_", names(callability.StatusUnspecified, callability.ServerDisabled,
+		callability.DisabledByConfig, callability.ServerQuarantined, callability.DisabledByUser, callability.PendingApproval,
+		callability.DisabledUnknown, callability.Callable)...))
+}
+
+func loadStatus(value number) callability.LoadStatus {
+	return callability.LoadStatus(enum(value, "LOAD_STATUS_", names(callability.LoadUnspecified, callability.LoadAvailable,
+		callability.LoadTransient, callability.LoadDenied, callability.LoadPermanent)...))
+}
+
+func enableStatus(value number) callability.EnableStatus {
+	return callability.EnableStatus(enum(value, "ENABLE_STATUS_", names(callability.EnableUnspecified,
+		callability.UnknownServer, callability.AlreadyEnabled, callability.MissingCredentials, callability.Enabled,
+		callability.Declined, callability.AuthorizationRequired, callability.Cancelled, callability.ConnectFailed)...))
+}
+
+func (r *replyJSON) answer() callability.Answer {
+	var found callability.Answer
+	if r == nil {
+		return found
+	}
+	if v := r.Verdict; v != nil {
+		found = callability.Answer{
+			Status: toolStatus(v.Status), Rule: v.Rule, Undetermined: v.Undetermined, WithholdText: v.WithholdText, Unread: v.Unread,
+			Retry: callability.Retry(enum(v.Retry, "RETRY_", "unspecified", "never", "later", "now")),
+		}
+	}
+	if r.Words != nil {
+		found.Words = r.Words.words()
+	}
+	return found
+}
+
+func (w *wordsJSON) words() callability.Words {
+	return callability.Words{
+		Status: toolStatus(w.Status), Rule: w.Rule, Remediation: w.Remediation, Rejection: w.Rejection, Phrases: w.Phrases,
+	}
+}
+
+func (r *replyJSON) load() callability.LoadAnswer {
+	var found callability.LoadAnswer
+	if r.Verdict != nil {
+		found.Status = loadStatus(r.Verdict.Status)
+	}
+	if r.Words != nil {
+		found.WordsStatus, found.Message = loadStatus(r.Words.Status), r.Words.Message
+	}
+	return found
+}
+
+func (r *replyJSON) enable() callability.EnableAnswer {
+	var found callability.EnableAnswer
+	if r.Verdict != nil {
+		found.Status = enableStatus(r.Verdict.Status)
+	}
+	if r.Words != nil {
+		found.WordsStatus, found.Message = enableStatus(r.Words.Status), r.Words.Message
+	}
+	return found
+}
+
+func (j judgementJSON) judgement(t *testing.T, phrases map[string]string) *callability.Judgement {
+	t.Helper()
+	adapter := callability.Adapter{Phrases: phrases, Separator: j.Separator}
+	var items []callability.Item
+	for s, server := range j.Servers {
+		if j.Visible != nil && !slices.Contains(*j.Visible, server.Name) {
+			continue
+		}
+		for place, tool := range server.Tools {
+			items = append(items, callability.Item{
+				Server: server.Name, Tool: tool, Answer: j.Response.Servers[s].Results[place].answer(),
+				Refusal: j.Refusals[adapter.Qualified(server.Name, tool)],
+			})
+		}
+	}
+	var words []callability.Words
+	for _, each := range j.Response.Words {
+		words = append(words, each.words())
+	}
+	found, err := adapter.Judgement(items, words...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
