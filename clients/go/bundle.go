@@ -114,20 +114,20 @@ type signature struct {
 func readEnvelope(bundle []byte) (*envelope, error) {
 	prefix := append([]byte{0x0a, byte(len(bundleMagic))}, bundleMagic...)
 	if !bytes.HasPrefix(bundle, prefix) {
-		return nil, refuse(ErrNotABundle, "wanted %q at the beginning", bundleMagic)
+		return nil, refuse(ErrNotABundle, "it does not start as a bundle; `callability bundle build` makes one of a policy")
 	}
 	var e envelope
 	if err := eachField(bundle, e.field); err != nil {
-		return nil, refuse(ErrDamaged, "%v", err)
+		return nil, refuse(ErrDamaged, "it is cut off or damaged (%d bytes); copy or build it again", len(bundle))
 	}
 	digest := sha256.Sum256(e.payload)
 	switch {
 	case e.format != bundleFormat:
 		return nil, refuse(ErrUnsupportedFormat, "found format %d, wanted %d", e.format, bundleFormat)
 	case e.magic != bundleMagic:
-		return nil, refuse(ErrDamaged, "found the magic %.32q, wanted %q", e.magic, bundleMagic)
+		return nil, refuse(ErrDamaged, "it has a second beginning; copy or build it again")
 	case !bytes.Equal(e.digest, digest[:]):
-		return nil, refuse(ErrDamaged, "found digest %.32x, and the payload has %x", e.digest, digest)
+		return nil, refuse(ErrDamaged, "its content has changed since it was built; copy or build it again")
 	case len(e.signatures) > maxSignatures:
 		return nil, refuse(ErrDamaged, "found more than %d signatures", maxSignatures)
 	}

@@ -192,6 +192,17 @@ func TestAFileThatIsRefusedIsNamed(t *testing.T) {
 	if !errors.Is(err, callability.ErrNotABundle) || !strings.Contains(err.Error(), path) {
 		t.Errorf("found %v", err)
 	}
+	shipped, err := os.ReadFile("testdata/shipped.bundle")
+	if err == nil {
+		err = os.WriteFile(path, shipped[:3000], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = callability.ReadPolicyFile(path)
+	if wanted := path + ": bundle refused: it is cut off or damaged (3000 bytes); copy or build it again [damaged]"; err.Error() != wanted {
+		t.Errorf("found %v, wanted %s", err, wanted)
+	}
 	if _, err := callability.ReadPolicyFile(path + ".missing"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("found %v", err)
 	}
