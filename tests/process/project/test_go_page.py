@@ -1,4 +1,4 @@
-"""The quick start of docs/go.md is a program that prints what the page says, and links no other module."""
+"""The page about the Go modules: its code runs as written, and its tables list what the modules report."""
 
 from __future__ import annotations
 
@@ -6,38 +6,91 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from support.bundles import SHIPPED, bundle_of
 from support.checkout import ROOT
 
-CORE = "github.com/callability/callability/clients/go"
+MODULE = "github.com/callability/callability/clients/go"
+PAGE = (ROOT / "docs/go.md").read_text(encoding="utf-8")
+SOURCES = [
+    path.read_text(encoding="utf-8")
+    for path in (ROOT / "clients/go").rglob("*.go")
+    if not path.name.endswith(("_test.go", ".pb.go"))
+]
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="the Go toolchain is not on this machine")
-def test_the_quick_start_runs_outside_the_checkout_with_no_module_but_ours(tmp_path: Path) -> None:
-    """With an empty cache of modules and no network: there is nothing to download."""
-    page = (ROOT / "docs/go.md").read_text(encoding="utf-8")
-    program, printed = (str(re.findall(rf"^```{kind}\n(.*?)^```$", page, re.M | re.S)[0]) for kind in ("go", "text"))
-    (tmp_path / "main.go").write_text(program, encoding="utf-8")
-    (tmp_path / "policy.bundle").write_bytes(bundle_of(SHIPPED))
-    (tmp_path / "go.mod").write_text(
-        f"module example\n\ngo 1.24\n\nrequire {CORE} v0.0.0\n\nreplace {CORE} => {ROOT / 'clients/go'}\n",
-        encoding="utf-8",
+def _blocks(language: str, section: str) -> list[str]:
+    """Return the code of a section."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return [str(block) for block in re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+def _rows(head: str) -> list[list[str]]:
+    table = re.search(rf"(?m)^\| {head} \|.*\n\| --- .*\n((?:\|.*\n)+)", PAGE)
+    assert table is not None
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table[1].splitlines()]
+
+
+def _run(directory: Path, *command: str) -> str:
+    """Run a command with an empty cache of modules and no network: there is nothing to download."""
+    environment = os.environ | {
+        "GOFLAGS": "-mod=mod",
+        "GOMODCACHE": str(directory / "cache"),
+        "GOPROXY": "off",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=1200, check=False
     )
-    offline = os.environ | {"GOFLAGS": "-mod=mod", "GOMODCACHE": str(tmp_path / "cache"), "GOPROXY": "off"}
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    def run(*command: str) -> str:
-        done = subprocess.run(
-            command, cwd=tmp_path, env=offline, capture_output=True, text=True, timeout=1200, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    run("go", "build", "-o", "program", ".")
-    assert run("./program") == printed
-    lines = map(str.split, run("go", "version", "-m", "program").splitlines())
-    modules = [line[1] for line in lines if line[:1] == ["dep"]]
-    assert modules == [CORE]
+def _program(directory: Path, body: str) -> None:
+    """Write a program that consists of the lines of a `main` function, outside the checkout."""
+    packages = [name for name in ("fmt", "log", "log/slog") if f"{name.rpartition('/')[2]}." in body]
+    imports = "".join(f'\t"{name}"\n' for name in (*packages, MODULE))
+    (directory / "main.go").write_text(f"package main\n\nimport (\n{imports})\n\nfunc main() {{\n{body}}}\n")
+    (directory / "go.mod").write_text(
+        f"module example\n\ngo 1.24\n\nrequire {MODULE} v0.0.0\n\nreplace {MODULE} => {ROOT / 'clients/go'}\n"
+    )
+
+
+@needs_go
+def test_the_quick_start_runs_outside_the_checkout_with_no_module_but_ours(tmp_path: Path) -> None:
+    """From a policy to the text that an agent reads, by the commands and the lines of the page."""
+    [_, build] = _blocks("sh", "Quick start")
+    [body] = _blocks("go", "Quick start")
+    [printed] = _blocks("text", "Quick start")
+    shutil.copytree(ROOT / "policy", tmp_path / "my-policy", ignore=shutil.ignore_patterns("examples", "schema"))
+    _run(tmp_path, *build.split())
+    _program(tmp_path, body)
+    _run(tmp_path, "go", "build", "-o", "program", ".")
+    assert _run(tmp_path, "./program") == printed
+    lines = map(str.split, _run(tmp_path, "go", "version", "-m", "program").splitlines())
+    assert [line[1] for line in lines if line[:1] == ["dep"]] == [MODULE]
+    # What the page shows beyond the quick start goes on from its policy.
+    [loads] = _blocks("go", "Loads and enables")
+    [hooks, _] = _blocks("go", "Logs, metrics and traces")
+    _program(tmp_path, body + loads + hooks + "_ = store.Load()\n")
+    assert "nothing listens on its port" in _run(tmp_path, "go", "run", ".")
+
+
+def test_the_quick_start_has_at_most_ten_lines() -> None:
+    """It is the first thing that a developer copies."""
+    [body] = _blocks("go", "Quick start")
+    assert len(body.splitlines()) <= 10
+
+
+def test_every_event_and_figure_is_in_a_table() -> None:
+    """And no other."""
+    events = {event for source in SOURCES for event in re.findall(r'\.(?:Info|Warn|Error)\(\S+, "(\w+)"', source)}
+    [states] = [found for source in SOURCES for found in re.findall(r'\[\.\.\.\]string\{(.*"suspect")\}', source)]
+    events |= {f"replica_{state}" for state in re.findall(r'"(\w+)"', states)}
+    assert {event for row in _rows("event") for event in re.findall(r"`(\w+)`", row[0])} == events
+    figures = {name for source in SOURCES for name in re.findall(r'"(callability_client_\w+)"', source)}
+    assert {row[0].strip("`") for row in _rows("figure")} == figures
