@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.bundling.condition_parts import ConditionParts
@@ -25,6 +25,18 @@ def payload_of(policy: Policy, sequence: int = 0) -> bytes:
     Raises:
         NotDecided: the reference evaluator decides otherwise than a diagram.
     """
+    return _payload(policy, sequence, _confirmation)
+
+
+def largest_size(policy: Policy) -> int:
+    """Return how many bytes the payload of a policy has at most; the reference evaluator decides nothing for it."""
+    return len(_payload(policy, 2**64 - 1, _largest_confirmation))
+
+
+_ConfirmationOf = Callable[[ProvedRuleSet], Confirmation]
+
+
+def _payload(policy: Policy, sequence: int, confirmation_of: _ConfirmationOf) -> bytes:
     payload = pb.Payload(
         revision=policy.revision,
         semantics=SEMANTICS,
@@ -39,12 +51,22 @@ def payload_of(policy: Policy, sequence: int = 0) -> bytes:
             )
             for action in policy.actions
         ],
-        rule_sets=[rule_set_message(policy.rule_sets[name]) for name in QUESTIONS],
+        rule_sets=[rule_set_message(policy.rule_sets[name], confirmation_of) for name in QUESTIONS],
     )
     return payload.SerializeToString(deterministic=True)
 
 
-def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:
+def _confirmation(proved: ProvedRuleSet) -> Confirmation:
+    file = f"{proved.rule_set.question.name}.yaml"
+    return confirm(proved.diagram, evaluator(proved.rule_set, proved.diagram.space, file, by=Engine.REFERENCE))
+
+
+def _largest_confirmation(proved: ProvedRuleSet) -> Confirmation:
+    regions = proved.diagram.regions
+    return Confirmation(Engine.REFERENCE, 2**32 - 1, regions, regions)
+
+
+def rule_set_message(proved: ProvedRuleSet, confirmation_of: _ConfirmationOf = _confirmation) -> pb.RuleSet:
     """Return a rule set as a bundle has it."""
     rule_set, diagram = proved.rule_set, proved.diagram
     question = rule_set.question
@@ -94,7 +116,7 @@ def rule_set_message(proved: ProvedRuleSet) -> pb.RuleSet:
             for rule in sorted(diagram.unread_nodes.first, key=rules.__getitem__)
             for fact, start in sorted(diagram.unread_nodes.first[rule].items(), key=lambda each: places[each[0]])
         ],
-        counts=_counts(proved, _confirmation(proved)),
+        counts=_counts(proved, confirmation_of(proved)),
         listed_facts=[places[name] for name in diagram.space.facts],
     )
     message.condition_parts.extend(parts.written)
@@ -122,11 +144,6 @@ def _diagram(inner: Iterable[InnerNode]) -> pb.Diagram:
     return pb.Diagram(
         places=[node.place for node in nodes], children=[child for node in nodes for child in node.children]
     )
-
-
-def _confirmation(proved: ProvedRuleSet) -> Confirmation:
-    file = f"{proved.rule_set.question.name}.yaml"
-    return confirm(proved.diagram, evaluator(proved.rule_set, proved.diagram.space, file, by=Engine.REFERENCE))
 
 
 def _counts(proved: ProvedRuleSet, confirmation: Confirmation) -> pb.Counts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from callability.bundle.envelope import MAX_BYTES, enveloped
-from callability.bundling.payload import payload_of
+from callability.bundling.payload import largest_size, payload_of
 from callability.finding import Finding, Place, in_order
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.loading import Check, Policy
@@ -32,10 +32,18 @@ def checked_payload(policy: Policy, shown: str, sequence: int = 0) -> bytes:
         payload = payload_of(policy, sequence)
     except NotDecided as error:
         raise NotWritten(error.finding) from None
-    if len(payload) > MAX_BYTES - ROOM:
-        sentence = f"its bundle would have {len(payload):,} bytes; the maximum is {MAX_BYTES - ROOM:,}"
-        raise NotWritten(Finding(Place(shown), "bundle-too-large", sentence, "shorten lists of names and values"))
+    if too_large := _too_large(len(payload), shown):
+        raise NotWritten(too_large)
     return payload
+
+
+def with_size(check: Check, shown: str) -> Check:
+    """Return a check that refuses a policy whose bundle would be too large, since nothing serves such a policy.
+
+    It is stricter than `checked_payload` by a few bytes, so that what passes can be served.
+    """
+    too_large = _too_large(largest_size(check.policy), shown) if check.policy else None
+    return _refused(check, too_large) if too_large else check
 
 
 def with_bundle(check: Check, shown: str) -> tuple[Check, bytes]:
@@ -45,4 +53,15 @@ def with_bundle(check: Check, shown: str) -> tuple[Check, bytes]:
     try:
         return check, enveloped(checked_payload(check.policy, shown))
     except NotWritten as error:
-        return replace(check, findings=in_order((*check.findings, error.finding)), policy=None), b""
+        return _refused(check, error.finding), b""
+
+
+def _too_large(size: int, shown: str) -> Finding | None:
+    if size <= MAX_BYTES - ROOM:
+        return None
+    sentence = f"its bundle would have {size:,} bytes; the maximum is {MAX_BYTES - ROOM:,}"
+    return Finding(Place(shown), "bundle-too-large", sentence, "shorten lists of names and values")
+
+
+def _refused(check: Check, finding: Finding) -> Check:
+    return replace(check, findings=in_order((*check.findings, finding)), policy=None)

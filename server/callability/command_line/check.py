@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from callability.bundling.writing import with_size
 from callability.command_line.check_report import CheckReport, as_json, as_text
 from callability.command_line.options import JsonOption
 from callability.command_line.progress import progress_bar
@@ -53,7 +54,7 @@ def check(
 
     def sound(written: PolicySource) -> bool:
         with progress_bar() as progress:
-            result = check_source(written, engine=engine, progress=progress)
+            result = with_size(check_source(written, engine=engine, progress=progress), written.shown)
         checked = CheckReport(of, result, strict=strict)
         typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound

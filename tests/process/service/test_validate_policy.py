@@ -10,8 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from callability.bundling import writing
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
+from callability.service.calls.validation import validated
 from callability.service.requests import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -51,6 +53,15 @@ def test_a_valid_policy_is_reported_with_what_was_proved(channel: grpc.Channel) 
         (each["name"], each["combinations"], each["tests_passed"]) for each in checked["rule_sets"]
     }
     assert {reply.engine} == {each["engine"] for each in checked["rule_sets"]}
+
+
+def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """About the policy as a whole; what is accepted can be served. Here is room for less than the shipped policy."""
+    assert validated(request_of(SHIPPED)).sound
+    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    reply = validated(request_of(SHIPPED))
+    assert (reply.sound, reply.revision, reply.errors) == (False, "", 1)
+    assert [(each.code, each.file) for each in reply.findings] == [("bundle-too-large", "")]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from callability.bundling.check_worker import MAX_CPU
+from callability.bundling.writing import with_size
 from callability.child_process.limits import limit_this_process
 from callability.finding import Finding, Severity
 from callability.policy.loading import check_source, engines
@@ -30,7 +31,7 @@ def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
     paths = {file.name: PurePosixPath(file.name) for file in request.files}
     files = tuple(PolicyFile(paths[file.name], file.name, file.data) for file in request.files)
     written = PolicySource(_WHOLE, files, names=frozenset(path.stem for path in paths.values()))
-    check = check_source(written, seconds=ENGINE_SECONDS)
+    check = with_size(check_source(written, seconds=ENGINE_SECONDS), written.shown)
     policy = check.policy
     return pb.ValidatePolicyResponse(
         sound=policy is not None,
