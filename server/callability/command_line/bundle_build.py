@@ -15,7 +15,8 @@ from callability.bundle.envelope import MAX_SIGNATURES, enveloped
 from callability.bundle.v1 import bundle_pb2
 from callability.bundling.writing import NotWritten, checked_payload
 from callability.command_line.key_option import key_files
-from callability.command_line.options import leave, loaded_to_serve
+from callability.command_line.loaded_policy import loaded_to_serve
+from callability.command_line.options import leave
 from callability.finding import line
 
 MAX_SEQUENCE = 2**64 - 1

@@ -16,8 +16,8 @@ import typer
 from callability.address import AddressRefused
 from callability.command_line.config import PolicyChoice, checked_files, start_report
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
+from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
-    Loaded,
     LogLevel,
     LogLevelOption,
     MetricsOption,
@@ -26,7 +26,6 @@ from callability.command_line.options import (
     check_metrics_address,
     check_policy_choice,
     leave,
-    loaded_to_serve,
     log_to_standard_error,
 )
 from callability.command_line.policy_service import (

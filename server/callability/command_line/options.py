@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -12,10 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_listen
-from callability.bundling.check_worker import output
-from callability.bundling.writing import with_bundle
 from callability.finding import finding_lines
-from callability.policy.loading import Check, Policy, check_source, rules_in, source_in
+from callability.policy.loading import Check, Policy, rules_in
 from callability.policy.shipped import shipped_policy
 
 METRICS_WHY = "whoever reaches it reads the counts: `--insecure-metrics` allows it"
@@ -58,42 +55,19 @@ def log_to_standard_error(level: LogLevel) -> None:
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format=form, force=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A policy, the state of the files that it was loaded from, and its bundle."""
-
-    policy: Policy
-    digest: str
-    bundle: bytes
-    checked: bytes
-    """The policy and its bundle as the check of an edit puts them out."""
-
-
 def viewed(directory: Path | None) -> Policy:
     """Return the policy in a directory to look at its rules, with warnings about them on standard error.
 
     Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
     """
-    policy = _accepted(rules_in(directory or shipped_policy()))
+    policy = accepted(rules_in(directory or shipped_policy()))
     for each in finding_lines(policy.warnings):
         typer.echo(each, err=True)
     return policy
 
 
-def loaded_to_serve(directory: Path | None) -> Loaded:
-    """Return the policy in a directory with the digest of its files, so that edits are noticed, and its bundle.
-
-    Warnings go to the log. A policy that is refused exits with code 1.
-    """
-    written = source_in(directory or shipped_policy())
-    check, bundle = with_bundle(check_source(written), written.shown)
-    policy = _accepted(check)
-    for each in finding_lines(policy.warnings):
-        logging.getLogger(__name__).warning("%s", each)
-    return Loaded(policy, written.digest, bundle, output(check, bundle))
-
-
-def _accepted(check: Check) -> Policy:
+def accepted(check: Check) -> Policy:
+    """Return the policy of a check, or print the findings that refuse it and exit with code 1."""
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each, err=True)

@@ -18,14 +18,13 @@ from prometheus_client import CollectorRegistry
 
 from callability.address import AddressRefused, check_listen
 from callability.certificates import CertificateRefused
+from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
     METRICS_WHY,
-    Loaded,
     LogLevel,
     MetricsOption,
     PolicyOption,
     leave,
-    loaded_to_serve,
     log_to_standard_error,
 )
 from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
