@@ -10,6 +10,7 @@ from pathlib import Path
 
 MAX_SOCKET_PATH = 107
 """Bytes in the path of a Unix socket, which Linux limits."""
+MAX_PORT = 65_535
 DIRECT = ("grpc.enable_http_proxy", 0)
 """The option of a gRPC channel to loopback or a Unix socket: no proxy that the environment names can reach them."""
 
@@ -36,12 +37,22 @@ def check_listen(address: str, why: str, *, any_host: bool) -> None:
     host, _, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535
+    number = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= MAX_PORT
     if not host or not number or bracketed != (":" in host):
         wanted = "HOST:PORT" if any_host else "127.0.0.1:PORT or [::1]:PORT"
-        raise AddressRefused(f"`{address}` is not an address: write {wanted}")
+        raise AddressRefused(f"`{address}` is not an address: write {wanted}, with a port from 0 to {MAX_PORT}")
     if not any_host and not is_loopback(host):
         raise AddressRefused(f"`{address}` is not loopback, and is refused: {why}")
+
+
+def missing_protection(*, encrypted: bool, authenticated: bool, by: str) -> str:
+    """Return what lets a server listen beyond loopback and is not given yet; an empty text if nothing is missing.
+
+    `by` are the options that authenticate clients.
+    """
+    tls = () if encrypted else ("`--tls-certificate` and `--tls-key`",)
+    missing = (*tls, *(() if authenticated else (by,)))
+    return f"give {', and '.join(missing)}, or `--insecure-listen` to let anybody ask" if missing else ""
 
 
 def is_loopback(host: str) -> bool:

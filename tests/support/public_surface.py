@@ -75,7 +75,8 @@ def _commands() -> Iterator[str]:
 
 
 def _options(command: Any, name: str) -> Iterator[str]:
-    for parameter in command.params:
+    # A hidden option only says what to write in its place.
+    for parameter in (each for each in command.params if not getattr(each, "hidden", False)):
         kind = parameter.type_descriptor.annotation
         choices = [*kind] if isinstance(kind, EnumType) else []
         for spelling in (*parameter.opts, *parameter.secondary_opts):

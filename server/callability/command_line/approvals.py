@@ -129,9 +129,10 @@ def approve(
         leave("name the tools, or give `--all` for every tool of the server", 2)
     if sha256 is not None and len(named) != 1:
         leave("`--sha256` goes with one tool", 2)
+    files = sound_files(config, approvals)
+    known_server(files.config.names, server)
     if not yes and sha256 is None and not sys.stdin.isatty():
         leave("nobody can be asked, as standard input is not a terminal: give `--yes` or `--sha256 HEX`", 2)
-    files = sound_files(config, approvals)
     there = tools_of(files, server)
     chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]
     if sha256 is not None and chosen[0].sha256 != sha256.lower():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -42,19 +42,24 @@ def explain(
         str, typer.Option(metavar="QUESTION", help=f"The question that the facts are about: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
     policy: PolicyOption = None,
+    agent: Annotated[str | None, typer.Option("--agent", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the answer for given facts, the rules that were tried, and what would make a tool callable.
 
-    Exit code 0: answered. 1: the policy is refused. 2: a question, fact or value is not known.
+    A fact that was given and changes nothing is marked: no rule reads it, or no name or pattern of the rules matches
+    it. Exit code 0: answered. 1: the policy is refused. 2: a question, fact or value is not known.
     """
+    if agent is not None:
+        leave(f"`--agent` is not an option of `explain`: facts are arguments, here `agent.name={agent}`", 2)
     subject = QUESTIONS.get(question)
     if subject is None:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
     served = viewed(policy)
     proved = served.rule_sets[subject.name]
     subject = proved.rule_set.question
-    given = subject.completed(_given(facts or [], subject))
+    written = _given(facts or [], subject)
+    given = subject.completed(written)
     contradicted = subject.contradicted(given)
     if contradicted:
         leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
@@ -62,7 +67,8 @@ def explain(
     read = {fact: given[fact] for fact in proved.diagram.space.facts}
     unread = proved.diagram.unread(verdict, given)
     explanation = explanation_of(proved.rule_set, proved.diagram, given)
-    answer = ExplainReport(served, proved.rule_set, verdict, unread, explanation, given, read)
+    notes = dict(_notes(written, subject, read))
+    answer = ExplainReport(served, proved.rule_set, verdict, unread, explanation, given, read, notes)
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -77,6 +83,8 @@ class ExplainReport:
     explanation: Explanation
     given: Mapping[str, str]
     facts: Mapping[str, str]
+    notes: Mapping[str, str]
+    """Why facts of the call change nothing, by their names."""
 
     @property
     def status(self) -> Status:
@@ -117,6 +125,18 @@ def _read(text: str, question: Question) -> tuple[str, str]:
     return name, value
 
 
+def _notes(written: Mapping[str, str], question: Question, read: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the call that change nothing, each with the reason."""
+    # A fact on the axis of one that is read may decide what that one can be.
+    matter = {name for axis in question.axes if not set(axis.facts).isdisjoint(read) for name in axis.facts}
+    for name, value in written.items():
+        fact = question.facts[name]
+        if name not in matter:
+            yield name, "which no rule reads"
+        elif isinstance(fact, NameFact) and fact.is_unmatched(value):
+            yield name, "which no name or pattern of the rules matches"
+
+
 def _unknown_fact(name: str, question: Question) -> str:
     """Return what is wrong with the name of a fact; of a label that is not declared, which labels are."""
     kind, is_label, _ = name.partition(".label.")
@@ -145,12 +165,19 @@ def _text(answer: ExplainReport) -> str:
     if verdict.withhold_text is not None:
         lines.append(f"  upstream text  {'withheld' if verdict.withhold_text else 'may be shown'}")
     lines += [f"  {name:<13}  {text}" for name, text in (answer.words or {}).items()]
-    lines += ["", "facts", *(f"  {fact}: {value}" for fact, value in answer.facts.items())]
+    lines += ["", "facts", *_fact_lines(answer)]
     lines += ["", "rules tried, in order", *(f"  {trial.rule.id} {trial.why}" for trial in explanation.trials)]
     if explanation.path:
         lines += ["", "path to callable", *(f"  {step}" for step in _steps(explanation.path))]
     lines += ["", f"revision {answer.policy.revision}"]
     return "\n".join(lines)
+
+
+def _fact_lines(answer: ExplainReport) -> Iterator[str]:
+    unread = {fact: answer.given[fact] for fact in answer.notes if fact not in answer.facts}
+    for fact, value in {**answer.facts, **unread}.items():
+        note = answer.notes.get(fact)
+        yield f"  {fact}: {value}, {note}" if note else f"  {fact}: {value}"
 
 
 def _steps(path: Path) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 
 from callability.address import AddressRefused
 from callability.command_line.options import LogLevel, LogLevelOption, PolicyOption, leave, log_to_standard_error
-from callability.finding import shown
+from callability.policy.loading import source_in
 from callability.policy.shipped import shipped_policy
 from callability.studio.serving import run
 
@@ -32,7 +32,7 @@ def studio(
     log_to_standard_error(log_level)
     directory = policy or shipped_policy()
     if not directory.is_dir():
-        leave(f"{shown(str(directory))} is not a directory that can be read", 1)
+        leave(str(source_in(directory).findings[0]), 1)
 
     def started(url: str) -> None:
         typer.echo(f"listening on {url}")

@@ -263,6 +263,7 @@ def test_what_is_seen_is_not_escaped() -> None:
             2,
             "nobody can be asked, as standard input is not a terminal: give `--yes` or `--sha256 HEX`",
         ),
+        (("approve", "fils", "read"), 2, "the config has no server `fils` (did you mean `files`?)"),
         (("approve", "files", "--yes"), 2, "name the tools, or give `--all` for every tool of the server"),
         (
             ("approve", "files", "a", "--all", "--yes"),

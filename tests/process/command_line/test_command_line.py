@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from callability import __version__
+from callability.bundling import writing
 from support.checkout import POLICY
 from support.commands import callability
 from support.policies import write_policy
@@ -221,6 +222,68 @@ def test_a_label_that_is_not_declared_gets_those_that_are(tmp_path: Path) -> Non
         assert done.returncode == 2
         assert f"unknown fact `{label}`" in done.stderr
         assert f"`{hint}`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("facts", "noted"),
+    [
+        (["agent.name=bob"], ["agent.name: bob, which no name or pattern of the rules matches"]),
+        (["agent.name=ledger-bot", "server.name=billing-eu"], []),
+        (["agent.name=unknown"], []),
+        (["tool.name=pay"], ["tool.name: pay, which no rule reads"]),
+    ],
+)
+def test_a_fact_that_changes_nothing_is_marked(facts: list[str], noted: list[str], tmp_path: Path) -> None:
+    """So that nobody takes the answer for one about this agent alone."""
+    assert callability("policy", "export", "--example", "agents-allowed", str(tmp_path)).returncode == 0
+    done = callability("explain", "--policy", str(tmp_path), *facts)
+    assert [line.strip() for line in done.stdout.splitlines() if ", which no " in line] == noted
+
+
+def test_a_fact_is_not_marked_if_it_decides_what_another_can_be(tmp_path: Path) -> None:
+    """The rules of a freeze read whether a tool is destructive, and a tool that only reads is not."""
+    assert callability("policy", "export", "--example", "change-freeze", str(tmp_path)).returncode == 0
+    done = callability("explain", "--policy", str(tmp_path), "annotations.read_only=true")
+    assert (done.returncode, ", which no " in done.stdout) == (0, False)
+
+
+def test_an_agent_is_a_fact_and_not_an_option() -> None:
+    """Other commands have such an option."""
+    done = callability("explain", "--agent", "bob")
+    message = "callability: `--agent` is not an option of `explain`: facts are arguments, here `agent.name=bob`\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("policy.bundle", "is a bundle, and not the directory of a policy (`callability bundle inspect` prints"),
+        ("callability.yaml", "is a file, and not the directory of a policy (the files of a policy are read together:"),
+        ("notes.txt", "is a file, and not the directory of a policy (the files of a policy are read together: give a"),
+        ("none", "there is no such directory"),
+    ],
+)
+def test_what_is_not_the_directory_of_a_policy_is_named(name: str, hint: str, tmp_path: Path) -> None:
+    """With what to give instead, by every command that reads a policy."""
+    assert callability("policy", "export", str(tmp_path / "policy")).returncode == 0
+    done = callability("bundle", "build", str(tmp_path / "policy"), "--output", str(tmp_path / "policy.bundle"))
+    assert done.returncode == 0
+    (tmp_path / "callability.yaml").write_text("rules: []\n")
+    (tmp_path / "notes.txt").write_text("notes")
+    path = str(tmp_path / name)
+    for command in (("check", path), ("test", path), ("explain", "--policy", path), ("serve", "--policy", path)):
+        done = callability(*command)
+        assert (done.returncode, f"{path}: {hint}" in done.stdout + done.stderr) == (1, True), done.stdout + done.stderr
+
+
+def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the check, so that what it accepts can be served; here with room for less than the shipped policy."""
+    assert callability("check").returncode == 0
+    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    done = callability("check")
+    assert done.returncode == 1
+    assert re.search(r"its bundle would have 14,\d{3} bytes; the maximum is 5,904 .*\[bundle-too-large\]", done.stdout)
+    assert done.stdout.splitlines()[-1].endswith(": refused, 1 error, 0 warnings, 76 tests passed")
 
 
 def test_a_path_ends_where_only_the_policy_can_be_changed(tmp_path: Path) -> None:

@@ -139,6 +139,7 @@ def test_a_command_that_does_not_exist_is_a_warning(command: list[str], tmp_path
         "elsewhere": {"command": "./tool", "cwd": "/"},
         "own-path": {"command": "tool", "env": {"PATH": "${HERE}"}},
         "no-program": {"command": str(tmp_path / "data")},
+        "part": {"command": "uvx", "env": {"PATH": "/none"}},
     }
     config = write_config(tmp_path, servers, catalog={"later": {"command": "no-such-command"}})
     done = callability(*command, "--config", str(config), env={**os.environ, "HERE": str(tmp_path)})
@@ -148,6 +149,7 @@ def test_a_command_that_does_not_exist_is_a_warning(command: list[str], tmp_path
         " [missing-command]",
         "command `./tool` of server `elsewhere` is not found (install it) [missing-command]",
         f"command `{tmp_path}/data` of server `no-program` is not found (install it) [missing-command]",
+        "command `uvx` of server `part` is not found (install uv, or write its absolute path) [missing-command]",
         "command `no-such-command` of catalog server `later` is not found (install it, or write its absolute path)"
         " [missing-command]",
     ]

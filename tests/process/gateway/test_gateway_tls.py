@@ -84,11 +84,12 @@ def test_a_gateway_without_tls_or_without_tokens_stays_on_loopback(authority: Au
     with_tokens = write_config(tmp_path, files, agents=agents_of({"clerk": ["files"]}))
     without = write_config(tmp_path / "open", files)
     tls = _tls(authority.pair("server"))
-    for config, more in ((with_tokens, ()), (without, tls)):
+    clients = "tokens to the agents of the config or `--tls-client-ca`"
+    for config, more, missing in ((with_tokens, (), "`--tls-certificate` and `--tls-key`"), (without, tls, clients)):
         command = ("gateway", "--transport", "http", "--address", "0.0.0.0:0", "--config", str(config), *more)
         done = callability(*command)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "is not loopback, and is refused" in done.stderr
+        assert f"is not loopback, and is refused: give {missing}, or `--insecure-listen`" in done.stderr
     with http_gateway_process(without, "--insecure-listen", address="0.0.0.0:0") as url:
         assert _found(url.replace("0.0.0.0", "127.0.0.1"), None) == ["files:read_file"]
 

@@ -258,7 +258,7 @@ def test_a_refused_policy_is_not_served(tmp_path: Path) -> None:
         ("example.org:7420", "is not loopback"),
         ("[::]:7420", "is not loopback"),
         ("127.0.0.1", "is not an address"),
-        ("127.0.0.1:99999", "is not an address"),
+        ("127.0.0.1:99999", "is not an address: write 127.0.0.1:PORT or [::1]:PORT, with a port from 0 to 65535"),
         ("nonsense", "is not an address"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_missing_directory_is_reported(tmp_path: Path) -> None:
     """Exit code 1, as everywhere."""
     done = callability("studio", "--policy", str(tmp_path / "none"))
     assert done.returncode == 1
-    assert "is not a directory" in done.stderr
+    assert "there is no such directory" in done.stderr
 
 
 def test_a_page_that_was_idle_for_long_is_analysed_again(tmp_path: Path) -> None:

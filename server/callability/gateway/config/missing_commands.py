@@ -13,6 +13,9 @@ from callability.gateway.config.disagreements import server_subject
 from callability.gateway.config.model import CatalogEntry, ServerConfig
 from callability.gateway.config.variables import Unfillable, filled, unset
 
+_PART_OF = {"uv": "uv", "uvx": "uv", "node": "Node.js", "npm": "Node.js", "npx": "Node.js"}
+"""What a person installs for a command that is a part of something else."""
+
 
 def missing_commands(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a warning for each command that cannot be found; servers that are switched off are left out."""
@@ -26,7 +29,8 @@ def missing_commands(config: Config, environment: Mapping[str, str]) -> Iterator
                 sentence = f"command {shown(server.command)} of {server_subject(section, name)} is not found"
                 where = "" if os.sep in server.command else ", or write its absolute path"
                 at = config.place(section, name, "command")
-                yield Finding(at, "missing-command", sentence, f"install it{where}", Severity.WARNING)
+                what = _PART_OF.get(server.command, "it")
+                yield Finding(at, "missing-command", sentence, f"install {what}{where}", Severity.WARNING)
 
 
 def _exists(command: str, server: ServerConfig | CatalogEntry, environment: Mapping[str, str]) -> bool:

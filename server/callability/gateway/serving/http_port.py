@@ -5,13 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-from callability.address import check_listen, is_loopback, listening
+from callability.address import check_listen, is_loopback, listening, missing_protection
 from callability.certificates import WatchedCertificates
-
-_WHY = (
-    "give `--tls-certificate` and `--tls-key`, and tokens to the agents of the config or `--tls-client-ca`, or"
-    " `--insecure-listen` to let anybody ask"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +38,13 @@ class HttpPort:
         Raises:
             AddressRefused: it may not.
         """
-        known = agents_have_tokens or (self.certificates and self.certificates.files.client_authorities)
-        protected = self.certificates is not None and bool(known)
-        check_listen(self.address, _WHY, any_host=protected or self.insecure)
+        by_certificate = self.certificates is not None and self.certificates.files.client_authorities is not None
+        missing = missing_protection(
+            encrypted=self.certificates is not None,
+            authenticated=agents_have_tokens or by_certificate,
+            by="tokens to the agents of the config or `--tls-client-ca`",
+        )
+        check_listen(self.address, missing, any_host=not missing or self.insecure)
 
     def listen(self) -> socket.socket:
         """Return a socket that listens.

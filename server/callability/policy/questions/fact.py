@@ -187,6 +187,10 @@ class NameFact(Fact):
         """Return the reading of a readable name, even if it is spelled like the word for an unreadable one."""
         return self.classes.representative(name) if name == UNKNOWN and self.values else name
 
+    def is_unmatched(self, given: str) -> bool:
+        """Say whether a given name is readable, and no name or pattern of the rules matches it."""
+        return given != UNKNOWN and not any(self.classes.numbers((self.reading(given),)))
+
     def written(self, values: frozenset[str]) -> tuple[str, ...]:
         """Return names and patterns as a condition spells them."""
         return tuple(each if each and each[0] not in "*?" else f'"{each}"' for each in sorted(values))

@@ -13,6 +13,8 @@ from callability.finding import Finding, Place
 
 MAX_FILES = 16
 """YAML files in the directory of a policy, including those whose names are no question."""
+_BUNDLE_START = b"\x0a\x12callability bundle"
+"""The bytes with which a bundle begins."""
 TESTS = "_test"
 """How the name of a file with tests ends, before its ending."""
 
@@ -63,8 +65,7 @@ def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
     paths = sorted(paths, key=lambda path: path.name)
     shown = str(directory)
     if not (os.access(directory, os.R_OK | os.X_OK) and directory.is_dir()):
-        what = "is not a directory that can be read" if directory.exists() else "there is no such directory"
-        return PolicySource(shown, (), (Finding(Place(shown), "no-directory", what),))
+        return PolicySource(shown, (), (_no_directory(directory),))
     files: list[PolicyFile] = []
     findings: list[Finding] = []
     names = frozenset(path.stem for path in paths)
@@ -77,6 +78,29 @@ def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
         except document.Refused as error:
             findings.extend(error.findings)
     return PolicySource(shown, tuple(files), tuple(findings), names)
+
+
+def _no_directory(path: Path) -> Finding:
+    """Return the finding for a path where the directory of a policy is expected, with what it is and what to do."""
+    place = Place(str(path))
+    if not path.is_file():
+        what = "is not a directory that can be read" if path.exists() else "there is no such directory"
+        return Finding(place, "no-directory", what)
+    if _is_bundle(path):
+        hint = "`callability bundle inspect` prints what it holds; give the directory that it was built from"
+        return Finding(place, "no-directory", "is a bundle, and not the directory of a policy", hint)
+    is_rule_file = path.suffix in {".yaml", ".yml"}
+    wanted = f"`{path.parent}`" if is_rule_file else "a directory with `callability.yaml` and the other rule files"
+    hint = f"the files of a policy are read together: give {wanted}"
+    return Finding(place, "no-directory", "is a file, and not the directory of a policy", hint)
+
+
+def _is_bundle(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(_BUNDLE_START)) == _BUNDLE_START
+    except OSError:
+        return False
 
 
 def revision_of(files: Iterable[tuple[str, bytes]]) -> str:

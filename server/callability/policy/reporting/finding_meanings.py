@@ -49,7 +49,10 @@ OF_FILES: Mapping[str, Meaning] = {
 """Of every file."""
 
 OF_FORM: Mapping[str, Meaning] = {
-    "no-directory": Meaning("The policy is not a directory that can be read.", "Check its name."),
+    "no-directory": Meaning(
+        "The policy is not a directory that can be read.",
+        "Check its name; a bundle or a single rule file is not a policy.",
+    ),
     "too-many-files": Meaning(
         "The directory has more than 16 YAML files.",
         "Keep only the files of the policy in it.",

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import grpc
 
-from callability.address import AddressRefused, check_free, check_listen, check_socket_path, socket_path
+from callability.address import (
+    AddressRefused,
+    check_free,
+    check_listen,
+    check_socket_path,
+    missing_protection,
+    socket_path,
+)
 from callability.certificates import Certificates, WatchedCertificates
 
-_WHY = (
-    "give `--tls-certificate` and `--tls-key`, and `--callers` or `--tls-client-ca`, or `--insecure-listen` to let"
-    " anybody ask"
-)
 _AGE_GRACE_MS = 30_000
 """Milliseconds that calls have to end on a connection that has reached its age."""
 
@@ -77,8 +80,12 @@ class Port:
             return
         if self.socket_mode is not None:
             raise AddressRefused(f"`--socket-mode` goes with unix:PATH, and `{self.address}` is not one")
-        protected = self.certificates is not None and (self.callers or self.needs_client_certificate)
-        check_listen(self.address, _WHY, any_host=protected or self.insecure)
+        missing = missing_protection(
+            encrypted=self.certificates is not None,
+            authenticated=self.callers or self.needs_client_certificate,
+            by="`--callers` or `--tls-client-ca`",
+        )
+        check_listen(self.address, missing, any_host=not missing or self.insecure)
         check_free(self.address, reuse_port=self.reuse_port)
 
     def open(self, server: grpc.aio.Server) -> str:
