@@ -56,9 +56,14 @@ def serving(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = No
 
 
 @contextmanager
-def service(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = None) -> Iterator[Service]:
-    """Run `callability serve` and yield its process with the address that it listens on; its log goes to a file."""
-    command = [*COMMAND, "serve", "--address", address, *arguments]
+def service(
+    *arguments: str, address: str = "127.0.0.1:0", log: Path | None = None, before: Sequence[str] = ()
+) -> Iterator[Service]:
+    """Run `callability serve` and yield its process with the address that it listens on; its log goes to a file.
+
+    `before` is a program that becomes the service, with its options.
+    """
+    command = [*before, *COMMAND, "serve", "--address", address, *arguments]
     with (
         log.open("w") if log else nullcontext(subprocess.PIPE) as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

@@ -45,6 +45,7 @@ from callability.service.instance import Instance, InstanceOptions
 from callability.service.memory import return_large_blocks
 from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.supervisor import Supervisor
+from callability.service.transport.connections import raise_descriptor_limit
 from callability.service.worker_metrics import WorkerMetrics
 
 _log = logging.getLogger(__name__)
@@ -142,6 +143,7 @@ def serve(
     for name in unused_variables(os.environ):
         _log.warning("`$%s` is not a setting, and is not used", name)
     return_large_blocks()
+    raise_descriptor_limit()
     try:
         serving = _serving(settings)
         uvloop.run(serving.run() if serving.workers == 1 else serving.supervise())

@@ -24,6 +24,7 @@ from callability.service.requests import limits
 from callability.service.requests.request_size import REQUEST_BYTES
 from callability.service.transport import health
 from callability.service.transport.admission import Admission
+from callability.service.transport.connections import most_connections
 from callability.service.transport.edge import Answer, Method, streaming, unary
 from callability.service.transport.guard import Guard
 from callability.service.transport.health import Health
@@ -104,7 +105,9 @@ class Server:
         )
         self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard, calls)
         streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
-        self._server = grpc.aio.server(handlers=(self._admission,), options=(*_OPTIONS, *port.options, streams))
+        connections = ("grpc.max_allowed_incoming_connections", most_connections())
+        options = (*_OPTIONS, *port.options, streams, connections)
+        self._server = grpc.aio.server(handlers=(self._admission,), options=options)
         self.address = port.open(self._server)
         self._private: Path | None = None
         if not port.is_private:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,28 +128,6 @@ def test_no_token_appears_in_the_log(known: Known) -> None:
     for token in ("gateway-token", "next-token", "people-token", "mistyped-token", "former-token"):
         assert token not in known.log
         assert token_entry(token)["sha256"] not in known.log
-
-
-def test_bad_callers_do_not_affect_others(known: Known) -> None:
-    """Silent connections, handshakes that stop, messages that are too large, and a deadline that has passed."""
-    host, _, port = known.address.rpartition(":")
-    idle = [socket.create_connection((host, int(port))) for _ in range(200)]
-    try:
-        for each in idle[::2]:
-            # The beginning of a handshake that does not go on.
-            each.sendall(b"\x16\x03\x01\x02\x00\x01")
-        huge = pb.CheckToolRequest(server="s" * 100_000_000)
-        for metadata, codes in (
-            ((), {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED"}),
-            (bearer("people-token"), {"RESOURCE_EXHAUSTED"}),
-        ):
-            assert known.outcome("CheckTool", huge, metadata)[0] in codes
-        assert known.outcome("CheckTool", SWITCHED_OFF, bearer("people-token"), timeout=-1)[0] == "DEADLINE_EXCEEDED"
-        assert known.outcome("CheckTool", SWITCHED_OFF, bearer("people-token")) == ("OK", "")
-    finally:
-        for each in idle:
-            each.close()
-    assert "Traceback" not in known.log
 
 
 def test_an_edit_of_the_callers_takes_effect_and_a_bad_one_does_not(tmp_path: Path) -> None:
