@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from callability.bundle.v1 import bundle_pb2 as pb
 from callability.columns.fact_column import Codes, FactReader, OddValues, UnfitColumn
 from callability.columns.rule_columns import RuleColumns
 from callability.columns.verdict_columns import VerdictColumns
+from callability.finding import did_you_mean, listed, nearest
 
 QUESTION = "callability"
 CHUNK = 1 << 15
@@ -158,18 +159,30 @@ def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Co
             found[place] = reader.constant(None)
     missing = [readers[place].name for place in found if readers[place].name != "agent.name" or columns.agent is None]
     if missing and not columns.missing_unknown:
-        raise UnfitColumn(f"the table has no column {_listed(missing)}; it has {_listed(schema.names)}")
+        raise _without(missing, schema.names, {reader.name for reader in readers.values()})
     twice = [reader.name for reader in readers.values() if len(schema.get_all_field_indices(reader.name)) > 1]
     if twice:
         raise UnfitColumn(f"the table has two columns {_listed(twice)}")
     return found
 
 
+def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> UnfitColumn:
+    """Return the error of a table without some columns of facts, and which of its own may be these misspelt."""
+    others = [name for name in names if name not in read and not name.endswith(".name")]
+    near = {name: nearest(name, others) for name in missing}
+    hint = ", ".join(f"`{found}` for `{name}`" for name, found in near.items() if found)
+    found = f"the table has no column {_listed(missing)}; it has {_listed(names)}"
+    return UnfitColumn(f"{found} (is a name misspelt: {hint}?)" if hint else found)
+
+
 def _check_kept(kept: Sequence[str], schema: pa.Schema, verdict: pa.Schema) -> None:
     for name in kept:
         places = schema.get_all_field_indices(name)
         if not places:
-            raise UnfitColumn(f"the table has no column `{name}`; it has {_listed(schema.names)}")
+            hint = did_you_mean(name, schema.names)
+            raise UnfitColumn(
+                f"the table has no column `{name}`; it has {_listed(schema.names)}" + (f" ({hint})" if hint else "")
+            )
         if len(places) > 1:
             raise UnfitColumn(f"the table has {len(places)} columns `{name}`")
         if name in verdict.names:
@@ -185,4 +198,4 @@ def _field(fact: pb.Fact) -> pa.Field:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none"
+    return listed(names) or "none"

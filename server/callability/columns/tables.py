@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.parquet
 
 from callability.columns.decoding import decoded, decoded_schema, plain_type
 from callability.columns.fact_column import UnfitColumn
+from callability.columns.unreadable import TableFormat, reason
 
 BATCH_ROWS = 1 << 16
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -27,15 +27,6 @@ _NULLS = ["", "NULL", "null"]
 
 class TableRefused(Exception):
     """A file that cannot be read as a table, or written. Its text names the file and says why."""
-
-
-class TableFormat(StrEnum):
-    """The format of a file, by the ending of its name."""
-
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    CSV = "csv"
-    JSON_LINES = "json lines"
 
 
 ENDINGS = {
@@ -67,6 +58,8 @@ class TableFile:
         with self._refused():
             dataset = self._dataset(facts)
             schema = dataset.schema
+            # Names of columns are decoded here, and may not be UTF-8.
+            _ = schema.names
         return schema, self._scan(dataset)
 
     def _dataset(self, facts: pa.Schema) -> pa.dataset.Dataset:
@@ -109,8 +102,8 @@ class TableFile:
         try:
             yield
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            why = " ".join(str(error).split())
-            raise TableRefused(f"{self.path}: cannot be read as {self.format}: {why[:300]}") from None
+            why = reason(self.path, self.format, error)
+            raise TableRefused(f"{self.path}: cannot be read as {self.format}: {why}") from None
 
 
 def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
@@ -142,6 +135,18 @@ def format_of(path: Path) -> TableFormat:
         raise TableRefused(f"{path}: the name must end in {', '.join(ENDINGS)}") from None
 
 
+def output_format(path: Path) -> TableFormat:
+    """Return the format in which a file is written.
+
+    Raises:
+        TableRefused: the ending of its name is not that of a format that is written.
+    """
+    form = ENDINGS.get(path.suffix.lower(), TableFormat.JSON_LINES)
+    if form is TableFormat.JSON_LINES:
+        raise TableRefused(f"{path}: the name of an output must end in .parquet, .arrow or .csv")
+    return form
+
+
 def _paths(name: str) -> Sequence[Path]:
     path = Path(name)
     if path.is_dir():
@@ -169,7 +174,7 @@ def table_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter
     """
     beside = path.with_name(f".{path.name}.part")
     try:
-        with _writer(beside, format_of(path), schema) as writer:
+        with _writer(beside, output_format(path), schema) as writer:
             yield writer
         beside.replace(path)
     except OSError as error:
@@ -184,10 +189,8 @@ def _writer(path: Path, form: TableFormat, schema: pa.Schema) -> pa.RecordBatchW
             return pa.parquet.ParquetWriter(path, schema)
         case TableFormat.ARROW:
             return pa.ipc.new_file(path, schema)
-        case TableFormat.CSV:
+        case _:
             return _PlainCsv(path, schema)
-        case TableFormat.JSON_LINES:
-            raise TableRefused(f"{path}: JSON lines are read and not written; write .parquet, .arrow or .csv")
 
 
 class _PlainCsv:

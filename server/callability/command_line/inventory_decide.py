@@ -52,7 +52,7 @@ def decide(
     policy or a table is refused, and nothing is written. 2: usage error.
     """
     decides = policy_at(policy)
-    tables = opened(files, keep, missing_unknown=allow_missing)
+    tables = opened(files, keep, missing_unknown=allow_missing, output=output)
     statuses: Counter[str] = Counter()
     try:
         with rows_bar() as advance:

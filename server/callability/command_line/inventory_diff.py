@@ -65,7 +65,7 @@ def diff(
     standard output. 2: usage error.
     """
     older, newer = _policies(against, policy)
-    tables = opened(files, NAMES, missing_unknown=allow_missing)
+    tables = opened(files, NAMES, missing_unknown=allow_missing, output=output)
     rows = 0
     found: Counter[Change] = Counter()
     examples: dict[Change, list[str]] = {}

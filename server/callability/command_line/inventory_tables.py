@@ -16,9 +16,11 @@ from callability.bundle.envelope import enveloped
 from callability.bundle.refusal import BundleRefused
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, Reading, UnfitColumn
-from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, table_files
+from callability.columns.repeated_tools import RepeatedTools
+from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, output_format, table_files
 from callability.command_line.options import leave, viewed
 from callability.command_line.terminal import number_of
+from callability.finding import shown
 from callability.policy.loading import Policy
 
 FilesArgument = Annotated[
@@ -66,6 +68,7 @@ class Tables:
             UnfitColumn: a column cannot be read as its fact.
         """
         first: pa.Schema | None = None
+        repeated = RepeatedTools()
         for file in self.files:
             columns, batches = file.batches(_facts(policies))
             first = columns if first is None else first
@@ -76,15 +79,30 @@ class Tables:
                     for policy in policies
                 ]
                 for batch in batches:
+                    repeated.look_at(batch)
                     alike = kept_as(batch, _kept_in(kept, columns, agent), first, file.path)
                     yield tuple(reading.decide(alike) for reading in readings)
                     advance(batch.num_rows)
-            _warn(file, readings, self.warned)
+            for line in _warnings(file, readings):
+                self._report(line)
+        if repeated.rows:
+            rows = f"{number_of(repeated.rows, 'row')} with a tool that an earlier row has, such as"
+            self._report(f"warning: {rows} {shown(repeated.first)}: each row is decided")
+
+    def _report(self, text: str) -> None:
+        """Write a line to standard error, once for all agents."""
+        if text not in self.warned:
+            self.warned.add(text)
+            typer.echo(text, err=True)
 
 
-def opened(names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown: bool) -> Tables:
-    """Return the tables in some files, or leave with exit code 1."""
+def opened(
+    names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown: bool, output: Path | None = None
+) -> Tables:
+    """Return the tables in some files, or leave with exit code 1; also if no `output` of that name is written."""
     try:
+        if output is not None:
+            output_format(output)
         return Tables(table_files(names), None if kept is None else tuple(kept), missing_unknown)
     except TableRefused as error:
         leave(str(error), 1)
@@ -173,18 +191,12 @@ def _in(file: TableFile) -> Iterator[None]:
         raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
 
 
-def _warn(file: TableFile, readings: Iterable[Reading], warned: set[str]) -> None:
-    """Report what was read as unknown, to standard error, once for each file and column."""
-    lines: dict[str, None] = {}
+def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:
+    """Yield what was read as unknown, by column."""
     for reading in readings:
         for name in reading.missing:
-            lines[f"there is no column `{name}`: the fact is unknown in every row"] = None
+            yield f"{file.path}: warning: there is no column `{name}`: the fact is unknown in every row"
         for name, odd in reading.odd.items():
-            values = ", ".join(f"`{value}`" for value in odd.values)
+            values = ", ".join(map(shown, odd.values))
             have = f"{number_of(odd.rows, 'row')} with a value that the policy does not know"
-            lines[f"column `{name}`: {have}: {values}"] = None
-    for line in lines:
-        text = f"{file.path}: warning: {line}"
-        if text not in warned:
-            warned.add(text)
-            typer.echo(text, err=True)
+            yield f"{file.path}: warning: column `{name}`: {have}: {values}"

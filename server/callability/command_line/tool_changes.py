@@ -33,7 +33,8 @@ def read_inventory(path: Path) -> CheckToolsRequest:
     try:
         return _parsed(data)
     except (ParseError, ValueError, RecursionError) as error:
-        leave(f"{shown(str(path))} is not an inventory: {str(error)[:200]}", 1)
+        wanted = "wanted the JSON that `callability inventory` writes; `callability inventory diff` compares tables"
+        leave(f"{shown(str(path))} is not an inventory: {str(error)[:200]} ({wanted})", 1)
 
 
 def _parsed(data: bytes) -> CheckToolsRequest:

@@ -216,8 +216,14 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
         ("missing.parquet", "there is no such file"),
         ("missing-*.parquet", "no file has such a name"),
         ("tools.xlsx", "the name must end in .parquet, .pq, .arrow, .feather, .csv, .jsonl, .ndjson"),
-        ("broken.parquet", "cannot be read as parquet"),
-        ("torn.csv", "cannot be read as csv"),
+        ("broken.parquet", "cannot be read as parquet: the file is damaged or not complete: "),
+        ("text.parquet", "cannot be read as parquet: found 6 bytes that begin with `hell`, wanted a file that begins"),
+        ("text.arrow", "cannot be read as arrow: found 6 bytes that begin with `hello\\u000a`, wanted a file that"),
+        ("torn.csv", "cannot be read as csv: row 2: found 1 fields, wanted 2, as many as the header has"),
+        ("empty.csv", "cannot be read as csv: found an empty file, wanted a first line with the names of the columns"),
+        ("odd.csv", "cannot be read as csv: row 3, column `server.enabled`: found `maybe`, wanted true or false"),
+        ("binary.csv", "cannot be read as csv: found bytes that are not UTF-8, wanted text in UTF-8"),
+        ("torn.jsonl", "cannot be read as json lines: wanted a JSON object on each line: "),
         ("empty", "the directory has no file that ends in"),
     ],
 )
@@ -226,7 +232,13 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) 
     (tmp_path / "empty").mkdir()
     (tmp_path / "tools.xlsx").write_bytes(b"PK")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    for text in ("text.parquet", "text.arrow"):
+        (tmp_path / text).write_text("hello\n")
     (tmp_path / "torn.csv").write_text("server.name,tool.name\ngit\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "odd.csv").write_text("server.name,server.enabled\ngit,true\ngit,maybe\n")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\n")
+    (tmp_path / "torn.jsonl").write_text("{torn\n")
     path = name if "://" in name else str(tmp_path / name)
     done = _run("counts", path)
     assert (done.returncode, done.stdout) == (1, "")
@@ -237,12 +249,48 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) 
 def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """Neither the file nor a part of it."""
     path = _written(tmp_path, ".csv")
-    for name, sentence in (("no/out.csv", "cannot be written"), ("out.xlsx", "the name must end in")):
+    for name, sentence in (
+        ("no/out.csv", "cannot be written"),
+        ("out.xlsx", "the name of an output must end in .parquet, .arrow or .csv"),
+        ("out.jsonl", "the name of an output must end in .parquet, .arrow or .csv"),
+    ):
         output = tmp_path / name
         done = _run("decide", path, "--output", output)
         assert done.returncode == 1
         assert f"{output}: {sentence}" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_name_of_a_column_that_is_near_is_proposed(tmp_path: Path) -> None:
+    """A misspelt fact, and a misspelt column to pass on."""
+    path = tmp_path / "tools.csv"
+    path.write_text(_csv(ROWS).replace("server.enabled", "server.enable"))
+    refused = _run("counts", path)
+    assert "(is a name misspelt: `server.enable` for `server.enabled`?)" in refused.stderr
+    other = _run("decide", _written(tmp_path, ".parquet"), "--output", tmp_path / "out.csv", "--keep", "server.nam")
+    assert (other.returncode, "(did you mean `server.name`?)" in other.stderr) == (1, True)
+
+
+def test_tools_that_are_named_twice_are_reported_and_decided_twice(tmp_path: Path) -> None:
+    """Once for all files and agents; another agent of a column makes another row."""
+    path = _written(tmp_path, ".csv", [*ROWS, OPEN])
+    again = _written(tmp_path, ".parquet", [OPEN])
+    done = _run("counts", path, again, "--agent", "one", "--agent", "other")
+    assert done.returncode == 0
+    assert done.stdout.count("6 rows, for agent") == 2
+    assert done.stderr == (
+        "warning: 2 rows with a tool that an earlier row has, such as `git:git_log`: each row is decided\n"
+    )
+    agents = _written(tmp_path, ".jsonl", [{**OPEN, "agent.name": agent} for agent in ("one", "other")])
+    assert _run("counts", agents).stderr == ""
+
+
+def test_a_table_is_no_inventory_of_a_gateway(tmp_path: Path) -> None:
+    """The error names the command that compares tables."""
+    done = callability("diff", str(POLICY), "--inventory", str(_written(tmp_path, ".csv")))
+    assert done.returncode == 1
+    assert "is not an inventory: " in done.stderr
+    assert "`callability inventory diff` compares tables" in done.stderr
 
 
 def test_the_options_of_the_export_do_not_go_with_a_table(tmp_path: Path) -> None:
