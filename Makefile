@@ -16,7 +16,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet ops fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -52,6 +52,15 @@ $(VENV)/fuzz: $(VENV)/installed requirements/fuzz.txt
 	  || echo 'The fuzzer is not set up: the test that needs it is skipped' >&2
 	touch $@
 
+# The same holds for what runs and checks the files in ops/.
+$(VENV)/ops: $(VENV)/installed tests/ops/install.sh requirements/ops.txt
+	BIN="$(BIN)" bash tests/ops/install.sh
+	touch $@
+
+# Helm is built, which takes minutes.
+$(VENV)/bin/helm: $(VENV)/installed
+	GOBIN="$(BIN)" go install helm.sh/helm/v3/cmd/helm@v3.19.0
+
 # `make demo DEMO=--verbose` prints the JSON of every answer too.
 demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and called, on real MCP servers.
 	$(BIN)/python -m demo $(DEMO)
@@ -59,7 +68,7 @@ demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and 
 unit: $(VENV)/installed ## Set up, and run the tests that need no process.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=quick tests/unit
 
-setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz ## Set up for every test.
+setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops ## Set up for every test.
 
 test: setup ## Set up, and run the tests.
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
@@ -151,6 +160,10 @@ $(VENV)/fleet/installed: $(VENV)/installed requirements/pip.txt requirements/bui
 	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) install --require-hashes --requirement requirements/pip.txt
 	$(CURDIR)/$(VENV)/fleet/bin/python $(PIP) $(INSTALL) --requirement requirements/fleet.txt
 	touch $@
+
+# It needs Go for Helm, and root with Debian's buildah and mmdebstrap for the image.
+ops: setup $(VENV)/bin/helm ## Check the Helm chart, and build the image of the container and ask it for its health.
+	CALLABILITY_IMAGE=1 $(BIN)/python -m pytest -q -n 0 tests/process/project/test_chart.py tests/process/project/test_container_image.py
 
 # After `make bench BENCH="--json docs/bench.json"`.
 figure: $(VENV)/installed ## Draw the measured figures as the picture in the README.

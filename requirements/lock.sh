@@ -20,4 +20,5 @@ lock dev --extra demo --extra dev pyproject.toml
 lock stubs proto/requirements.txt
 lock node --group node
 lock fuzz --group fuzz
+lock ops --group ops --constraint requirements/dev.txt
 lock fleet --group fleet

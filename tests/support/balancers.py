@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -94,8 +95,9 @@ def balancer(kind: str, directory: Path, ports: Sequence[int], authority: Author
 
 def _serving(address: str, authority: Authority) -> bool:
     with tls_channel(address, authority.path) as channel:
+        health: Any = health_pb2_grpc.HealthStub(channel)
         try:
-            health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
+            answer = health.Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
         except grpc.RpcError:
             return False
-    return bool(health.status == health_pb2.HealthCheckResponse.SERVING)
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

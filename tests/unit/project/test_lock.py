@@ -16,7 +16,7 @@ from support.checkout import ROOT
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PYTHONS = ("3.11", "3.12", "3.13")
-GROUPS = ("pip", "build", "lock", "node", "fuzz")
+GROUPS = ("pip", "build", "lock", "node", "fuzz", "ops")
 
 
 def _pins(lock: str) -> list[Requirement]:
