@@ -51,7 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "networkPolicy": {"callers": [{"podSelector": {"matchLabels": {"app": "proxy"}}}]},
     },
 }
-REFUSED = {
+REFUSED: dict[str, dict[str, Any]] = {
     "tls.secret is missing": {},
     "callers.secret is missing": {"tls": {"secret": "tls"}},
     "tls.probeSecret is missing": {"tls": {"secret": "tls", "clientAuthoritySecret": "authority"}},
