@@ -601,3 +601,14 @@ def test_nothing_moves_by_itself(page: Page) -> None:
       .filter((style) => style.transitionDuration !== "0s" || style.animationName !== "none"
         || style.scrollBehavior !== "auto").length"""
     assert page.evaluate(slow) == 0
+
+
+def test_many_findings_leave_the_facts_within_reach(page: Page) -> None:
+    """On a phone, where everything is in one column."""
+    page.set_viewport_size(ViewportSize(width=390, height=844))
+    faulty = "".join(f"  - {{id: r{n}, when: {{no.fact: true}}, status: server_disabled}}\n" for n in range(60))
+    write(_text(page), RULES.replace("\nrules:\n", f"\nrules:\n{faulty}"))
+    expect(page.locator("#findings li").nth(59)).to_be_attached()
+    shown = page.locator("#findings").bounding_box()
+    assert shown
+    assert shown["height"] < 844
