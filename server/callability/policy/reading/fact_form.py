@@ -95,9 +95,8 @@ def _fact(key: Scalar, node: Node, question: Question, form: Form) -> DeclaredFa
 
 def _check_name(key: Scalar, name: str, form: Form) -> bool:
     if not NAME.fullmatch(name) or len(name) > MAX_BYTES:
-        hint = (
-            f"words of small letters, digits and `_`, joined by `.`, such as `proxy.quota`; at most {MAX_BYTES} bytes"
-        )
+        most = f"at most {MAX_BYTES} bytes"
+        hint = f"words of lower-case letters, digits and `_`, joined by `.`, such as `proxy.quota`; {most}"
         form.find(key.place, "bad-fact-name", f"{shown(name)} cannot be the name of a declared fact", hint)
         return False
     prefix = name.partition(".")[0]
@@ -129,7 +128,7 @@ def _values(node: Node, name: str, form: Form) -> tuple[str, ...] | None:
     if twice:
         form.find(node.place, "duplicate-value", f"value {listed(twice)} of `{name}` is repeated in `facts`")
     elif len(values) < 2:
-        hint = "a fact has at least two values; one that could not be read is unknown besides"
+        hint = "a fact has at least two values, and `unknown` is not one of them"
         form.find(node.place, "too-few-values", f"`{name}` has one value", hint)
     if any(_is_truth(item) for item in items) and set(values) != set(BOOLEAN):
         hint = "put it in quotes, or write `[true, false]`"
@@ -187,7 +186,7 @@ def _opening(
 def _action(node: Node, where: str, form: Form) -> str | None:
     text = form.text(node, f"`action` of {where}")
     if text is not None and not ACTION.fullmatch(text):
-        hint = "1 to 6 words of small letters, joined by `_`, such as `raise_quota`"
+        hint = "1 to 6 words of lower-case letters, joined by `_`, such as `raise_quota`"
         form.find(node.place, "bad-action", f"{shown(text)} cannot be the name of an action", hint)
         return None
     return text

@@ -110,7 +110,7 @@ OF_FORM: Mapping[str, Meaning] = {
     ),
     "bad-fact-name": Meaning(
         "The name of a declared fact is invalid.",
-        "Join words of small letters, digits and `_` by `.`, such as `proxy.quota`; at most 128 bytes.",
+        "Join words of lower-case letters, digits and `_` by `.`, such as `proxy.quota`; at most 128 bytes.",
     ),
     "reserved-fact": Meaning(
         "The name of a declared fact begins like those of the contract's own facts, such as `server.` or `tool.`.",
@@ -122,11 +122,11 @@ OF_FORM: Mapping[str, Meaning] = {
     ),
     "too-few-values": Meaning(
         "A declared fact has one value.",
-        "Give it at least two; a fact that could not be read is unknown besides.",
+        "Give it at least two; `unknown` is not one of them.",
     ),
     "bad-action": Meaning(
         "The name of a declared fact's action is invalid.",
-        "Join one to six words of small letters by `_`, such as `raise_quota`.",
+        "Join one to six words of lower-case letters by `_`, such as `raise_quota`.",
     ),
     "reserved-action": Meaning(
         "The action of a declared fact has the name of a placeholder that exists already.",
