@@ -52,23 +52,9 @@ def explain(
     """
     if agent is not None:
         leave(f"`--agent` is not an option of `explain`: facts are arguments, here `agent.name={agent}`", 2)
-    subject = QUESTIONS.get(question)
-    if subject is None:
+    if question not in QUESTIONS:
         leave(f"unknown question {shown(question)} ({did_you_mean(question, QUESTIONS)})", 2)
-    served = viewed(policy)
-    proved = served.rule_sets[subject.name]
-    subject = proved.rule_set.question
-    written = _given(facts or [], subject)
-    given = subject.completed(written)
-    contradicted = subject.contradicted(given)
-    if contradicted:
-        leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
-    verdict = proved.diagram.verdict(given)
-    read = {fact: given[fact] for fact in proved.diagram.space.facts}
-    unread = proved.diagram.unread(verdict, given)
-    explanation = explanation_of(proved.rule_set, proved.diagram, given)
-    notes = dict(_notes(written, subject, read))
-    answer = ExplainReport(served, proved.rule_set, verdict, unread, explanation, given, read, notes)
+    answer = _answer(viewed(policy), question, facts or [])
     typer.echo((_json if as_json else _text)(answer))
 
 
@@ -96,6 +82,28 @@ class ExplainReport:
         """The words of the verdict, if it has any."""
         said = verdict_words(self.rule_set, self.verdict)
         return said.texts if said else None
+
+
+def _answer(policy: Policy, question: str, texts: Iterable[str]) -> ExplainReport:
+    """Decide the facts of the call, or exit with code 2 if they are not facts of the question."""
+    proved = policy.rule_sets[question]
+    subject = proved.rule_set.question
+    written = _given(texts, subject)
+    given = subject.completed(written)
+    if contradicted := subject.contradicted(given):
+        leave(f"these facts cannot occur together: {contradicted.impossible}", 2)
+    verdict = proved.diagram.verdict(given)
+    read = {fact: given[fact] for fact in proved.diagram.space.facts}
+    return ExplainReport(
+        policy,
+        proved.rule_set,
+        verdict,
+        proved.diagram.unread(verdict, given),
+        explanation_of(proved.rule_set, proved.diagram, given),
+        given,
+        read,
+        dict(_notes(written, subject, read)),
+    )
 
 
 def _given(texts: Iterable[str], question: Question) -> dict[str, str]:
