@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,8 +18,9 @@ import pytest
 from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
 from callability.policy.loading import load
-from support.checkout import POLICY
+from support.checkout import DOCS, POLICY
 from support.commands import callability
+from support.documents import PATH, pattern, sessions_of
 from support.policies import exported_policy
 
 OPEN: Mapping[str, object] = {
@@ -297,3 +300,26 @@ def test_the_options_of_the_export_do_not_go_with_a_table(tmp_path: Path) -> Non
     """`inventory` without a command writes the tools of a gateway."""
     done = callability("inventory", "--offline", "counts", str(_written(tmp_path, ".csv")))
     assert done.returncode == 2
+
+
+def test_the_quick_start_of_the_page_works(tmp_path: Path) -> None:
+    """Its table, its commands with their output, and its Python, each as it is shown."""
+    page = (DOCS / "inventory.md").read_text()
+    [table], [python] = (
+        re.findall(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) for kind in ("csv", "python")
+    )
+    (tmp_path / "tools.csv").write_text(table)
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PATH": PATH}
+        return subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
+
+    quick_start = page.partition("## Quick start")[2].partition("\n## ")[0]
+    [session] = re.findall(r"^```console\n(.*?)^```$", quick_start, re.MULTILINE | re.DOTALL)
+    for command, shown in sessions_of(session):
+        assert re.fullmatch(pattern(shown), run(command).stdout)
+    run("callability bundle build --output policy.bundle")
+    (tmp_path / "decide.py").write_text(python)
+    assert run("python decide.py").stdout == "['callable', 'disabled_by_config', 'disabled_unknown']\n"
