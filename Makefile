@@ -58,7 +58,7 @@ $(VENV)/ops: $(VENV)/installed tests/ops/install.sh requirements/ops.txt
 	touch $@
 
 # Helm is built, which takes minutes.
-$(VENV)/bin/helm: $(VENV)/installed
+$(VENV)/bin/helm: | $(VENV)/installed
 	GOBIN="$(BIN)" go install helm.sh/helm/v3/cmd/helm@v3.19.0
 
 # `make demo DEMO=--verbose` prints the JSON of every answer too.

@@ -5,6 +5,7 @@ set -euo pipefail
 directory=$1
 root=${2:-$directory/root.tar}
 mkdir -p "$directory/build"
+trap 'rm -rf "$directory"/{build,storage,run,root.tar}' EXIT
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 buildah() { command buildah --root "$directory/storage" --runroot "$directory/run" "$@"; }
 [ -e "$root" ] || mmdebstrap --quiet --variant=minbase --include=python3,python3-venv "$(. /etc/os-release; echo "$VERSION_CODENAME")" "$root"
