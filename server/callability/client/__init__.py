@@ -10,6 +10,7 @@ from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnava
 from callability.client.hooks import Hooks, LoggingHooks
 from callability.client.inventory import Inventory
 from callability.client.listed_tool import NO_RECORD, tool_facts
+from callability.request_context import request_id
 
 __all__ = [
     "NO_RECORD",
@@ -22,5 +23,6 @@ __all__ = [
     "Inventory",
     "LoggingHooks",
     "PolicyUnavailable",
+    "request_id",
     "tool_facts",
 ]

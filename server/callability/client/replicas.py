@@ -10,11 +10,13 @@ from dataclasses import dataclass
 import grpc
 from google.protobuf.message import DecodeError
 
+from callability import request_context
 from callability.client.credentials import Credentials, Options
 from callability.client.failure import FINAL, InvalidRequest, PolicyUnavailable, no_answer
 from callability.client.hooks import GuardedHooks, Metadata
 from callability.client.method import Method, Request, Response
 from callability.client.rotation import ReplicaState, Rotation
+from callability.request_context import REQUEST_ID
 
 _LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """Codes after which a replica is not asked first until it says that it serves."""
@@ -133,7 +135,8 @@ class Replicas:
         started, outcome = time.perf_counter(), "ok"
         with self.hooks.span(f"callability.{method.name}", {"method": method.name}) as metadata:
             try:
-                return (yield from self._attempts(method, request.SerializeToString(), metadata))
+                with_id = (*metadata, (REQUEST_ID, request_context.current_id()))
+                return (yield from self._attempts(method, request.SerializeToString(), with_id))
             except (PolicyUnavailable, InvalidRequest) as error:
                 outcome = "unavailable" if isinstance(error, PolicyUnavailable) else "invalid"
                 raise

@@ -18,6 +18,8 @@ from callability.command_line.config import PolicyChoice, checked_files, start_r
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
+    LOG_CALLS,
+    LogFormatOption,
     LogLevel,
     LogLevelOption,
     MetricsOption,
@@ -26,7 +28,6 @@ from callability.command_line.options import (
     check_metrics_address,
     check_policy_choice,
     leave,
-    log_to_standard_error,
 )
 from callability.command_line.policy_service import (
     PolicyCaOption,
@@ -50,10 +51,12 @@ from callability.command_line.tls import (
 from callability.exposition import exposed
 from callability.finding import did_you_mean, line, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
+from callability.gateway.observability import call_log
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
+from callability.log_output import LogFormat, log_to_standard_error
 from callability.policy.shipped import shipped_policy
 from callability.service.edits import Edits, ServedEdits, followed
 from callability.service.in_process import InProcessStub
@@ -113,6 +116,8 @@ def gateway(
     metrics_address: MetricsOption = None,
     insecure_metrics: InsecureMetricsOption = False,
     log_level: LogLevelOption = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
     check: CheckOption = False,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
@@ -125,7 +130,9 @@ def gateway(
     listened on. Exit code 0: stopped, or no errors. 1: the config or the policy is refused. 2: usage error, or an
     address that cannot be listened on.
     """
-    log_to_standard_error(log_level)
+    log_to_standard_error(log_level, log_format)
+    if log_calls:
+        logging.getLogger(call_log.__name__).setLevel(logging.DEBUG)
     if not check and (strict or form is not ReportFormat.TEXT):
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)

@@ -10,10 +10,11 @@ import typer
 from google.protobuf.json_format import MessageToJson
 
 from callability.command_line.gateway_files import ApprovalsOption, ConfigOption, sound_files
-from callability.command_line.options import LogLevel, leave, log_to_standard_error
+from callability.command_line.options import LogLevel, leave
 from callability.command_line.terminal import number_of
 from callability.finding import did_you_mean, shown
 from callability.gateway.offline.snapshot import snapshot
+from callability.log_output import log_to_standard_error
 
 
 def inventory(

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import typer
 
 from callability.command_line.gateway_files import GatewayFiles, known_server
-from callability.command_line.options import LogLevel, leave, log_to_standard_error
+from callability.command_line.options import LogLevel, leave
 from callability.command_line.terminal import number_of
 from callability.finding import did_you_mean, listed, shown
 from callability.gateway.offline.inspection import Inspected, inspected
 from callability.gateway.tools.remedies import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
+from callability.log_output import log_to_standard_error
 
 
 def verify_listed(files: GatewayFiles, server: str, tool: str, *, offline: bool) -> None:

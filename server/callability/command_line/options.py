@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -12,6 +10,7 @@ import typer
 
 from callability.address import AddressRefused, check_listen
 from callability.finding import finding_lines
+from callability.log_output import LogFormat
 from callability.policy.loading import Check, Policy, rules_in
 from callability.policy.shipped import shipped_policy
 
@@ -46,13 +45,11 @@ MetricsOption = Annotated[
 LogLevelOption = Annotated[
     LogLevel, typer.Option("--log-level", help="The lowest level that is logged to standard error.")
 ]
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", help="How a log line is written: as text, or as a JSON object.")
+]
+LOG_CALLS = "Log a line about each call, with its outcome and how long it took."
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
-
-
-def log_to_standard_error(level: LogLevel) -> None:
-    """Send every log record of at least a level to standard error."""
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=form, force=True)
 
 
 def viewed(directory: Path | None) -> Policy:

@@ -20,12 +20,12 @@ from callability.address import AddressRefused, check_listen
 from callability.certificates import CertificateRefused
 from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
+    LOG_CALLS,
     METRICS_WHY,
     LogLevel,
     MetricsOption,
     PolicyOption,
     leave,
-    log_to_standard_error,
 )
 from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
 from callability.command_line.tls import (
@@ -39,9 +39,10 @@ from callability.command_line.tls import (
 )
 from callability.exposition import exposed
 from callability.finding import line, shown
+from callability.log_output import LogFormat, fields, log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.edits import Edits, EditSink, ServedEdits, followed
-from callability.service.instance import Instance, InstanceOptions
+from callability.service.instance import Instance, InstanceOptions, LogOptions
 from callability.service.memory import return_large_blocks
 from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.supervisor import Supervisor
@@ -126,6 +127,11 @@ def serve(
     log_level: Annotated[
         LogLevel | None, typer.Option("--log-level", help="The lowest level that is logged. Default: info.")
     ] = None,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option("--log-format", help="How a log line is written: as text, or as a JSON object. Default: text."),
+    ] = None,
+    log_calls: Annotated[bool | None, typer.Option(help=f"{LOG_CALLS} Its level is info.")] = None,
 ) -> None:
     """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
@@ -139,7 +145,7 @@ def serve(
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
     settings = {name: each.value for name, each in settings_or_exit(given, config).items()}
-    log_to_standard_error(LogLevel(str(settings["log_level"])))
+    log_to_standard_error(str(settings["log_level"]), str(settings["log_format"]))
     for name in unused_variables(os.environ):
         _log.warning("`$%s` is not a setting, and is not used", name)
     return_large_blocks()
@@ -176,10 +182,11 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         settings["max_concurrent_calls"],
         settings["max_connection_age"],
         settings["reuse_port"],
+        LogOptions(settings["log_level"], settings["log_format"], settings["log_calls"]),
     )
     options.check(workers=settings["workers"])
     policy = settings["policy"]
-    return Serving(loaded_to_serve(policy), policy, options, settings["workers"], metrics, settings["log_level"])
+    return Serving(loaded_to_serve(policy), policy, options, settings["workers"], metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,6 @@ class Serving:
     options: InstanceOptions
     workers: int
     metrics_address: str | None
-    log_level: str
 
     async def run(self) -> None:
         """Serve in this process until a signal comes."""
@@ -209,7 +215,7 @@ class Serving:
     async def supervise(self) -> None:
         """Serve in other processes until a signal comes."""
         stopping = _stop_signals()
-        supervisor = Supervisor(self.options, self.workers, self.loaded.checked, self.log_level)
+        supervisor = Supervisor(self.options, self.workers, self.loaded.checked)
         registry = CollectorRegistry()
         registry.register(WorkerMetrics(supervisor, asyncio.get_running_loop()))
         edits = self._edits(supervisor)
@@ -226,7 +232,8 @@ class Serving:
 
     def _started(self, address: str) -> None:
         policy = self.loaded.policy
-        _log.info("policy %s, proved by %s, is served on %s", policy.revision, policy.engine, address)
+        words = "policy %s, proved by %s, is served on %s"
+        _log.info(words, policy.revision, policy.engine, address, extra=fields(revision=policy.revision))
         typer.echo(f"listening on {address}")
 
 

@@ -119,6 +119,8 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("metrics_address", None, _text),
         Setting("insecure_metrics", False, _switch),
         Setting("log_level", "info", one_of("debug", "info", "warning", "error")),
+        Setting("log_format", "text", one_of("text", "json")),
+        Setting("log_calls", False, _switch),
     )
 }
 

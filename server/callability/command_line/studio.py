@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from callability.address import AddressRefused
-from callability.command_line.options import LogLevel, LogLevelOption, PolicyOption, leave, log_to_standard_error
+from callability.command_line.options import LogLevel, LogLevelOption, PolicyOption, leave
+from callability.log_output import log_to_standard_error
 from callability.policy.loading import source_in
 from callability.policy.shipped import shipped_policy
 from callability.studio.serving import run

@@ -25,7 +25,6 @@ class Start:
     options: InstanceOptions
     checked: bytes
     rejected: RejectedEdit | None
-    log_level: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from callability.bundling.check_worker import read_output
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
+from callability.log_output import fields
 from callability.policy.loading import Policy, followed_files, source_in
 from callability.policy.reading.policy_source import PolicySource
 from callability.service.calls.callability_calls import CallabilityCalls
@@ -74,7 +75,9 @@ class ServedEdits:
         self._served.replace(edit.calls)
         _log(logging.WARNING, policy.warnings)
         _logger.info(
-            "the edit of the policy is applied: revision %s decides, proved by %s", policy.revision, policy.engine
+            "the edit of the policy is applied: revision %s decides, proved by %s",
+            *(policy.revision, policy.engine),
+            extra=fields(revision=policy.revision),
         )
         self._metrics.decides(policy)
         self._metrics.edited(taken_over=True)
@@ -84,7 +87,8 @@ class ServedEdits:
         self._served.rejected = rejected
         _log(logging.ERROR, rejected.findings)
         decides = self._served.calls.revision
-        _logger.error("the edit of the policy is refused: revision %s still decides", decides)
+        words = "the edit of the policy is refused: revision %s still decides"
+        _logger.error(words, decides, extra=fields(revision=decides))
         self._metrics.edited(taken_over=False)
 
 

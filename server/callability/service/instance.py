@@ -18,11 +18,21 @@ from callability.policy.loading import Policy
 from callability.service.callers.callers_file import load_callers
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.served_policy import ServedPolicy
+from callability.service.observability.call_log import log_call
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.observability.caller_metrics import CallerMetrics
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.server import Server
 from callability.service.transport.port import Port
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The lowest level that is logged, how a line is written, and whether each call has one."""
+
+    level: str = "info"
+    form: str = "text"
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,7 @@ class InstanceOptions:
     concurrent_calls: int = 2_000
     connection_seconds: int | None = None
     reuse_port: bool = False
+    log: LogOptions = LogOptions()
 
     def check(self, workers: int = 1) -> None:
         """Check everything that does not need the policy, with less effort than a start.
@@ -80,7 +91,7 @@ class Instance:
         self.registry = CollectorRegistry()
         self.metrics = PolicyMetrics(self.registry)
         self.metrics.decides(policy)
-        calls = CallMetrics(self.registry)
+        calls = CallMetrics(self.registry, (log_call,) if options.log.calls else ())
         ProcessCollector(registry=self.registry)
         self._callers = WatchedCallers(options.callers) if options.callers else None
         self._certificates = WatchedCertificates(options.certificates) if options.certificates else None

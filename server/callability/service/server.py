@@ -88,7 +88,7 @@ class Server:
         handlers = {
             **{
                 f"/{service}/{name}": unary(
-                    answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended, calls.of(name)
+                    answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended, calls.of(f"{service}/{name}")
                 )
                 for service, named in methods.items()
                 for name, answer in named.items()

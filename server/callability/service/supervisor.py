@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 
 from callability.address import AddressRefused
 from callability.bundling.check_worker import read_output
+from callability.log_output import fields
 from callability.service import worker
 from callability.service.calls.served_policy import RejectedEdit
 from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
@@ -53,12 +54,11 @@ class Supervisor:
     `checked` is the output of the check of the policy that they begin with.
     """
 
-    def __init__(self, options: InstanceOptions, workers: int, checked: bytes, log_level: str) -> None:
+    def __init__(self, options: InstanceOptions, workers: int, checked: bytes) -> None:
         self._reserved = _reserved(options.address)
         port = self._reserved.getsockname()[1]
         self.address = f"{options.address.rpartition(':')[0]}:{port}"
         self._options = replace(options, address=self.address, reuse_port=True)
-        self._log_level = log_level
         self._checked = checked
         self._rejected: RejectedEdit | None = None
         self._numbers = range(1, workers + 1)
@@ -113,7 +113,7 @@ class Supervisor:
                 stdout=asyncio.subprocess.DEVNULL,
             )
         started = _Process(process, await Control.of(ours))
-        start = Start(number, self._options, self._checked, self._rejected, self._log_level)
+        start = Start(number, self._options, self._checked, self._rejected)
         try:
             async with asyncio.timeout(START_SECONDS):
                 fault = await _answer(started.control, start)
@@ -183,7 +183,8 @@ class Supervisor:
             for each, loaded in zip(every.values(), ready, strict=True):
                 if loaded:
                     await _sent(each, Commit())
-        _logger.info("the edit of the policy is applied by %d workers: revision %s decides", sum(ready), revision)
+        words = "the edit of the policy is applied by %d workers: revision %s decides"
+        _logger.info(words, sum(ready), revision, extra=fields(revision=revision))
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that is refused to all workers."""

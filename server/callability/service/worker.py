@@ -14,6 +14,7 @@ import uvloop
 from callability.address import AddressRefused
 from callability.bundling.check_worker import read_output
 from callability.certificates import CertificateRefused
+from callability.log_output import log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
 from callability.service.edits import LoadedEdit, ServedEdits, loaded_edit
@@ -66,7 +67,8 @@ async def _run(end: socket.socket) -> None:
     control = await Control.of(end)
     start = await control.receive()
     assert isinstance(start, Start)
-    _log_as(start)
+    log = start.options.log
+    log_to_standard_error(log.level, log.form, start.number)
     return_large_blocks()
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
@@ -87,11 +89,6 @@ async def _run(end: socket.socket) -> None:
     # Taking the event loop apart would cancel the calls that come in meanwhile.
     logging.shutdown()
     os._exit(0)
-
-
-def _log_as(start: Start) -> None:
-    form = f"%(asctime)s %(levelname)s %(name)s: [worker {start.number}] %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=start.log_level.upper(), format=form, force=True)
 
 
 def main() -> None:

@@ -28,6 +28,8 @@ SHARED = {
     "callability.finding",
     "callability.jsonc",
     "callability.log_interval",
+    "callability.log_output",
+    "callability.request_context",
     "callability.timeout_signature",
     "callability.request_facts.states",
     "callability.tool_name",

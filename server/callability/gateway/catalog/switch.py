@@ -18,6 +18,7 @@ from callability.gateway.catalog.redirect import Redirect
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.config.variables import Unfillable, filled, unset
 from callability.gateway.upstream import Authorization, Failure, Upstream, target_of
+from callability.log_output import fields
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 
 _logger = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class Switch:
         except OSError:
             outcome, kept = await self._classifier.classify(attempt.failed(_PORT_TAKEN))
         except Exception:
-            _logger.exception("the attempt to connect `%s` failed", self.name)
+            _logger.exception("the attempt to connect `%s` failed", self.name, extra=fields(server=self.name))
         finally:
             # The next attempt, which may start as soon as this one is settled, may need the port.
             await attempt.close()

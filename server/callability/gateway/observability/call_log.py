@@ -1,4 +1,4 @@
-"""The debug log of calls of upstream tools: who called what, and with which outcome."""
+"""The log of calls of upstream tools: who called what, and with which outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from mcp_types import CallToolResult
 
+from callability import request_context
 from callability.finding import shown
+from callability.log_output import fields
 
 CallResult = dict[str, Any] | CallToolResult
 """The gateway's own answer as JSON, or the upstream's."""
@@ -28,6 +30,7 @@ async def logged(
         answering: what comes to the answer.
         clock: returns the time in seconds.
     """
+    request_context.note(**({"agent": agent} if agent else {}), server=server, tool=tool)
     outcome, started = "not answered", clock()
     try:
         answer = await answering
@@ -36,7 +39,9 @@ async def logged(
     finally:
         who = f"agent {shown(agent)}" if agent else "an agent"
         taken = 1000 * (clock() - started)
-        _logger.debug("%s called %s of `%s`: %s in %.1f ms", who, shown(tool), server, outcome, taken)
+        about = fields(agent=agent, server=server, tool=tool, outcome=outcome, milliseconds=round(taken, 3))
+        words = "%s called %s of `%s`: %s in %.1f ms"
+        _logger.debug(words, who, shown(tool), server, outcome, taken, extra=about)
 
 
 def _outcome(answer: CallResult) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from callability.finding import listed, shown
+from callability.log_output import fields
 from callability.vocabulary import is_declared_name
 
 _logger = logging.getLogger(__name__)
@@ -38,9 +39,11 @@ class UnreadFacts:
                 ended += self._end(agent, [_Held(server, tool, fact) for fact in before if fact not in unread])
                 started += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
         for (server, fact), names in _together(started).items():
-            _logger.warning("`%s`: %s %s, and the policy holds back %s", server, shown(fact), _why(fact), listed(names))
+            words, about = "`%s`: %s %s, and the policy holds back %s", fields(server=server, fact=fact)
+            _logger.warning(words, server, shown(fact), _why(fact), listed(names), extra=about)
         for (server, fact), names in _together(ended).items():
-            _logger.info("`%s`: %s no longer holds back %s", server, shown(fact), listed(names))
+            words, about = "`%s`: %s no longer holds back %s", fields(server=server, fact=fact)
+            _logger.info(words, server, shown(fact), listed(names), extra=about)
 
     def _begin(self, agent: str, facts: Iterable[_Held]) -> Iterator[_Held]:
         """Yield what holds back a tool for no other agent yet."""

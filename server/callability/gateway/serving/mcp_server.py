@@ -16,8 +16,9 @@ from mcp_types import (
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
 )
+from starlette.requests import HTTPConnection
 
-from callability import __version__
+from callability import __version__, request_context
 from callability.gateway.agents.router import AgentRouter
 from callability.gateway.serving.elicitation import SessionDialogs
 from callability.gateway.serving.null_metadata import note, nulls_kept
@@ -72,8 +73,17 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
         on_call_tool=on_call_tool,
         on_subscriptions_listen=on_subscriptions_listen,
     )
+    # First of all, so that what the library reports of a request has its id.
+    server.middleware.insert(0, _identified)
     server.middleware += [remembered, nulls_kept]
     return server
+
+
+async def _identified(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Answer a request under the id that its HTTP header gives, or a new one; no answer has it (FR-002)."""
+    headers = ctx.request.headers if isinstance(ctx.request, HTTPConnection) else {}
+    with request_context.request_id(headers.get(request_context.REQUEST_ID)):
+        return await call_next(ctx)
 
 
 async def _answer(

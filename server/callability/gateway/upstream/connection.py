@@ -44,6 +44,7 @@ from callability.gateway.upstream.stdio_transport import StdioTransport, only_ga
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool
 from callability.gateway.upstream.tool_call import ANSWER, answer_failure, call_request, without_reserved_meta
+from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
 
 State = Literal["closed", "connecting", "connected", "failed"]
@@ -210,8 +211,8 @@ class Connection:
             if self.state == "connecting":
                 self._session, self.state, self.stood = client.session, "connected", True
                 self.settled.set()
-                count = len(self.tools)
-                _logger.info("`%s` is connected with %d %s", self._name, count, "tool" if count == 1 else "tools")
+                counted = (count := len(self.tools), "tool" if count == 1 else "tools")
+                _logger.info("`%s` is connected with %d %s", self._name, *counted, extra=fields(server=self._name))
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listing.follow, client)
                 await self._leave.wait()
@@ -269,7 +270,7 @@ class Connection:
             self.settled.set()
             self.ended.set()
             self._listing.end()
-            _logger.warning("`%s` %s", self._name, failure.words)
+            _logger.warning("`%s` %s", self._name, failure.words, extra=fields(server=self._name))
 
     def _leave_if_idle(self) -> None:
         if self.failure is not None and self._calls == 0:

@@ -22,6 +22,7 @@ from callability.gateway.upstream.handshake import Handshake
 from callability.gateway.upstream.http_response import TooLong, judged, note
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
 from callability.gateway.upstream.target import HttpTarget
+from callability.log_output import fields
 from callability.vocabulary import LoadPhase
 
 # Until a notification is delivered, the SDK sends nothing else.
@@ -111,7 +112,8 @@ class HttpClient(httpx2.AsyncClient):
             note(error, exchange)
         except Exception as error:
             exchange.failure = _UNREADABLE
-            _logger.warning("`%s` %s (%s)", self._name, _UNREADABLE.words, _place(error))
+            about = fields(server=self._name)
+            _logger.warning("`%s` %s (%s)", self._name, _UNREADABLE.words, _place(error), extra=about)
         return None
 
 

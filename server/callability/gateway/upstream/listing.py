@@ -20,6 +20,7 @@ from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
+from callability.log_output import fields
 
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
@@ -144,7 +145,7 @@ class Listing:
         if self._series >= RESTLESS and not self._is_reported:
             self._is_reported = True
             words = "`%s` announces changes of its tools again and again: they are read after pauses of up to %g s"
-            _logger.warning(words, self._name, LONGEST_PAUSE)
+            _logger.warning(words, self._name, LONGEST_PAUSE, extra=fields(server=self._name))
 
     async def _pause(self) -> None:
         """Wait between two listings, longer the more there were; a call that waits for one ends the pause."""
@@ -191,7 +192,8 @@ class Listing:
             except (MCPError, RuntimeError, TimeoutError) as error:
                 if isinstance(error, MCPError) and error.code == METHOD_NOT_FOUND:
                     return
-                _logger.info("`%s` ended the stream of its changes (%s)", self._name, type(error).__name__)
+                words, about = "`%s` ended the stream of its changes (%s)", fields(server=self._name)
+                _logger.info(words, self._name, type(error).__name__, extra=about)
             await asyncio.sleep(LISTEN_AGAIN_SECONDS)
 
 

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from callability.gateway.upstream.lines import CHUNK_BYTES
 from callability.gateway.upstream.secrets import Secrets
+from callability.log_output import fields
 
 LINE_CHARACTERS = 1000
 MOST_LINES = 200
@@ -60,7 +61,8 @@ class StandardError:
         self._logged.append(now)
         read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
-        _logger.info("`%s` stderr: %s", self._name, _CONTROL.sub("?", text[:LINE_CHARACTERS]))
+        said, about = _CONTROL.sub("?", text[:LINE_CHARACTERS]), fields(server=self._name)
+        _logger.info("`%s` stderr: %s", self._name, said, extra=about)
 
     def _is_enough(self, now: float) -> bool:
         if self._left_out:
@@ -69,5 +71,6 @@ class StandardError:
 
     def _report_left_out(self) -> None:
         if self._left_out:
-            _logger.warning("`%s` wrote too much on standard error: %d lines are left out", self._name, self._left_out)
+            words, about = "`%s` wrote too much on standard error: %d lines are left out", fields(server=self._name)
+            _logger.warning(words, self._name, self._left_out, extra=about)
             self._left_out = 0

@@ -26,6 +26,7 @@ from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
 from callability.gateway.upstream.target import StdioTarget
+from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
 
 # An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
@@ -125,7 +126,8 @@ class StdioTransport:
             message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
             if not self._garbled:
-                _logger.info("`%s` wrote a line that is not MCP; further ones are not reported", self._name)
+                words = "`%s` wrote a line that is not MCP; further ones are not reported"
+                _logger.info(words, self._name, extra=fields(server=self._name))
             self._garbled = True
             return _unread(line)
         self.heard += 1
@@ -137,7 +139,7 @@ class StdioTransport:
         The failure in its `data` is an object that no upstream can send.
         """
         self.heard += 1
-        _logger.warning("`%s` %s", self._name, TOO_LONG.words)
+        _logger.warning("`%s` %s", self._name, TOO_LONG.words, extra=fields(server=self._name))
         request = line.answered()
         if request is None:
             return None

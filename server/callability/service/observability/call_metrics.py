@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from callability.service.observability.call_log import EndedCall
+
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The upper bounds of the buckets of durations."""
 TOOLS = (1, 10, 50, 100, 500, 1_000, 2_500, 5_000, 10_000, 20_000)
@@ -55,12 +57,18 @@ class BatchSizes(Collector):
         yield family
 
 
+Observer = Callable[[EndedCall], None]
+"""What is told of each call when it has ended, in the context of that call."""
+
+
 class MethodCalls:
     """The calls of one method: by code, and how long the service took to answer those with a reply."""
 
-    __slots__ = ("codes", "seconds")
+    __slots__ = ("_observers", "_path", "codes", "seconds")
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "", observers: Sequence[Observer] = ()) -> None:
+        self._path = path
+        self._observers = observers
         self.codes: dict[str, int] = {"OK": 0}
         self.seconds = Distribution(SECONDS)
 
@@ -68,10 +76,14 @@ class MethodCalls:
         """Count a call with a reply."""
         self.codes["OK"] += 1
         self.seconds.observe(seconds)
+        for observe in self._observers:
+            observe(EndedCall(self._path, "OK", seconds))
 
-    def ended(self, code: str) -> None:
+    def ended(self, code: str, seconds: float, reason: str) -> None:
         """Count a call that ended with an error, by the name of its code."""
         self.codes[code] = self.codes.get(code, 0) + 1
+        for observe in self._observers:
+            observe(EndedCall(self._path, code, seconds, reason))
 
 
 def _none() -> int:
@@ -79,9 +91,10 @@ def _none() -> int:
 
 
 class CallMetrics(Collector):
-    """All calls. Only the event loop counts; another thread may collect."""
+    """All calls. Only the event loop counts; another thread may collect. `observers` are told of each call's end."""
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, observers: Sequence[Observer] = ()) -> None:
+        self._observers = observers
         self._methods: dict[str, MethodCalls] = {}
         self._refusals: dict[str, int] = {}
         self.in_progress: Callable[[], int] = _none
@@ -95,13 +108,13 @@ class CallMetrics(Collector):
 
     def of(self, path: str) -> MethodCalls:
         """Return the calls of a method of the service, by its path on the wire."""
-        return self._methods.setdefault(path.rpartition("/")[2], MethodCalls())
+        return self._methods.setdefault(path.rpartition("/")[2], MethodCalls(path, self._observers))
 
     def refused(self, path: str, code: str, reason: str) -> None:
         """Count a call that was refused before the service worked on it."""
         self._refusals[reason] = self._refusals.get(reason, 0) + 1
         if method := self._methods.get(path.rpartition("/")[2]):
-            method.ended(code)
+            method.ended(code, 0.0, reason)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of calls."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from callability.log_output import fields
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.observability.verdict_counts import Counted, Result, Results
 
@@ -84,4 +85,5 @@ class Gaps:
             if gap not in self._logged:
                 self._logged.add(gap)
                 said = _SAID[gap.cause].format(*gap)
-                _logger.warning("%s (policy %s)", said, self._revision)
+                about = fields(fact=gap.fact, cause=gap.cause.value, revision=self._revision)
+                _logger.warning("%s (policy %s)", said, self._revision, extra=about)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from callability import request_context
 from callability.address import DIRECT
+from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ShuttingDown
 from callability.service.transport.edge import refusing
@@ -72,6 +74,7 @@ class Admission(grpc.GenericRpcHandler):
         handler = self._handlers.get(method)
         if handler is None:
             return None
+        request_context.begin(_request_id(details.invocation_metadata), details.invocation_metadata)
         handler = self._guard.guarded(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
@@ -132,3 +135,10 @@ class Admission(grpc.GenericRpcHandler):
                         await asyncio.sleep(pause)
                         with suppress(grpc.aio.AioRpcError):
                             await call(b"", wait_for_ready=True)
+
+
+def _request_id(metadata: Any) -> str | None:
+    for key, value in metadata:
+        if key == REQUEST_ID:
+            return str(value)
+    return None

@@ -14,6 +14,8 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from callability import request_context
+from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.requests.request_size import check_bytes
@@ -34,6 +36,7 @@ class Refusal:
     """How a refused call ends. It holds no reference to the call, because gRPC keeps it for a while."""
 
     code: grpc.StatusCode
+    reason: str
     message: str
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
@@ -49,6 +52,7 @@ def unary(
     async def handle(request: bytes, context: Context) -> bytes:
         started = perf_counter()
         connection = context.peer()
+        context.set_trailing_metadata(_request_id())
         try:
             places.take(connection)
             try:
@@ -67,7 +71,8 @@ def unary(
             ended(len(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
-        calls.ended("CANCELLED" if context.cancelled() else refused.code.name)
+        code = "CANCELLED" if context.cancelled() else refused.code.name
+        calls.ended(code, perf_counter() - started, refused.reason)
         return await abort(context, refused)
 
     return grpc.unary_unary_rpc_method_handler(handle)
@@ -96,6 +101,7 @@ def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: in
     """Return the handler of a call with one request, of at most so many bytes, and replies without an end."""
 
     async def handle(request: bytes, context: Context) -> AsyncIterator[bytes]:
+        context.set_trailing_metadata(_request_id())
         try:
             check_bytes(len(request), request_bytes)
             async for reply in follow(request):
@@ -127,9 +133,15 @@ def refusal(error: Exception) -> Refusal:
     info = any_pb2.Any()
     info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
-    return Refusal(error.code, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
+    return Refusal(error.code, error.reason, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
 
 
 async def abort(context: Context, refused: Refusal) -> NoReturn:
     """End a call."""
-    await context.abort(refused.code, refused.message, refused.trailing_metadata)
+    await context.abort(refused.code, refused.message, (*refused.trailing_metadata, *_request_id()))
+
+
+def _request_id() -> tuple[tuple[str, str], ...]:
+    """Return the trailing metadata with the id of the current request."""
+    request = request_context.current()
+    return () if request is None else ((REQUEST_ID, request.request_id),)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from callability import request_context
 from callability.log_interval import LogInterval
+from callability.log_output import fields
 from callability.service.callers.authentication import Authentication, check_right
 from callability.service.callers.callers_file import Caller
 from callability.service.callers.right import Right, right_of
@@ -61,7 +63,7 @@ class Guard:
         try:
             if authorization is None:
                 raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
-            check_right(authentication.by_token(authorization), right_of(method))
+            _permitted(authentication.by_token(authorization), right_of(method))
         except ServiceError as error:
             self._note(error, method)
             return refusing(error)
@@ -88,10 +90,12 @@ class Guard:
         self._metrics.refused(method, error.code.name, error.reason)
         if happened := self._refusals.due(error.reason):
             words = "a call of %s is refused: %s (such calls since the last such line: %d)"
-            _logger.warning(words, method, error.message, happened)
+            about = fields(method=method.rpartition("/")[2], code=error.code.name, reason=error.reason)
+            _logger.warning(words, method, error.message, happened, extra=about)
 
 
 def _permitted(caller: Caller, right: Right | None) -> None:
+    request_context.note(caller=caller.name)
     check_right(caller, right)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Generator
+from contextvars import Context, copy_context
 from time import perf_counter
 from typing import Any
 
@@ -67,6 +68,8 @@ class Turns:
         return answer
 
     async def _in_turn(self, call: _Call, connection: str) -> bytes:
+        # Its turns come in another task, whose context is that of another call.
+        call.context = copy_context()
         # The clients of a Unix socket cannot be distinguished: each of their calls has turns of its own.
         self._waiting.setdefault(call if connection == SHARED_PEER else connection, deque()).append(call)
         if self._deciding is None:
@@ -117,6 +120,8 @@ class _Call:
 
     def __init__(self, steps: Generator[Any, None, bytes]) -> None:
         self._steps = steps
+        self.context: Context | None = None
+        """That in which it goes on; None: that of the caller."""
         self.reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def go_on(self) -> bool:
@@ -124,7 +129,10 @@ class _Call:
         if self.reply.done():
             return True
         try:
-            next(self._steps)
+            if self.context is None:
+                next(self._steps)
+            else:
+                self.context.run(next, self._steps)
         except StopIteration as ended:
             self.reply.set_result(ended.value)
         except Exception as error:
