@@ -100,6 +100,10 @@ class LocalDecisions:
         """
         with self._reported(method.name):
             try:
+                if method.name not in _ANSWERS:
+                    raise InvalidRequest(
+                        f"a client that decides in this process has no `{method.name}`: use `CheckTools`"
+                    )
                 response: Response = _ANSWERS[method.name](self.held.calls(), request)
             except InvalidName as error:
                 raise InvalidRequest(str(error)) from error

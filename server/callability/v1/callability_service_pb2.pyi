@@ -347,6 +347,186 @@ class ToolResult(_message.Message):
 Global___ToolResult: _TypeAlias = ToolResult  # noqa: Y015
 
 @_typing.final
+class CheckColumnsRequest(_message.Message):
+    """Many tools to decide, by columns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The revision of the policy whose points the columns have. May be empty if no column has points."""
+    tools: _builtins.int
+    """How many tools there are, at most 20,000."""
+    @_builtins.property
+    def agent(self) -> _facts_pb2.Agent:
+        """Who asks. Absent: unknown."""
+
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___AxisColumn]:
+        """The columns, each of another axis. An axis without a column has for each tool the point of facts that are absent. A
+        column of names is needed if rules read the names.
+        """
+
+    def __init__(
+        self,
+        *,
+        agent: _facts_pb2.Agent | None = ...,
+        revision: _builtins.str = ...,
+        tools: _builtins.int = ...,
+        columns: _abc.Iterable[Global___AxisColumn] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "columns", b"columns", "revision", b"revision", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckColumnsRequest: _TypeAlias = CheckColumnsRequest  # noqa: Y015
+
+@_typing.final
+class AxisColumn(_message.Message):
+    """The values of one axis of facts for each tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    fact: _builtins.str
+    """The first fact of the axis, as in `Axis.facts`, such as `approval.disabled`."""
+    points: _builtins.bytes
+    """For each tool, the number of its point in `Axis.points`, from 0: one byte each if the axis has at most 256 points, two
+    if it has at most 65,536, and otherwise four, the lowest first.
+    """
+    @_builtins.property
+    def names(self) -> Global___NameColumn:
+        """For each tool its name. For the axes `server.name` and `tool.name`; ignored if no rule reads the name."""
+
+    def __init__(
+        self,
+        *,
+        fact: _builtins.str = ...,
+        points: _builtins.bytes = ...,
+        names: Global___NameColumn | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "points", b"points", "values", b"values"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "names", b"names", "points", b"points", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_values: _TypeAlias = _typing.Literal["points", "names"]  # noqa: Y015
+    _WhichOneofArgType_values: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_values) -> _WhichOneofReturnType_values | None: ...
+
+Global___AxisColumn: _TypeAlias = AxisColumn  # noqa: Y015
+
+@_typing.final
+class NameColumn(_message.Message):
+    """A name for each tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
+    places: _builtins.bytes
+    """For each tool, the place of its name in `names`, from 0: one, two or four bytes each by the number of names, as points."""
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The different names, at most 20,000, each of 1 to 512 bytes."""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+        places: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "places", b"places"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NameColumn: _TypeAlias = NameColumn  # noqa: Y015
+
+@_typing.final
+class CheckColumnsResponse(_message.Message):
+    """The decisions about many tools, by columns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
+    DISTINCT_VERDICTS_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    NAME_POINTS_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The revision of the policy that decided: SHA-256 in lower-case hexadecimal, 64 characters."""
+    verdicts: _builtins.bytes
+    """For each tool, the place of its verdict in `distinct_verdicts`, from 0: one, two or four bytes each by the number of
+    different verdicts, as points.
+    """
+    @_builtins.property
+    def distinct_verdicts(self) -> _containers.RepeatedCompositeFieldContainer[_verdict_pb2.ToolVerdict]:
+        """The different verdicts."""
+
+    @_builtins.property
+    def words(self) -> _containers.RepeatedCompositeFieldContainer[_verdict_pb2.ToolWords]:
+        """The words of each status that occurs except `callable`, and of each rule that occurs and has its own; sorted by
+        status, then by rule.
+        """
+
+    @_builtins.property
+    def name_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamePoints]:
+        """For each column of names that rules read, the points of the names under `revision`: a later request may send these
+        points and not the names.
+        """
+
+    def __init__(
+        self,
+        *,
+        revision: _builtins.str = ...,
+        verdicts: _builtins.bytes = ...,
+        distinct_verdicts: _abc.Iterable[_verdict_pb2.ToolVerdict] | None = ...,
+        words: _abc.Iterable[_verdict_pb2.ToolWords] | None = ...,
+        name_points: _abc.Iterable[Global___NamePoints] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["distinct_verdicts", b"distinct_verdicts", "name_points", b"name_points", "revision", b"revision", "verdicts", b"verdicts", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckColumnsResponse: _TypeAlias = CheckColumnsResponse  # noqa: Y015
+
+@_typing.final
+class NamePoints(_message.Message):
+    """The points of the names in a column."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    fact: _builtins.str
+    """The fact, `server.name` or `tool.name`."""
+    points: _builtins.bytes
+    """For each name in `NameColumn.names`, the number of its point: one, two or four bytes each, as points."""
+    def __init__(
+        self,
+        *,
+        fact: _builtins.str = ...,
+        points: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "points", b"points"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamePoints: _TypeAlias = NamePoints  # noqa: Y015
+
+@_typing.final
 class ExplainToolRequest(_message.Message):
     """One tool to explain."""
 

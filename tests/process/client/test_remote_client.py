@@ -16,8 +16,10 @@ from callability.client import (
     Client,
     ClientClosed,
     Credentials,
+    FactColumns,
     InvalidRequest,
     Inventory,
+    PolicyChanged,
     PolicyUnavailable,
 )
 from callability.v1 import callability_service_pb2 as pb
@@ -60,10 +62,30 @@ def test_each_call_of_the_contract_is_answered(kind: str, two: list[Replica]) ->
         revision = caller.check().revision
         assert caller.check().verdict.status == TOOL_STATUS_DISABLED_BY_USER
         assert caller.do("check_tools", pb.CheckToolsRequest()).revision == revision
+        assert caller.do("check_columns", pb.CheckColumnsRequest()).revision == revision
         assert caller.do("explain_tool", pb.ExplainToolRequest(server="s", tool="t")).verdict.undetermined
         assert caller.do("classify_load", pb.ClassifyLoadRequest()).revision == revision
         assert caller.do("classify_enable", pb.ClassifyEnableRequest()).revision == revision
         assert caller.do("get_policy").revision == revision
+
+
+def test_columns_are_built_by_the_policy_that_decides(kind: str, two: list[Replica]) -> None:
+    """Columns of another revision are refused; the client asks for the axes, and once more after a change."""
+    tools = [pb.Tool(name="t", facts=SWITCHED_OFF.tool_facts), pb.Tool(name="u")]
+    request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", facts=SWITCHED_OFF.server_facts, tools=tools)])
+    recorded = Recorded()
+    with _remote(kind, two, recorded) as caller:
+        wanted = [each.verdict for each in caller.do("check_tools", request).servers[0].results]
+        assert caller.do("check_by_columns", request) == wanted
+        assert caller.do("check_by_columns", request) == wanted
+        assert caller.do("check_by_columns", pb.CheckToolsRequest()) == []
+        policy = caller.do("get_policy")
+        policy.revision = "0" * 64
+        with pytest.raises(PolicyChanged):
+            caller.do("check_columns", FactColumns(policy).request(request))
+    methods = [labels["method"] for name, _, labels in recorded.figures if name.endswith("attempts_total")]
+    # A refusal is final: no other replica is asked.
+    assert (methods.count("GetPolicy"), methods.count("CheckColumns")) == (2, 3)
 
 
 def test_replicas_that_serve_take_turns(kind: str, two: list[Replica]) -> None:

@@ -53,7 +53,7 @@ def _batch(server_facts: facts_pb2.ServerFacts, *tools: facts_pb2.ToolFacts) -> 
 
 
 def _checked(policy: Policy, request: bytes) -> pb.CheckToolsResponse:
-    reply = asyncio.run(ToolCalls(policy, Gaps(policy.revision, None)).check_tools(request))
+    reply = asyncio.run(ToolCalls(PolicyResults(policy), Gaps(policy.revision, None)).check_tools(request))
     return pb.CheckToolsResponse.FromString(reply)
 
 
@@ -144,7 +144,7 @@ def test_what_is_kept_of_servers_and_tools_is_bounded(policy: Policy) -> None:
 
 def test_requests_about_one_tool_that_are_kept_are_bounded_and_errors_are_not_among_them(policy: Policy) -> None:
     """An invalid name is refused each time, and a kept reply is the first one."""
-    calls = ToolCalls(policy, Gaps(policy.revision, None))
+    calls = ToolCalls(PolicyResults(policy), Gaps(policy.revision, None))
 
     async def story() -> None:
         first = await calls.check_tool(pb.CheckToolRequest(server="s", tool="t").SerializeToString())

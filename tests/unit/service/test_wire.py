@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
-from callability.service.fast_path import ToolCalls
+from callability.service.fast_path import PolicyResults, ToolCalls
 from callability.service.observability.gaps import Gaps
 from callability.service.requests import wire
 from callability.v1 import callability_service_pb2 as pb
@@ -107,7 +107,9 @@ def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
     group = _group(50, b"\x08\x07")
     tool = pb.Tool(name="t").SerializeToString() + group
     server = pb.ServerTools(name="s").SerializeToString() + _bytes_field(3, tool) + group
-    reply = asyncio.run(ToolCalls(policy, Gaps(policy.revision, None)).check_tools(_bytes_field(2, server) + group))
+    reply = asyncio.run(
+        ToolCalls(PolicyResults(policy), Gaps(policy.revision, None)).check_tools(_bytes_field(2, server) + group)
+    )
     [results] = pb.CheckToolsResponse.FromString(reply).servers
     assert [result.WhichOneof("result") for result in results.results] == ["verdict"]
 

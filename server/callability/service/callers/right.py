@@ -19,6 +19,7 @@ class Right(StrEnum):
 METHODS: Mapping[str, Right] = {
     "CheckTool": Right.CHECK,
     "CheckTools": Right.CHECK,
+    "CheckColumns": Right.CHECK,
     "ClassifyLoad": Right.CHECK,
     "ClassifyEnable": Right.CHECK,
     "ExplainTool": Right.EXPLAIN,

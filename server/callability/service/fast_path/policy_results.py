@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from callability.bounded_cache import BoundedCache
 from callability.policy.loading import Policy
@@ -14,8 +15,9 @@ from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, declared_phrases, rule_words, status_words
 from callability.service.fast_path.encoded_results import PLACES, EncodedResult, WordsKey
 from callability.service.fast_path.tool_results import ToolResults, fact_key
-from callability.service.observability.gaps import gaps_of
+from callability.service.observability.gaps import Gap, gaps_of, undeclared
 from callability.service.observability.verdict_counts import Counted
+from callability.service.requests import limits
 from callability.service.translation.messages import verdict_message, words_message
 from callability.service.translation.tool_facts import AgentValues, FactReader, FactValues
 from callability.v1 import callability_service_pb2 as pb
@@ -53,6 +55,20 @@ class PolicyResults:
     def known_as(self, fact: str, name: bytes) -> str:
         """Return the name that represents a name for the rules; nothing if they do not read it."""
         return self._names[fact].classes.representative(name.decode()) if fact in self._names else ""
+
+    def agent_of(self, request: Any) -> tuple[AgentValues, tuple[Gap, ...]]:
+        """Return what rules know of the agent in a lazy request, and its facts that are not declared.
+
+        Raises:
+            InvalidRequest: its name is not one, or its facts exceed a limit.
+        """
+        if not request.HasField("agent"):
+            return self.reader.of_agent(None)[0], ()
+        agent = request.agent
+        limits.check_name(agent.name, "agent", empty=True)
+        limits.check_agent(agent.ByteSize())
+        known, ignored = self.reader.of_agent(agent, self.known_as("agent.name", agent.name))
+        return known, undeclared("agent", ignored)
 
     def of_server(self, server_facts: bytes, server: bytes, agent: AgentValues) -> ToolResults:
         """Return the results for tools of a server with these facts and this name, for an agent."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from time import perf_counter
-from typing import Any
 
 from callability.bounded_cache import BoundedCache
-from callability.policy.loading import Policy
 from callability.service.fast_path import lazy_messages
 from callability.service.fast_path.encoded_results import (
     EncodedResult,
@@ -20,7 +16,8 @@ from callability.service.fast_path.encoded_results import (
     joined,
 )
 from callability.service.fast_path.policy_results import PolicyResults
-from callability.service.observability.gaps import Gap, Gaps, undeclared
+from callability.service.fast_path.turn import AT_ONCE, Turn
+from callability.service.observability.gaps import Gap, Gaps
 from callability.service.requests import limits, request_size
 from callability.service.requests.errors import InvalidName
 from callability.service.translation.tool_facts import AgentValues, FactValues, Names
@@ -36,30 +33,13 @@ MAX_SERVER_BYTES = 4_096
 """Bytes of a `ServerTools` that is kept."""
 MAX_RESULTS_BYTES = 16_384
 """Bytes of results that are kept."""
-AT_ONCE = 32
-"""Tools that are decided between two looks at the clock."""
-TURN = 0.001
-"""Seconds after which other callers get a turn."""
-
-
-class Turn:
-    """How long one call has kept the others waiting."""
-
-    def __init__(self) -> None:
-        self._started = perf_counter()
-
-    async def others(self) -> None:
-        """Let other calls go on, if this one has had its time."""
-        if perf_counter() - self._started >= TURN:
-            await asyncio.sleep(0)
-            self._started = perf_counter()
 
 
 class ToolCalls:
-    """Answers `CheckTool` and `CheckTools` by one policy, and counts the gaps of what it decides."""
+    """Answers `CheckTool` and `CheckTools` by the results of one policy, and counts the gaps of what it decides."""
 
-    def __init__(self, policy: Policy, gaps: Gaps) -> None:
-        self._results = PolicyResults(policy)
+    def __init__(self, results: PolicyResults, gaps: Gaps) -> None:
+        self._results = results
         self._gaps = gaps
         self._requests: BoundedCache[bytes, EncodedResult] = BoundedCache(MAX_REQUESTS, MAX_REQUEST_BYTES)
         self._servers: BoundedCache[tuple[bytes, AgentValues], EncodedServerResults]
@@ -92,7 +72,7 @@ class ToolCalls:
         request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
-        agent, ignored = self._agent(request)
+        agent, ignored = self._results.agent_of(request)
         reply = lazy_messages.CheckToolsResponse(revision=self._results.revision)
         words: set[WordsKey] = set()
         gaps: dict[Gap, int] = {**Counter(ignored)}
@@ -142,22 +122,12 @@ class ToolCalls:
         request = lazy_messages.read(pb.CheckToolRequest, data)
         limits.check_name(request.server, "server")
         limits.check_name(request.tool, "tool")
-        agent, ignored = self._agent(request)
+        agent, ignored = self._results.agent_of(request)
         results = self._results.of_server(request.server_facts, request.server, agent)
         result = results.of_tool(request.tool_facts, request.tool).with_gaps((*ignored, *results.undeclared))
         result.check()
         self._requests.keep(data, result, len(data))
         return result
-
-    def _agent(self, request: Any) -> tuple[AgentValues, tuple[Gap, ...]]:
-        """Return what rules know of the agent in a request, and its facts that are not declared."""
-        if not request.HasField("agent"):
-            return self._results.reader.of_agent(None)[0], ()
-        agent = request.agent
-        limits.check_name(agent.name, "agent", empty=True)
-        limits.check_agent(agent.ByteSize())
-        known, ignored = self._results.reader.of_agent(agent, self._results.known_as("agent.name", agent.name))
-        return known, undeclared("agent", ignored)
 
     async def _decide_server(self, data: bytes, agent: AgentValues, before: int, turn: Turn) -> EncodedServerResults:
         request_size.check_tools(data, before)

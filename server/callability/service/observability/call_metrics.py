@@ -52,7 +52,7 @@ class BatchSizes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the distribution."""
-        family = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools`.")
+        family = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools` and `CheckColumns`.")
         self._tools.add_to(family, ())
         yield family
 
