@@ -229,5 +229,7 @@ func FuzzReadPolicy(f *testing.F) {
 			verdict := policy.Decide(agent, each)
 			_, _, _, _ = verdict.Unread(), verdict.Words(), verdict.Retry(), verdict.Err()
 		}
+		_ = policy.ClassifyLoad(callability.LoadFacts{HTTPStatus: 503, TriesLeft: 1})
+		_ = policy.ClassifyEnable(callability.EnableFacts{Known: callability.True, Ended: callability.EndConnected})
 	})
 }

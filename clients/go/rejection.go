@@ -1,7 +1,6 @@
 package callability
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -79,16 +78,20 @@ func whenToRetry(lifted LiftedBy, retry string) string {
 	return "Do not retry until then."
 }
 
-// declaredName is the form of the name of a fact that a rule file declares; it begins with none of the reserved names.
-var (
-	declaredName  = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$`)
-	reservedNames = []string{"agent", "annotations", "approval", "callability", "caller", "column", "columns", "enable", "load",
-		"server", "tool"}
-)
+// reservedNames are what the name of a fact that a rule file declares does not begin with.
+var reservedNames = []string{"agent", "annotations", "approval", "callability", "caller", "column", "columns", "enable", "load",
+	"server", "tool"}
 
+// isDeclared says whether a fact is one that a rule file declares: words of `[a-z0-9_]` that begin with a letter, and dots
+// between them.
 func isDeclared(fact string) bool {
-	first, _, _ := strings.Cut(fact, ".")
-	return len(fact) <= maxShownName && declaredName.MatchString(fact) && !slices.Contains(reservedNames, first)
+	words := strings.Split(fact, ".")
+	for _, word := range words {
+		if word == "" || !isSmall(word[0]) || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+			return false
+		}
+	}
+	return len(words) > 1 && len(fact) <= maxShownName && !slices.Contains(reservedNames, words[0])
 }
 
 // unreadSentence names the kinds of the facts that could not be read, and not the facts: an agent learns no label's key.
