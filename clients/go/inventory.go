@@ -2,6 +2,8 @@ package callability
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -125,6 +127,29 @@ func (i *Inventory) Tool(server, tool string) *Tool {
 		return listed.tools[tool].handle
 	}
 	return nil
+}
+
+// Refusal is why the proxy's own gate refuses a tool for good, for Adapter.Rejection; empty if it does not.
+func (i *Inventory) Refusal(server, tool string) string {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if listed := i.servers[server]; listed != nil && listed.tools[tool] != nil {
+		return listed.tools[tool].refusal
+	}
+	return ""
+}
+
+// Servers are the names of the servers in a scope, in their order; a nil scope is every server.
+func (i *Inventory) Servers(scope []string) []string {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
+		if scope == nil || slices.Contains(scope, name) {
+			found = append(found, name)
+		}
+	}
+	return found
 }
 
 // Text returns what is known of a tool's text, by its qualified name. A Judgement says which texts may be shown.

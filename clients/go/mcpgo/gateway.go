@@ -1,5 +1,5 @@
-// Package mcpgo joins callability with the official Go SDK of MCP: a Gateway adds the discovery tool and the tool that
-// calls others to an mcp.Server, and decides every call.
+// Package mcpgo joins callability with the official Go SDK of MCP: a Gateway adds the tools that find tools, call
+// them and list servers to an mcp.Server, and decides every call.
 package mcpgo
 
 import (
@@ -18,6 +18,8 @@ const (
 	DiscoveryTool = "retrieve_tools"
 	// CallTool is the name of the tool that calls others.
 	CallTool = "call_tool"
+	// ServersTool is the name of the tool that lists servers, with counts of the tools that cannot be called.
+	ServersTool = "upstream_servers"
 )
 
 // A Caller is the agent of a request, and the servers that it may see.
@@ -42,10 +44,10 @@ type Gateway struct {
 	Call func(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error)
 }
 
-// A Document is what a search may look at of one tool.
-type Document struct{ Name, Description string }
+// A Document is what a search may look at of one tool. It is an alias, so that a search needs no import of this package.
+type Document = struct{ Name, Description string }
 
-// NewServer returns an MCP server with the two tools of the gateway, for any transport.
+// NewServer returns an MCP server with the tools of the gateway, for any transport.
 func (g *Gateway) NewServer(implementation *mcp.Implementation) *mcp.Server {
 	server := mcp.NewServer(implementation, nil)
 	server.AddTool(&mcp.Tool{
@@ -61,10 +63,18 @@ func (g *Gateway) NewServer(implementation *mcp.Implementation) *mcp.Server {
 		InputSchema: json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"},` +
 			`"arguments":{"type":"object"}}}`),
 	}, g.call)
+	server.AddTool(&mcp.Tool{
+		Name:        ServersTool,
+		Description: "List the servers, with the number of tools that can be called, and by reason of those that cannot.",
+		InputSchema: json.RawMessage(`{"type":"object"}`),
+	}, g.servers)
 	return server
 }
 
-const unavailable = "no policy is in effect"
+// unavailable is the result while no policy is in effect.
+func unavailable() *mcp.CallToolResult {
+	return Result(callability.Unavailable("no policy is in effect"))
+}
 
 func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	arguments, err := callability.CheckArguments(request.Params.Arguments)
@@ -75,7 +85,7 @@ func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*
 	caller := g.Caller(ctx, request)
 	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
 	if err != nil {
-		return Result(callability.Unavailable(unavailable)), nil
+		return unavailable(), nil
 	}
 	result, err := judgement.Discovery(callability.Discovery{
 		Query:           arguments.Query,
@@ -103,18 +113,15 @@ func (g *Gateway) documents(names []string) []Document {
 }
 
 func (g *Gateway) call(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var arguments struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if err := json.Unmarshal(request.Params.Arguments, &arguments); err != nil || arguments.Name == "" {
-		return Result(callability.Result{Text: "Not done: `name` must be text, and `arguments` an object.", IsError: true}), nil
+	var arguments callArguments
+	if wrong := arguments.read(request.Params.Arguments); wrong != "" {
+		return Result(callability.Result{Text: "Not done: " + wrong + ".", IsError: true}), nil
 	}
 	caller := g.Caller(ctx, request)
 	policy := g.Policy()
 	judgement, err := g.Inventory.Judge(policy, caller.Agent, caller.Scope)
 	if err != nil {
-		return Result(callability.Unavailable(unavailable)), nil
+		return unavailable(), nil
 	}
 	adapter := g.Inventory.Adapter
 	server, tool, found := judgement.Split(arguments.Name)
@@ -122,10 +129,54 @@ func (g *Gateway) call(ctx context.Context, request *mcp.CallToolRequest) (*mcp.
 		return Result(adapter.UnknownTool(arguments.Name, judgement.CallableNames())), nil
 	}
 	verdict := policy.Decide(caller.Agent, g.Inventory.Tool(server, tool))
-	if result, rejected := adapter.Rejection(verdict.Answer(), server, tool, ""); rejected {
+	if result, rejected := adapter.Rejection(verdict.Answer(), server, tool, g.Inventory.Refusal(server, tool)); rejected {
 		return Result(result), nil
 	}
 	return g.Call(ctx, server, tool, arguments.Arguments)
+}
+
+type callArguments struct {
+	Name      string
+	Arguments json.RawMessage
+}
+
+// read returns what is wrong with the arguments of a call; empty: nothing.
+func (a *callArguments) read(text json.RawMessage) string {
+	var given struct{ Name, Arguments json.RawMessage }
+	if len(text) > 0 && json.Unmarshal(text, &given) != nil {
+		return "the arguments must be an object"
+	}
+	if json.Unmarshal(given.Name, &a.Name) != nil || a.Name == "" {
+		return "`name` must be text, and is empty or not given"
+	}
+	if a.Arguments = given.Arguments; len(a.Arguments) > 0 && a.Arguments[0] != '{' {
+		return "`arguments` must be an object"
+	}
+	return ""
+}
+
+func (g *Gateway) servers(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	caller := g.Caller(ctx, request)
+	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
+	if err != nil {
+		return unavailable(), nil
+	}
+	counts := map[string]json.RawMessage{}
+	for _, each := range judgement.CountsByServer() {
+		counts[each.Server] = each.JSON()
+	}
+	type entry struct {
+		Name  string          `json:"name"`
+		Tools json.RawMessage `json:"tools,omitempty"`
+	}
+	found := struct {
+		Servers []entry `json:"servers"`
+	}{[]entry{}}
+	for _, name := range g.Inventory.Servers(caller.Scope) {
+		found.Servers = append(found.Servers, entry{name, counts[name]})
+	}
+	text, err := json.Marshal(found)
+	return Result(callability.Result{Text: string(text), StructuredContent: text}), err
 }
 
 // Result is a result of the adapter as the SDK has it.
@@ -147,7 +198,9 @@ func Entry(tool *mcp.Tool, facts callability.ToolFacts) (callability.ToolEntry, 
 			ReadOnly: &hints.ReadOnlyHint, Destructive: hints.DestructiveHint, Idempotent: &hints.IdempotentHint,
 			OpenWorld: hints.OpenWorldHint,
 		}
-		encoded, err := json.Marshal(hints)
+		encoded, err := json.Marshal(annotations{
+			hints.DestructiveHint, hints.IdempotentHint, hints.OpenWorldHint, hints.ReadOnlyHint, hints.Title,
+		})
 		if err != nil {
 			return entry, err
 		}
@@ -160,4 +213,13 @@ func Entry(tool *mcp.Tool, facts callability.ToolFacts) (callability.ToolEntry, 
 	schema, err := json.Marshal(tool.InputSchema)
 	entry.Text.InputSchema, entry.Facts = schema, facts
 	return entry, err
+}
+
+// annotations leave out a hint that has MCP's default: the SDK does not know whether the upstream gave it.
+type annotations struct {
+	Destructive *bool  `json:"destructiveHint,omitempty"`
+	Idempotent  bool   `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool  `json:"openWorldHint,omitempty"`
+	ReadOnly    bool   `json:"readOnlyHint,omitempty"`
+	Title       string `json:"title,omitempty"`
 }

@@ -26,6 +26,14 @@ type serverConfig struct {
 	Quarantined   bool              `json:"quarantined"`
 	DisabledTools []string          `json:"disabled_tools"`
 	Labels        map[string]string `json:"labels"`
+	// Approvals are what the user has said of tools, by name. A tool without one counts as approved.
+	Approvals map[string]approvalConfig `json:"approvals"`
+}
+
+type approvalConfig struct {
+	Disabled bool `json:"disabled"`
+	// Status is `approved`, `pending` or `changed`; left out: `approved`.
+	Status string `json:"status"`
 }
 
 type agentConfig struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,6 +22,8 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 	inventory := &callability.Inventory{Adapter: callability.Adapter{Phrases: map[string]string{
 		"enable_server":  "set `disabled` of {server} to false in the config of the proxy",
 		"edit_config":    "take {tool} out of `disabled_tools` in the config of the proxy",
+		"enable_tool":    "set `disabled` of {tool} of {server} to false in the config of the proxy",
+		"approve_tool":   "review {tool} of {server}, then set its `status` to approved in the config of the proxy",
 		"release_server": "review {server}, then set `quarantined` to false in the config of the proxy",
 	}}}
 	for name, each := range config.Servers {
@@ -74,13 +77,13 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 	facts := func(name string) callability.ToolFacts {
 		return callability.ToolFacts{
 			ConfigDenied: callability.Known(slices.Contains(s.DisabledTools, name)),
-			Approval:     callability.NoRecord,
+			Approval:     s.approval(name),
 			Annotations:  &callability.Annotations{},
 			Labels:       callability.NoLabels,
 		}
 	}
 	var found []callability.ToolEntry
-	for _, name := range s.DisabledTools {
+	for _, name := range slices.Concat(s.DisabledTools, slices.Sorted(maps.Keys(s.Approvals))) {
 		found = append(found, callability.ToolEntry{Name: name, Facts: facts(name)})
 	}
 	for _, tool := range tools {
@@ -91,4 +94,17 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 		found = append(found, entry)
 	}
 	return found, nil
+}
+
+// approval is what the user has said of a tool. A status that the proxy does not know is unknown, and locks.
+func (s serverConfig) approval(name string) callability.Approval {
+	record, ok := s.Approvals[name]
+	if !ok {
+		return callability.NoRecord
+	}
+	status := map[string]callability.ApprovalStatus{
+		"": callability.Approved, "approved": callability.Approved,
+		"pending": callability.Pending, "changed": callability.Changed,
+	}[record.Status]
+	return callability.Record(callability.Known(record.Disabled), status)
 }

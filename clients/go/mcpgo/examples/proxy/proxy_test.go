@@ -16,6 +16,7 @@ import (
 
 	"github.com/callability/callability/clients/go"
 	"github.com/callability/callability/clients/go/callabilitytest"
+	"github.com/callability/callability/clients/go/internal/contractjson"
 	"github.com/callability/callability/clients/go/mcpgo"
 )
 
@@ -154,6 +155,61 @@ func (withToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Authorization", "Bearer secret")
 	return http.DefaultTransport.RoundTrip(request)
+}
+
+// TestTheProxyAnswersTheVectorsOfTheContract calls the tool of each vector about one tool, with its facts.
+func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "tests", "vectors", "calls.json"))
+	if err != nil {
+		t.Skip("the golden vectors are in a checkout of the repository alone")
+	}
+	var vectors []struct {
+		Name, Call string
+		Request    json.RawMessage
+		Reply      *struct {
+			Verdict struct{ Status, Retry string }
+		}
+	}
+	if err := json.Unmarshal(text, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	called, answered := new(atomic.Int64), 0
+	for _, each := range vectors {
+		if each.Call != "CheckTool" || each.Reply == nil {
+			continue
+		}
+		request, err := contractjson.Parse(each.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, tool := request.Handles()
+		gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{{
+			Name: tool.Server().Name(), Facts: tool.Server().Facts(),
+			Tools: []callabilitytest.Tool{{Name: tool.Name(), Facts: tool.Facts()}},
+		}}}, called)
+		// Entry takes annotations from a definition, where a vector gives them as facts.
+		gateway.Inventory.Put(tool.Server().Name(), callability.ToolEntry{Name: tool.Name(), Facts: tool.Facts()})
+		gateway.Caller = func(context.Context, *mcp.CallToolRequest) mcpgo.Caller { return mcpgo.Caller{Agent: who} }
+		before := called.Load()
+		found := agent{connected(t, gateway.NewServer(implementation)), called}
+		result, err := found.Call(t.Context(), found.Qualified(tool.Server().Name(), tool.Name()))
+		var said struct {
+			StructuredContent struct{ Status, Retry string }
+		}
+		if err != nil || json.Unmarshal(result, &said) != nil {
+			t.Fatalf("%s: found %s and %v", each.Name, result, err)
+		}
+		status, retry := "TOOL_STATUS_"+strings.ToUpper(said.StructuredContent.Status), "RETRY_"+strings.ToUpper(said.StructuredContent.Retry)
+		wanted := each.Reply.Verdict
+		if isCalled := called.Load() > before; isCalled != (wanted.Status == "TOOL_STATUS_CALLABLE") ||
+			!isCalled && (status != wanted.Status || wanted.Retry != "" && retry != wanted.Retry) {
+			t.Errorf("%s: found %s, wanted %+v", each.Name, result, wanted)
+		}
+		answered++
+	}
+	if answered < 7 {
+		t.Errorf("found %d vectors about one tool, wanted at least 7", answered)
+	}
 }
 
 func TestAnAgentWithoutATokenIsNotServed(t *testing.T) {

@@ -5,27 +5,28 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/callability/callability/clients/go/mcpgo"
 )
 
+// A document is one tool.
+type document = struct{ Name, Description string }
+
 // search finds documents by the words of a query: most words first, then by name. It looks at these documents alone.
-func search(query string, documents []mcpgo.Document) []string {
+func search(query string, documents []document) []string {
 	type hit struct {
 		name  string
 		score int
 	}
 	wanted := words(query)
 	var hits []hit
-	for _, document := range documents {
-		found, score := words(document.Name+" "+document.Description), 0
+	for _, each := range documents {
+		found, score := words(each.Name+" "+each.Description), 0
 		for _, word := range wanted {
 			if slices.ContainsFunc(found, func(each string) bool { return strings.HasPrefix(each, word) }) {
 				score++
 			}
 		}
 		if score > 0 {
-			hits = append(hits, hit{document.Name, score})
+			hits = append(hits, hit{each.Name, score})
 		}
 	}
 	slices.SortFunc(hits, func(one, other hit) int {
