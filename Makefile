@@ -138,11 +138,13 @@ go-lint: $(VENV)/go/installed ## Check the Go modules with vet and staticcheck.
 	for module in clients/go clients/go/remote clients/go/mcpgo; do \
 	  (cd $$module && go vet ./... && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
 
-# `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release.
+# `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release. Generated
+# code holds the path with its length, so it is generated again.
 go-path: ## Rewrite the path of the Go modules everywhere.
 	test -n "$(NEW)"
-	git grep -lF '$(GO_MODULE)' | xargs sed -i 's#$(GO_MODULE)#$(NEW)#g'
+	git grep -IlF '$(GO_MODULE)' -- ':!*.pb.go' ':!*_pb2.py' | xargs sed -i 's#$(GO_MODULE)\b#$(NEW)#g'
 	$(MAKE) stubs go-stubs
+	gofmt -w clients/go examples/go
 
 docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
 	$(BIN)/callability schema config --markdown > docs/config.md
