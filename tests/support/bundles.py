@@ -66,7 +66,7 @@ class DrawnRequests:
     def check_tool(self) -> pb.CheckToolRequest:
         """Draw a request about one tool."""
         request = pb.CheckToolRequest(
-            server=self._name(bundle_pb2.FACT_SUBJECT_SERVER), tool=self._name(bundle_pb2.FACT_SUBJECT_TOOL)
+            server=self.name(bundle_pb2.FACT_SUBJECT_SERVER), tool=self.name(bundle_pb2.FACT_SUBJECT_TOOL)
         )
         if self._random.random() < 0.9:
             request.agent.CopyFrom(self.agent())
@@ -139,7 +139,8 @@ class DrawnRequests:
         drawn = self._random.random()
         return value if drawn < 0.8 else not value if drawn < 0.93 else None
 
-    def _name(self, subject: int) -> str:
+    def name(self, subject: int) -> str:
+        """Draw the name of a server or a tool."""
         return self._random.choice([*self._classes(subject), "unknown", "git", "prod-1", "delete_x"]) or "x"
 
     def _classes(self, subject: int) -> list[str]:

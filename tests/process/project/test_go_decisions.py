@@ -19,6 +19,8 @@ from callability.v1 import callability_service_pb2 as pb
 from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import ROOT
 from support.go_bundles import go_bundles
+from support.go_client import OUT_OF_REACH
+from support.go_comparison import built, compared
 
 DRAWN = int(os.environ.get("CALLABILITY_DRAWN", "2000"))
 """Requests for each policy."""
@@ -47,6 +49,13 @@ def test_go_explains_drawn_requests_as_python_does(name: str, tmp_path: Path) ->
 
 
 @needs_go
+@pytest.mark.parametrize("name", POLICIES)
+def test_go_asks_a_service_and_decides_as_the_reference_does(name: str, program: Path, tmp_path: Path) -> None:
+    """`python -m support.go_comparison` compares a million facts of each policy."""
+    assert compared(name, DRAWN, 14, program, tmp_path) >= DRAWN
+
+
+@needs_go
 def test_go_classifies_drawn_loads_and_enables_as_python_does(tmp_path: Path) -> None:
     """Status, rule and words, whatever a proxy knows; the text of an error is for a service alone."""
     calls = LocalCalls(read(bundle_of(SHIPPED)))
@@ -60,6 +69,17 @@ def test_go_classifies_drawn_loads_and_enables_as_python_does(tmp_path: Path) ->
         verdict = reply.verdict
         rest = {"Entry": verdict.entry, "Error": verdict.error, "ToolsChanged": bool(verdict.tools_changed)}
         assert answer == _outcome(reply) | rest, MessageToJson(enable)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program in Go that compares."""
+    try:
+        return built(tmp_path_factory.mktemp("program"))
+    except subprocess.CalledProcessError as error:
+        if any(phrase in error.stderr for phrase in OUT_OF_REACH):
+            pytest.skip("the Go modules that are needed are neither on this machine nor within its reach")
+        raise
 
 
 def _replayed(directory: Path, name: str, call: str, requests: Sequence[Message]) -> list[dict[str, Any]]:
