@@ -47,9 +47,11 @@ _SLOW = "ExplainTool"
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES),
     ("grpc.max_send_message_length", -1),
-    # gRPC cancels the calls that wait beyond these numbers; `Admission` says why it refuses one.
+    # gRPC cancels the calls that wait beyond these numbers, and beyond 30 s; `Admission` says why it refuses one, and a
+    # caller's deadline ends the wait.
     ("grpc.server.max_pending_requests", 2**31 - 1),
     ("grpc.server.max_pending_requests_hard_limit", 2**31 - 1),
+    ("grpc.server_max_unrequested_time_in_server", 86_400),
     # A connection that does not finish its handshake, or whose client is gone without a word, ends.
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.keepalive_time_ms", 60_000),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
+import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -12,10 +15,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from callability.service.server import Server
+from callability.service.transport.port import Port
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import policy_service_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from support.bundles import bundle_of, policy_of
 from support.checkout import POLICY
 from support.raw_http2 import RawConnection
 from support.running import service, serving
@@ -28,6 +34,9 @@ SHIPPED = policy_service_pb2.ValidatePolicyRequest(
     files=[policy_service_pb2.PolicyFile(name=each.name, data=each.read_bytes()) for each in POLICY.glob("*.yaml")]
 )
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+_LATE_SECONDS = 33
+"""Longer than gRPC lets a call wait by default, by so much that its check, every few seconds, would see it."""
 
 _OWN = [("grpc.use_local_subchannel_pool", 1)]
 """Options of a channel with a connection of its own."""
@@ -288,3 +297,30 @@ def test_what_is_being_checked_ends_with_the_service() -> None:
         assert running.process.wait(120) == 0
         eventually(lambda: not any(os.path.exists(f"/proc/{each}/exe") for each in started))
         assert _code(call) in {"OK", "UNAVAILABLE"}
+
+
+def test_calls_that_wait_for_longer_than_half_a_minute_are_answered() -> None:
+    """A busy process takes them late; how long a call may wait is for its caller to say."""
+    ports: queue.Queue[tuple[str, asyncio.AbstractEventLoop]] = queue.Queue()
+    over = threading.Event()
+
+    async def serve() -> None:
+        server = Server(policy_of("shipped"), Port("127.0.0.1:0"), bundle=bundle_of("shipped"))
+        await server.start()
+        ports.put((server.address, asyncio.get_running_loop()))
+        await asyncio.to_thread(over.wait)
+        await server.stop()
+
+    serving_thread = threading.Thread(target=asyncio.run, args=[serve()])
+    serving_thread.start()
+    try:
+        address, loop = ports.get(timeout=120)
+        with grpc.insecure_channel(address, _OWN) as channel:
+            stub = CallabilityServiceStub(channel)
+            assert stub.CheckTool(QUESTION).revision
+            loop.call_soon_threadsafe(time.sleep, _LATE_SECONDS)
+            calls = [stub.CheckTool.future(QUESTION) for _ in range(50)]
+            assert Counter(map(_code, calls)) == {"OK": 50}
+    finally:
+        over.set()
+        serving_thread.join(120)
