@@ -9,12 +9,14 @@ class PolicyUnavailable(Exception):
     """The policy gave no answer. That is not a status, and nothing may be called (A.7).
 
     The text is safe to pass to `adapter.unavailable`. `code` is the name of the gRPC code of the last attempt, such as
-    `UNAVAILABLE` or `DEADLINE_EXCEEDED`.
+    `UNAVAILABLE` or `DEADLINE_EXCEEDED`. `details` are what the transport said, for the log of the proxy: they may name
+    an address.
     """
 
-    def __init__(self, reason: str, code: str) -> None:
+    def __init__(self, reason: str, code: str, details: str = "") -> None:
         super().__init__(reason)
         self.code = code
+        self.details = details
 
 
 class PolicyChanged(PolicyUnavailable):
@@ -46,5 +48,5 @@ def no_answer(code: grpc.StatusCode, details: str) -> PolicyUnavailable | Invali
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(details)
     if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return PolicyChanged(f"the policy has changed: {details}", code.name)
-    return PolicyUnavailable(f"the policy service gave no answer ({code.name})", code.name)
+        return PolicyChanged(f"the policy has changed: {details}", code.name, details)
+    return PolicyUnavailable(f"the policy service gave no answer ({code.name})", code.name, details)

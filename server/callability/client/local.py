@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from callability.bundle import BundleRefused, LocalCalls
+from callability.bundle import BundleRefused, LocalCalls, LocalPolicy
 from callability.bundle.tool_facts import InvalidName
 from callability.client.bundle_file import BundleFile
 from callability.client.credentials import Credentials
@@ -31,6 +31,8 @@ MAX_AGE_SECONDS = 300.0
 MANY_TOOLS = 500
 """Tools in a request that is decided beside the event loop, so that other tasks go on."""
 
+Decided = Callable[[LocalPolicy, Any, Any], None]
+"""Receives a policy, a request that it answered, and the response. It is called in the thread that decided."""
 _Answer = Callable[[LocalCalls, Any], Any]
 _ANSWERS: Mapping[str, _Answer] = {
     "CheckTool": LocalCalls.check_tool,
@@ -53,12 +55,15 @@ class Source(Protocol):
 
 
 class LocalDecisions:
-    """Answers calls by the policy that is held, from any number of threads."""
+    """Answers calls by the policy that is held, from any number of threads; `decided` receives each answer."""
 
-    def __init__(self, held: HeldPolicy, source: Source, hooks: GuardedHooks) -> None:
+    def __init__(
+        self, held: HeldPolicy, source: Source, hooks: GuardedHooks, decided: Decided = lambda *_: None
+    ) -> None:
         self.held = held
         self._source = source
         self._hooks = hooks
+        self._decided = decided
         self._lock = Lock()
         self._opened_at: float | None = None
         self._closed = False
@@ -99,16 +104,18 @@ class LocalDecisions:
             InvalidRequest: the request is refused.
         """
         with self._reported(method.name):
+            calls = self.held.calls()
             try:
                 if method.name not in _ANSWERS:
                     raise InvalidRequest(
                         f"a client that decides in this process has no `{method.name}`: use `CheckTools`"
                     )
-                response: Response = _ANSWERS[method.name](self.held.calls(), request)
+                response: Response = _ANSWERS[method.name](calls, request)
             except InvalidName as error:
                 raise InvalidRequest(str(error)) from error
             except BundleRefused as error:
                 raise PolicyUnavailable("the policy contradicts itself", "INTERNAL") from error
+            self._decided(calls.policy, request, response)
             return response
 
     @contextmanager
