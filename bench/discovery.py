@@ -15,6 +15,7 @@ from typing import cast
 from mcp_types import Tool
 
 from bench.connected import connected
+from bench.local_policy import local_policy
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds, Series
 from bench.workload import OBJECTS, VERBS, about_many
@@ -26,14 +27,12 @@ from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 from callability.gateway.loading import Loads
 from callability.gateway.observability.metrics import Metrics
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.discovery import Discovery
 from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import Upstream
 from callability.gateway.upstream.tool import upstream_tool
-from callability.policy.loading import Policy, load
-from callability.policy.shipped import shipped_policy
-from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2 import ServerTools
 from callability.v1.callability_service_pb2 import Tool as ContractTool
 from callability.v1.facts_pb2 import APPROVAL_STATUS_PENDING
@@ -60,7 +59,7 @@ _APPROVALS = 8
 
 def rows(rounds: Rounds) -> list[Row]:
     """Measure discovery, the gateway with the policy in the same process, as it runs by default."""
-    policy = load(shipped_policy())
+    policy = local_policy()
     sizes = _TOOLS[:1] if rounds.quick else _TOOLS
     queries = rounds.repetitions(_QUERIES)
     with asyncio.Runner() as runner:
@@ -76,7 +75,7 @@ def rows(rounds: Rounds) -> list[Row]:
     return [row for tools in sizes for row in _rows(tools, measured)]
 
 
-def _subjects(policy: Policy, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]] | _Changing]:
+def _subjects(policy: PolicyClient, tools: int) -> Mapping[str, Callable[[str], Awaitable[object]] | _Changing]:
     servers = about_many(tools).servers
     listed = {server.name: tuple(_listed(tool) for tool in server.tools) for server in servers}
     index = ToolIndex(
@@ -115,9 +114,11 @@ class _Changing:
 class _Gateway:
     """The discovery of a gateway whose approvals change, as its runtime replaces it."""
 
-    def __init__(self, policy: Policy, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(
+        self, policy: PolicyClient, config: Config, approvals: Approvals, upstreams: Mapping[str, Upstream]
+    ) -> None:
         self._config, self._upstreams = config, upstreams
-        self._stub = InProcessStub(policy)
+        self._policy = policy
         self._judgements, self._indexes = Judgements(), Indexes()
         self._records = {server: dict(records) for server, records in approvals.records.items()}
         self._pending = [
@@ -139,7 +140,7 @@ class _Gateway:
     def _replaced(self) -> Discovery:
         approvals = Approvals(readable=True, records=dict(self._records))
         self._inventory = Inventory(self._config, approvals, self._upstreams, self._inventory)
-        decisions = Decisions(self._stub, judgements=self._judgements)
+        decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
         return Discovery(self._inventory, decisions, commands, Loads(), Metrics(), self._indexes)
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import cast
 
+from bench.local_policy import local_policy
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
 from callability.gateway.config import Config, Deadlines, ServerConfig
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.runtime.pool import UpstreamPool
-from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
-from callability.service.in_process import InProcessStub
 from callability.vocabulary import LoadStatus
 
 PART = "isolation"
@@ -35,7 +34,7 @@ Servers = Mapping[str, ServerConfig]
 
 def rows(rounds: Rounds) -> list[Row]:
     """Measure how long ten servers take to be available: beside ten that are well, and beside ten that fail."""
-    stub = InProcessStub(load(shipped_policy()))
+    policy = local_policy()
     with _endpoints() as (well, failing), asyncio.Runner() as runner:
         measured = well[:_MEASURED]
         others = {
@@ -45,7 +44,7 @@ def rows(rounds: Rounds) -> list[Row]:
         }
         subjects = {name: {**_servers("well", measured), **beside} for name, beside in others.items()}
         series = rounds.interleaved(
-            PART, {name: partial(_timed, runner, stub, servers) for name, servers in subjects.items()}
+            PART, {name: partial(_timed, runner, policy, servers) for name, servers in subjects.items()}
         )
     alone, beside_well, beside_failing = (series[name]["ms"] for name in subjects)
     what = "ten servers are available"
@@ -81,11 +80,11 @@ def _failing(urls: Mapping[str, str]) -> Servers:
     return {**there, "unknown": nobody, "missing": ServerConfig(command="no-such-command")}
 
 
-def _timed(runner: asyncio.Runner, stub: InProcessStub, servers: Servers) -> Figures:
+def _timed(runner: asyncio.Runner, policy: PolicyClient, servers: Servers) -> Figures:
     config = Config(Path("mcp_config.json"), servers, None, {}, Deadlines(), (), cast(Node, None))
 
     async def started() -> float:
-        pool = UpstreamPool(stub)
+        pool = UpstreamPool(policy)
         started = perf_counter()
         pool.apply(config)
         well = [supervisor for name, supervisor in pool.supervisors.items() if name.startswith("well")]

@@ -13,6 +13,7 @@ from typing import Any, cast
 from mcp_types import Tool
 
 from bench.connected import connected
+from bench.local_policy import local_policy
 from bench.report import Row
 from bench.rounds import Figures, Rounds
 from callability.document import Node
@@ -25,9 +26,6 @@ from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
 from callability.gateway.upstream import UpstreamTool
 from callability.gateway.upstream.tool import upstream_tool
-from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
-from callability.service.in_process import InProcessStub
 
 PART = "scope"
 
@@ -68,7 +66,7 @@ def _gateway() -> Gateway:
     config = Config(Path("mcp_config.json"), servers, None, agents, Deadlines(), (), cast(Node, None))
     upstreams = {name: connected(name, _tools(name)) for name in servers}
     inventory = Inventory(config, NO_APPROVALS, upstreams).scoped(names)
-    decisions = Decisions(InProcessStub(load(shipped_policy())), agent="agent")
+    decisions = Decisions(local_policy(), agent="agent")
     return Gateway(inventory, decisions, phrases(config.path, None), FileStatus(), Metrics())
 
 

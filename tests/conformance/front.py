@@ -13,15 +13,17 @@ from typing import Any
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestParams, Tool
+from prometheus_client import CollectorRegistry
 
+from callability.command_line.loaded_policy import loaded_to_serve
+from callability.command_line.own_policy import OwnPolicy
 from callability.gateway.config import load_config
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from callability.gateway.tools.definitions import TOOLS
-from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
-from callability.service.in_process import InProcessStub
+from callability.service.observability.metrics import PolicyMetrics
 
 UPSTREAM = "everything"
 OWN = frozenset(tool.name for tool in TOOLS)
@@ -55,7 +57,8 @@ def _listed(found: dict[str, Any]) -> Tool:
 
 async def main(config: Path) -> None:
     """Serve on a free port of loopback until SIGTERM comes, and write the URL to standard output."""
-    options = GatewayOptions(load_config(config), None, InProcessStub(load(shipped_policy())))
+    policy = OwnPolicy(loaded_to_serve(None), PolicyMetrics(CollectorRegistry()))
+    options = GatewayOptions(load_config(config), None, PolicyClient(policy.client))
     async with opened(options) as gateways:
         server = mcp_server(gateways)
         put_before(server)

@@ -17,7 +17,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools.dispatch import Gateway
 from support.catalog_model import Step
 from support.catalog_people import LOOKS, Callers, states_of
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.upstreams.bad_http import BadHttp, reply, result
 from support.upstreams.oauth_provider import OAuthProvider, browse
 from support.upstreams.oauth_provider import Person as AtTheProvider
@@ -103,5 +103,5 @@ async def real_world(directory: Path) -> AsyncIterator[RealWorld]:
     async with plain.listening(), OAuthProvider() as provider:
         catalog = {"plain": {"url": plain.url}, "guarded": {"url": provider.url, "oauth": {}}}
         path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog}))
-        async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:
+        async with opened(GatewayOptions(load_config(path), None, local_policy())) as gateways:
             yield RealWorld(gateways.gateway_for_request(""), plain, provider)

@@ -33,7 +33,7 @@ from callability.gateway.upstream import upstream as upstream_module
 from callability.gateway.upstream.tool import upstream_tool
 from support.catalog_model import CONNECT_SECONDS, DIALOG_SECONDS, INSTANT, Step
 from support.catalog_people import LOOKS, Callers, states_of
-from support.judging import stub_of
+from support.local_policy import local_policy
 
 TURNS = 50
 """After so many turns of the loop nothing is left to be done that waits for nobody."""
@@ -218,10 +218,10 @@ class World:
         self._wires: list[Wire] = []
         self._side_by_side: list[str] = []
         self._looks: list[asyncio.Task[Any]] = []
-        self.catalog = Catalog(stub_of(), self.changes.append, self.environment)
+        self.catalog = Catalog(local_policy(), self.changes.append, self.environment)
         self.catalog.apply(config)
         inventory = Inventory(config, NO_APPROVALS, {}, joined=lambda: self.catalog.joined)
-        decisions = Decisions(stub_of())
+        decisions = Decisions(local_policy())
         words = phrases(path, None)
         self._gateway = Gateway(inventory, decisions, words, FileStatus(), Metrics(), catalog=self.catalog)
         self.callers = Callers(self._gateway)

@@ -22,7 +22,7 @@ from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.gateways import text_of, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.upstreams.bad_http import BadHttp
 from support.upstreams.oauth_provider import OAuthProvider, browse
 
@@ -178,9 +178,9 @@ def plain(upstream: BadHttp, **keys: Any) -> dict[str, Any]:
 async def gateway(directory: Path, catalog: dict[str, Any], **keys: Any) -> AsyncIterator[AgentRouter]:
     """Run a gateway in this process, and check that it leaves nothing behind: no task, no socket, and no process."""
     before, sockets, children = asyncio.all_tasks(), _sockets(), _children()
-    stub = keys.pop("stub", stub_of())
+    policy = keys.pop("policy", local_policy())
     config = write_config(directory, keys.pop("servers", {}), catalog=catalog, **keys)
-    async with opened(GatewayOptions(load_config(config), None, stub)) as gateways:
+    async with opened(GatewayOptions(load_config(config), None, policy)) as gateways:
         yield gateways
     await until(lambda: not _lasting(asyncio.all_tasks() - before))
     await until(lambda: len(_sockets()) <= len(sockets))
@@ -270,14 +270,14 @@ class HeldPolicy:
         self._left = number
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(stub_of(), name)
+        return getattr(local_policy(), name)
 
-    async def ClassifyEnable(self, request: Any, **options: Any) -> Any:  # noqa: N802  # the contract's name
+    async def classify_enable(self, request: Any) -> Any:
         """Answer when the gate is open."""
         self._left -= 1
         if self._left == 0:
             await self.gate.passed()
-        return await stub_of().ClassifyEnable(request, **options)
+        return await local_policy().classify_enable(request)
 
 
 class HeldTokens(OAuthProvider):

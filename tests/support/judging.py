@@ -21,9 +21,9 @@ from callability.adapter import (
     rejection,
 )
 from callability.policy.loading import load
-from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from support.checkout import POLICY, VECTORS
+from support.service_stub import ServiceStub
 
 PATTERNS = json.loads((VECTORS / "matrix/patterns.json").read_text())
 OPEN = {"enabled": True, "quarantined": False}
@@ -47,9 +47,9 @@ Servers = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]]
 
 
 @cache
-def stub_of(policy: Path = POLICY) -> InProcessStub:
+def stub_of(policy: Path = POLICY) -> ServiceStub:
     """Return the service of a policy, the shipped one by default."""
-    return InProcessStub(load(policy))
+    return ServiceStub(load(policy))
 
 
 @cache
@@ -69,7 +69,7 @@ def request_of(servers: Servers) -> pb.CheckToolsRequest:
     return json_format.ParseDict({"servers": named}, pb.CheckToolsRequest())
 
 
-def answered(request: pb.CheckToolsRequest, stub: InProcessStub | None = None) -> pb.CheckToolsResponse:
+def answered(request: pb.CheckToolsRequest, stub: ServiceStub | None = None) -> pb.CheckToolsResponse:
     """Return the answer of a service, that of the shipped policy by default."""
 
     async def ask() -> pb.CheckToolsResponse:
@@ -78,7 +78,7 @@ def answered(request: pb.CheckToolsRequest, stub: InProcessStub | None = None) -
     return _loop().run(ask())
 
 
-def judgement_of(servers: Servers, stub: InProcessStub | None = None) -> Judgement:
+def judgement_of(servers: Servers, stub: ServiceStub | None = None) -> Judgement:
     """Return the adapter's judgement of the answer about an inventory."""
     request = request_of(servers)
     return judge(request, answered(request, stub))
@@ -90,7 +90,7 @@ def checked(
     *,
     server: str = "git",
     tool: str = "reset",
-    stub: InProcessStub | None = None,
+    stub: ServiceStub | None = None,
 ) -> pb.CheckToolResponse:
     """Return the answer about one tool."""
     facts = {"server": server, "serverFacts": server_facts, "tool": tool, "toolFacts": tool_facts}

@@ -31,7 +31,7 @@ from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.v1.outcome_pb2 import LoadStatus as WireStatus
 from callability.v1.outcome_pb2 import LoadVerdict, LoadWords
 from callability.vocabulary import LoadStatus
-from support.judging import stub_of
+from support.local_policy import local_policy
 
 Tools = tuple[Mapping[str, Any], ...]
 """Tools as an upstream lists them, in MCP's JSON."""
@@ -158,7 +158,7 @@ def scene(
     if visible is not None:
         inventory = inventory.scoped(config.agents["agent"].servers)
     judgements, indexes = kept or (None, None)
-    decisions = Decisions(stub_of(), agent="" if visible is None else "agent", judgements=judgements)
+    decisions = Decisions(local_policy(), agent="" if visible is None else "agent", judgements=judgements)
     words = phrases(config_path, None if approvals is None else approvals_path)
     file_status = FileStatus(approvals_readable=records.readable)
     loads = Loads(

@@ -13,6 +13,7 @@ import typer
 from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
+from callability.command_line.policy_connection import NoAnswer, declared_at, declared_by
 from callability.command_line.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,
@@ -20,7 +21,6 @@ from callability.command_line.policy_service import (
     PolicyService,
     PolicyTokenFileOption,
 )
-from callability.command_line.policy_stub import NoAnswer, declared_at, declared_by
 from callability.command_line.start_report import CheckedPolicy, FormOption, ReportFormat, StartReport, StrictOption
 from callability.finding import Finding, Place, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config

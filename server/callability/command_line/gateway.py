@@ -29,6 +29,8 @@ from callability.command_line.options import (
     check_policy_choice,
     leave,
 )
+from callability.command_line.own_policy import OwnPolicy
+from callability.command_line.policy_connection import PolicyConnection, connect_in_process, connect_to_service
 from callability.command_line.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,
@@ -36,7 +38,6 @@ from callability.command_line.policy_service import (
     PolicyService,
     PolicyTokenFileOption,
 )
-from callability.command_line.policy_stub import PolicyConnection, connect_in_process, connect_to_service
 from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
 from callability.command_line.status_line import status_line
 from callability.command_line.tls import (
@@ -58,8 +59,7 @@ from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.log_output import LogFormat, log_to_standard_error
 from callability.policy.shipped import shipped_policy
-from callability.service.edits import Edits, ServedEdits, followed
-from callability.service.in_process import InProcessStub
+from callability.service.edits import Edits, followed
 from callability.service.observability.metrics import PolicyMetrics
 
 _ADDRESS = "127.0.0.1:7421"
@@ -177,12 +177,12 @@ async def connected_options(
         ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
     """
     metrics = Metrics()
-    about_policy = PolicyMetrics(metrics.registry) if of_policy else None
-    async with _connect(of_policy, service, about_policy, metrics) as connection:
+    own = OwnPolicy(of_policy, PolicyMetrics(metrics.registry)) if of_policy else None
+    async with _connect(own, service, metrics) as connection:
         await connection.labels.start(config)
-        options = GatewayOptions(config, approvals, connection.stub, metrics, labels=connection.labels)
+        options = GatewayOptions(config, approvals, connection.policy, metrics, labels=connection.labels)
         with exposed(metrics.registry, metrics_address):
-            async with followed(_edits(options, of_policy, directory, about_policy)):
+            async with followed(_edits(options, own, directory, of_policy)):
                 yield options
 
 
@@ -270,25 +270,20 @@ def _checked(
 
 
 def _edits(
-    options: GatewayOptions, of_policy: Loaded | None, directory: Path | None, metrics: PolicyMetrics | None
+    options: GatewayOptions, own: OwnPolicy | None, directory: Path | None, of_policy: Loaded | None
 ) -> Edits | None:
     """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
-    if of_policy is None or metrics is None or not isinstance(options.stub, InProcessStub):
+    if own is None or of_policy is None or directory is None:
         return None
-    metrics.decides(of_policy.policy)
-    if directory is None:
-        return None
-    served = options.stub.served
-    options.file_status.policy_broken = lambda: served.rejected is not None
-    return Edits(ServedEdits(served, metrics), directory, of_policy.digest)
+    options.file_status.policy_broken = lambda: own.is_broken
+    return Edits(own, directory, of_policy.digest)
 
 
 def _connect(
-    of_policy: Loaded | None, service: PolicyService | None, policy_metrics: PolicyMetrics | None, metrics: Metrics
+    own: OwnPolicy | None, service: PolicyService | None, metrics: Metrics
 ) -> AbstractAsyncContextManager[PolicyConnection]:
-    """Return the policy in this process, or a channel to the service."""
+    """Return the policy in this process, or a connection to the service."""
     if service is not None:
         return connect_to_service(service, metrics)
-    assert of_policy is not None
-    assert policy_metrics is not None
-    return connect_in_process(of_policy.policy, policy_metrics, metrics)
+    assert own is not None
+    return connect_in_process(own, metrics)

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import grpc
 import typer
 
-from callability.address import DIRECT, AddressRefused, check_listen, check_service_address, is_loopback
+from callability.address import AddressRefused, check_listen, check_service_address
+from callability.client import Client, Credentials
 from callability.command_line.options import leave
 
 PolicyCaOption = Annotated[
@@ -67,11 +68,6 @@ class PolicyService:
             leave(f"{error.filename}: cannot be read: {(error.strerror or 'error').lower()}", 1)
         return service
 
-    @property
-    def _direct(self) -> bool:
-        host = self.address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-        return self.address.startswith("unix:") or is_loopback(host)
-
     def _check_address(self) -> None:
         if self.ca is None or self.address.startswith("unix:"):
             check_service_address(self.address, _PLAIN)
@@ -85,18 +81,23 @@ class PolicyService:
             if path is not None:
                 path.read_bytes()
 
-    def channel(self, *options: tuple[str, int]) -> grpc.aio.Channel:
-        """Return a channel to the service. Its calls have the token that the file holds when they are made."""
-        interceptors: list[Any] = [_Authorization(token_reader(self.token_file))] if self.token_file else []
-        every = [*options, *((DIRECT,) if self._direct else ())]
+    def client(self, seconds: float) -> Client:
+        """Return a client of the service whose calls take so long at most, with both attempts.
+
+        Its calls have the token that the file holds when they are made.
+        """
+        token = token_reader(self.token_file) if self.token_file else None
+        credentials = Credentials(channel=self._tls(), token=token)
+        return Client.remote([self.address], credentials=credentials, attempt_seconds=seconds / 2)
+
+    def _tls(self) -> grpc.ChannelCredentials | None:
         if self.ca is None:
-            return grpc.aio.insecure_channel(self.address, options=every, interceptors=interceptors)
-        credentials = grpc.ssl_channel_credentials(
+            return None
+        return grpc.ssl_channel_credentials(
             self.ca.read_bytes(),
             self.key.read_bytes() if self.key else None,
             self.certificate.read_bytes() if self.certificate else None,
         )
-        return grpc.aio.secure_channel(self.address, credentials, options=every, interceptors=interceptors)
 
 
 def token_reader(path: Path) -> Callable[[], str]:
@@ -116,15 +117,3 @@ def token_reader(path: Path) -> Callable[[], str]:
         return token
 
     return read
-
-
-class _Authorization(grpc.aio.UnaryUnaryClientInterceptor):
-    """Adds the current token to each call, on channels without TLS too: those of this machine."""
-
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
-
-    async def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
-        """Add the token to the metadata."""
-        metadata = grpc.aio.Metadata(*(details.metadata or ()), ("authorization", f"Bearer {self._token()}"))
-        return await continuation(details._replace(metadata=metadata), request)

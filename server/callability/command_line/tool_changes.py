@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 from google.protobuf.json_format import ParseDict, ParseError
 
 from callability.adapter import judge
@@ -15,8 +14,9 @@ from callability.command_line.options import leave
 from callability.command_line.tool_change import ToolChange
 from callability.finding import shown
 from callability.policy.loading import Policy
-from callability.service.in_process import InProcessStub
-from callability.v1.callability_service_pb2 import CheckToolsRequest
+from callability.service.calls.callability_calls import CallabilityCalls
+from callability.service.requests.errors import ServiceError
+from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -48,17 +48,18 @@ def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tupl
     """Return the tools whose status differs, in the order of the inventory, or leave with exit code 1."""
     try:
         before, after = asyncio.run(_statuses(old, inventory)), asyncio.run(_statuses(new, inventory))
-    except grpc.aio.AioRpcError as error:
-        leave(f"the inventory is refused: {error.details()}", 1)
+    except ServiceError as error:
+        leave(f"the inventory is refused: {error.message}", 1)
     pairs = zip(before, after, strict=True)
     return tuple(ToolChange(tool, was, now) for (tool, was), (_, now) in pairs if was != now)
 
 
 async def _statuses(policy: Policy, inventory: CheckToolsRequest) -> list[tuple[str, str]]:
-    stub = InProcessStub(policy)
+    calls = CallabilityCalls(policy)
     statuses: list[tuple[str, str]] = []
     for request in _by_server(inventory):
-        judgement = judge(request, await stub.CheckTools(request), visible=[request.servers[0].name])
+        response = CheckToolsResponse.FromString(await calls.check_tools(request.SerializeToString()))
+        judgement = judge(request, response, visible=[request.servers[0].name])
         statuses += ((tool.name, str(tool.status)) for tool in judgement.tools)
     return statuses
 

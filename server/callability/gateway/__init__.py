@@ -3,7 +3,7 @@
 Twelve rooms, bottom to top; each imports only from those above it in this list:
 
 - `config`: the operator's files, read once and checked whole
-- `policy_client`: calls to the policy service, in parts that it accepts, with one form for its errors
+- `policy_client`: asking the policy by `callability.client`, with one form for its errors
 - `upstream`: connections to upstream MCP servers, each with one owner
 - `loading`: loads the tools of servers, and retries what the policy calls transient
 - `catalog`: servers that agents enable and disable, and a person's consent

@@ -10,7 +10,7 @@ Its rooms, from bottom to top, each importing only from those above it in this l
 - `calls`: what each call does, by whichever policy is served
 - `transport`: gRPC: admission, the start and end of calls, health, reflection
 
-The modules beside them join these: `server` for callers at an address, `in_process` for those in this process, `edits`
-for the files of the policy; `memory` is about the process. `instance` is one process that answers. With several,
-`supervisor` starts each as a `worker`, speaks to it by `control`, and `worker_metrics` are those of all.
+The modules beside them join these: `server` for callers at an address, `edits` for the files of the policy; `memory` is
+about the process. `instance` is one process that answers. With several, `supervisor` starts each as a `worker`, speaks
+to it by `control`, and `worker_metrics` are those of all.
 """

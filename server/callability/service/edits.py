@@ -50,12 +50,38 @@ class EditSink(Protocol):
         """Report an edit that could not be checked."""
 
 
+class EditReports:
+    """Reports edits by the log and by metrics."""
+
+    def __init__(self, metrics: PolicyMetrics) -> None:
+        self._metrics = metrics
+
+    def applied(self, policy: Policy) -> None:
+        """Report that the policy of an edit decides from now on."""
+        _log(logging.WARNING, policy.warnings)
+        _logger.info(
+            "the edit of the policy is applied: revision %s decides, proved by %s",
+            *(policy.revision, policy.engine),
+            extra=fields(revision=policy.revision),
+        )
+        self._metrics.decides(policy)
+        self._metrics.edited(taken_over=True)
+
+    def rejected(self, rejected: RejectedEdit, decides: str) -> None:
+        """Report that an edit was rejected, and which revision decides."""
+        _log(logging.ERROR, rejected.findings)
+        words = "the edit of the policy is refused: revision %s still decides"
+        _logger.error(words, decides, extra=fields(revision=decides))
+        self._metrics.edited(taken_over=False)
+
+
 class ServedEdits:
     """Edits of the policy that is served in this process."""
 
     def __init__(self, served: ServedPolicy, metrics: PolicyMetrics) -> None:
         self._served = served
         self._metrics = metrics
+        self._reports = EditReports(metrics)
 
     async def accepted(self, checked: bytes, revision: str) -> None:
         """Apply an edit by the output of its check, which may reject it."""
@@ -71,25 +97,13 @@ class ServedEdits:
 
     def apply(self, edit: LoadedEdit) -> None:
         """Decide by an edit from now on."""
-        policy = edit.policy
         self._served.replace(edit.calls)
-        _log(logging.WARNING, policy.warnings)
-        _logger.info(
-            "the edit of the policy is applied: revision %s decides, proved by %s",
-            *(policy.revision, policy.engine),
-            extra=fields(revision=policy.revision),
-        )
-        self._metrics.decides(policy)
-        self._metrics.edited(taken_over=True)
+        self._reports.applied(edit.policy)
 
     def reject(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self._served.rejected = rejected
-        _log(logging.ERROR, rejected.findings)
-        decides = self._served.calls.revision
-        words = "the edit of the policy is refused: revision %s still decides"
-        _logger.error(words, decides, extra=fields(revision=decides))
-        self._metrics.edited(taken_over=False)
+        self._reports.rejected(rejected, self._served.calls.revision)
 
 
 class Edits:

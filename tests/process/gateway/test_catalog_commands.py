@@ -16,7 +16,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.commands import callability
 from support.gateways import call, retrieve, shelf, text_of, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 
 WIPE = {"name": "wipe", "description": "Wipes the disk.", "inputSchema": {"type": "object"}}
 
@@ -85,7 +85,7 @@ def test_a_lock_of_the_operator_on_a_catalog_server_names_where_its_entry_stands
     config = write_config(tmp_path, {"shed": other}, catalog={"disk": locked}, agents={"clerk": {"servers": ["shed"]}})
 
     async def story() -> None:
-        async with opened(GatewayOptions(load_config(config), None, stub_of())) as gateways:
+        async with opened(GatewayOptions(load_config(config), None, local_policy())) as gateways:
             async with Client(mcp_server(gateways)) as client:
                 enabled = text_of(await client.call_tool("enable_server", {"id": "disk"}))
                 assert enabled.startswith("Connected: enabled.")

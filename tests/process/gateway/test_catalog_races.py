@@ -128,7 +128,7 @@ async def _while_the_policy_decides(mode: Mode, directory: Path, number: int, he
     policy, upstream = HeldPolicy(number), BadHttp(answers={"greet": "ok"})
     async with (
         upstream.listening(),
-        gateway(directory, {"greeter": plain(upstream)}, stub=policy) as gateways,
+        gateway(directory, {"greeter": plain(upstream)}, policy=policy) as gateways,
         agent(gateways, mode) as it,
     ):
         call = started(it.enable())
@@ -176,7 +176,7 @@ async def test_a_server_that_is_disabled_is_not_reported_as_connected_before(mod
     policy, upstream = HeldPolicy(3), BadHttp(answers={"greet": "ok"})
     async with (
         upstream.listening(),
-        gateway(tmp_path, {"greeter": plain(upstream)}, stub=policy) as gateways,
+        gateway(tmp_path, {"greeter": plain(upstream)}, policy=policy) as gateways,
         agent(gateways, mode) as it,
     ):
         is_connection(await it.enable())

@@ -26,7 +26,7 @@ from support.commands import callability
 from support.edits import edit
 from support.gateway_in_process import client_of
 from support.gateways import bad, call, retrieve, shelf, text_of, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.responses import ABSENT, REFUSAL, http
 from support.upstreams.bad_http import BadHttp, reply
 from support.waiting import becomes, listed, loads, names
@@ -243,7 +243,7 @@ def test_a_connection_that_is_lost_is_loaded_again_if_it_had_been_established(ag
     config = write_config(tmp_path, {"it": bad()}, deadlines=deadlines)
 
     async def story() -> None:
-        pool = UpstreamPool(stub_of())
+        pool = UpstreamPool(local_policy())
         pool.apply(load_config(config))
         upstream, supervisor = pool.upstreams["it"], pool.supervisors["it"]
         await supervisor.loaded()
@@ -281,7 +281,7 @@ def test_an_opening_for_which_a_call_waits_is_left_to_the_call() -> None:
             upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
             calling = asyncio.create_task(upstream.connected())
             await server.waiting.wait()
-            outcome = await Loader(stub_of(), seconds=0.1).load(upstream)
+            outcome = await Loader(local_policy(), seconds=0.1).load(upstream)
             assert (outcome.status, outcome.error) == (LoadStatus.TRANSIENT, "did not load within 0.1 s")
             assert (upstream.state, calling.done()) == ("connecting", False)
             calling.cancel()
@@ -299,7 +299,7 @@ def test_a_gateway_that_ends_while_it_loads_leaves_nothing(tmp_path: Path) -> No
         async with BadHttp().listening() as server:
             server.opening = "hang"
             config = write_config(tmp_path, {"it": bad("hangs"), "web": http(server)}, deadlines={"open_seconds": 600})
-            pool = UpstreamPool(stub_of())
+            pool = UpstreamPool(local_policy())
             pool.apply(load_config(config))
             await server.waiting.wait()
             assert pool.loads() == {"loading": 2}

@@ -17,17 +17,16 @@ import grpc
 import httpx2
 import pytest
 
+from callability.client import Client
 from callability.gateway.config import ServerConfig
-from callability.gateway.loading import Loader, LoadOutcome, LoadStub, get_tools_with_resilience
+from callability.gateway.loading import Loader, LoadOutcome, LoadPolicy, LoadStub, get_tools_with_resilience
 from callability.gateway.upstream import Failure, HttpTarget, StdioTarget, Target, Upstream, UpstreamError
 from callability.gateway.upstream.opening_failure import opening_failure
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
-from callability.service.in_process import InProcessStub
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import LoadFailure, LoadStatus
 from support.certificates import Authority
 from support.checkout import POLICY, UPSTREAMS
+from support.local_policy import local_client
 from support.responses import COMPACT_BODY, cut_response, response, summary
 from support.running import unused_port
 from support.upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply
@@ -49,9 +48,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def stub() -> InProcessStub:
+def policy() -> Client:
     """The shipped policy."""
-    return InProcessStub(load(POLICY, engine=Engine.REFERENCE))
+    return local_client()
 
 
 class Pauses(list[float]):
@@ -88,10 +87,12 @@ def bad(*how: str, **env: str) -> StdioTarget:
     return StdioTarget(sys.executable, (str(BAD), *how), env=env)
 
 
-async def loaded(target: Target, stub: LoadStub, pauses: Pauses | None = None, **options: Any) -> LoadOutcome:
+async def loaded(
+    target: Target, policy: LoadPolicy | LoadStub, pauses: Pauses | None = None, **options: Any
+) -> LoadOutcome:
     """Load one server, without pauses."""
     result = await get_tools_with_resilience(
-        {"x": target}, stub, sleep=Pauses() if pauses is None else pauses, **options
+        {"x": target}, policy, sleep=Pauses() if pauses is None else pauses, **options
     )
     return result.outcomes["x"]
 
@@ -165,45 +166,45 @@ OPENINGS: dict[str, tuple[Answer, LoadStatus]] = {
 
 
 @pytest.mark.parametrize("case", OPENINGS)
-async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, stub: InProcessStub) -> None:
+async def test_each_answer_of_an_endpoint_is_its_row_of_the_table(case: str, policy: Client) -> None:
     """One that may pass is tried as often as allowed; a denial or a permanent failure once (L-1, L-3, fault 10)."""
     opening, expected = OPENINGS[case]
     pauses = Pauses()
     async with BadHttp().listening() as server:
         server.opening = opening
-        outcome = await loaded(HttpTarget(server.url), stub, pauses, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(server.url), policy, pauses, open_seconds=PATIENT)
     attempts = 3 if expected is TRANSIENT else 1
     assert summary(outcome) == (expected, attempts)
     assert len(pauses) == attempts - 1
 
 
 @pytest.mark.parametrize("case", [case for case in OPENINGS if "404" not in case])
-async def test_a_failure_while_the_tools_are_listed_is_the_same_row(case: str, stub: InProcessStub) -> None:
+async def test_a_failure_while_the_tools_are_listed_is_the_same_row(case: str, policy: Client) -> None:
     """The session was established; that makes a difference for a 404 only."""
     opening, expected = OPENINGS[case]
     async with BadHttp(session="one").listening() as server:
         server.listing = opening
-        outcome = await loaded(HttpTarget(server.url), stub, tries=2, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(server.url), policy, tries=2, open_seconds=PATIENT)
     assert summary(outcome) == (expected, 2 if expected is TRANSIENT else 1)
 
 
 @pytest.mark.parametrize("where", ["opening", "listing"])
-async def test_a_peer_that_accepts_and_never_answers_is_transient(where: str, stub: InProcessStub) -> None:
+async def test_a_peer_that_accepts_and_never_answers_is_transient(where: str, policy: Client) -> None:
     """Each try ends at its own deadline."""
     async with BadHttp().listening() as server:
         setattr(server, where, "hang")
-        outcome = await loaded(HttpTarget(server.url), stub, tries=2, open_seconds=SHORT)
+        outcome = await loaded(HttpTarget(server.url), policy, tries=2, open_seconds=SHORT)
     assert summary(outcome) == (TRANSIENT, 2)
     assert outcome.error == "did not answer within 1 s"
 
 
-async def test_a_session_that_is_lost_is_opened_again_once(stub: InProcessStub) -> None:
+async def test_a_session_that_is_lost_is_opened_again_once(policy: Client) -> None:
     """A 404 to a request of an established session is a try; a second one needs attention."""
     async with BadHttp(session="one").listening() as server:
         server.listing = response(404)
-        assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
+        assert summary(await loaded(HttpTarget(server.url), policy, Pauses(server))) == (AVAILABLE, 2)
         server.listing = response(404)
-        assert summary(await loaded(HttpTarget(server.url), stub, tries=5)) == (PERMANENT, 2)
+        assert summary(await loaded(HttpTarget(server.url), policy, tries=5)) == (PERMANENT, 2)
 
 
 @pytest.mark.parametrize(
@@ -219,16 +220,16 @@ async def test_a_session_that_is_lost_is_opened_again_once(stub: InProcessStub) 
         (bad("lists without end"), "lists more than 20,000 tools"),
     ],
 )
-async def test_what_does_not_recover_needs_attention_at_once(target: Target, words: str, stub: InProcessStub) -> None:
+async def test_what_does_not_recover_needs_attention_at_once(target: Target, words: str, policy: Client) -> None:
     """The reason is the operator's, in words that are safe to show."""
-    outcome = await loaded(target, stub, open_seconds=PATIENT)
+    outcome = await loaded(target, policy, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert words in (outcome.error or "")
 
 
-async def test_a_refused_connection_needs_attention(stub: InProcessStub) -> None:
+async def test_a_refused_connection_needs_attention(policy: Client) -> None:
     """No process listens, and a new try would only be refused again."""
-    outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), stub)
+    outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), policy)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "refused the connection (nothing listens there)"
 
@@ -242,30 +243,30 @@ async def test_a_refused_connection_becomes_transient_by_an_edit_of_one_line(tmp
     rules.write_text(rules.read_text().replace(line, "{load.failure: [timeout, refused]}, status"))
     for tests in policy.glob("*_test.yaml"):
         tests.unlink()
-    edited = InProcessStub(load(policy, engine=Engine.REFERENCE))
+    edited = local_client(policy)
     outcome = await loaded(HttpTarget(f"http://127.0.0.1:{unused_port()}/mcp"), edited)
     assert summary(outcome) == (TRANSIENT, 3)
 
 
-async def test_a_denial_stays_one_where_the_url_says_timeout(stub: InProcessStub) -> None:
+async def test_a_denial_stays_one_where_the_url_says_timeout(policy: Client) -> None:
     """A URL is never a part of what is classified (L-3, fault 10)."""
     async with BadHttp().listening() as server:
         server.opening = response(403)
         url = f"{server.url}/upstream-timeout?error=upstream+call+timeout"
-        assert summary(await loaded(HttpTarget(url), stub)) == (DENIED, 1)
+        assert summary(await loaded(HttpTarget(url), policy)) == (DENIED, 1)
 
 
-async def test_a_certificate_that_is_not_trusted_needs_attention(stub: InProcessStub, tmp_path: Path) -> None:
+async def test_a_certificate_that_is_not_trusted_needs_attention(policy: Client, tmp_path: Path) -> None:
     """TLS does not recover by itself."""
     server = BadHttp()
     server.tls = Authority(tmp_path, "stranger").server()
     async with server.listening():
-        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(server.url), policy, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "could not be reached: no trusted TLS connection could be made"
 
 
-async def test_an_endpoint_that_speaks_no_tls_needs_attention(stub: InProcessStub) -> None:
+async def test_an_endpoint_that_speaks_no_tls_needs_attention(policy: Client) -> None:
     """Its entry has the wrong scheme."""
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,21 +276,21 @@ async def test_an_endpoint_that_speaks_no_tls_needs_attention(stub: InProcessStu
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), policy, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
 
 
-async def test_a_process_that_hangs_is_transient(stub: InProcessStub) -> None:
+async def test_a_process_that_hangs_is_transient(policy: Client) -> None:
     """It may be slow; nothing else is known about it."""
     before = children()
-    outcome = await loaded(bad("hangs"), stub, tries=2, open_seconds=SHORT)
+    outcome = await loaded(bad("hangs"), policy, tries=2, open_seconds=SHORT)
     assert summary(outcome) == (TRANSIENT, 2)
     assert children() == before
 
 
-async def test_a_process_that_writes_only_garbage_needs_attention(stub: InProcessStub) -> None:
+async def test_a_process_that_writes_only_garbage_needs_attention(policy: Client) -> None:
     """It never answers, because it is not an MCP server."""
-    outcome = await loaded(bad("writes garbage"), stub, open_seconds=SHORT * 10)
+    outcome = await loaded(bad("writes garbage"), policy, open_seconds=SHORT * 10)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "did not answer within 10 s, and wrote only what is not MCP"
 
@@ -322,81 +323,81 @@ BOTH.__cause__ = ExceptionGroup("", [TimeoutError(110, "timed out"), ConnectionR
     ],
 )
 async def test_a_group_of_errors_takes_its_most_careful_leaf(
-    errors: tuple[Exception, ...], expected: tuple[LoadStatus, int], stub: InProcessStub
+    errors: tuple[Exception, ...], expected: tuple[LoadStatus, int], policy: Client
 ) -> None:
     """The whole group is walked, and the causes, in any order (L-1, L-2, fault 10)."""
     failure = opening_failure(ExceptionGroup("unhandled errors in a TaskGroup", list(errors)))
-    assert summary(await Loader(stub, sleep=Pauses()).load(Failing(failure))) == expected
+    assert summary(await Loader(policy, sleep=Pauses()).load(Failing(failure))) == expected
 
 
-async def test_a_denial_among_others_is_a_denial(stub: InProcessStub) -> None:
+async def test_a_denial_among_others_is_a_denial(policy: Client) -> None:
     """It is more cautious than `permanent`, and its words are reported."""
     denied = Failure("was denied", status=403, kind=LoadFailure.HTTP_STATUS)
     failure = Failure.together([opening_failure(REFUSED), opening_failure(SLOW), denied])
-    outcome = await Loader(stub, sleep=Pauses()).load(Failing(failure))
+    outcome = await Loader(policy, sleep=Pauses()).load(Failing(failure))
     assert summary(outcome) == (DENIED, 1)
     assert outcome.error == "was denied"
 
 
 @pytest.mark.parametrize("target", ["http", "stdio"])
-async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, stub: InProcessStub) -> None:
+async def test_the_healthy_path_takes_one_try_and_no_pause(target: str, policy: Client) -> None:
     """What loaded is available, with its tools in their order."""
     pauses = Pauses()
     async with BadHttp().listening() as server:
         it = HttpTarget(server.url) if target == "http" else bad()
-        outcome = await loaded(it, stub, pauses, open_seconds=PATIENT)
+        outcome = await loaded(it, policy, pauses, open_seconds=PATIENT)
     assert summary(outcome) == (AVAILABLE, 1)
     assert outcome.tools[0].name == "pid"
     assert pauses == []
 
 
-async def test_what_recovers_takes_a_second_try(stub: InProcessStub) -> None:
+async def test_what_recovers_takes_a_second_try(policy: Client) -> None:
     """A server that is busy at the first try is available after it."""
     async with BadHttp().listening() as server:
         server.opening = response(503)
-        assert summary(await loaded(HttpTarget(server.url), stub, Pauses(server))) == (AVAILABLE, 2)
+        assert summary(await loaded(HttpTarget(server.url), policy, Pauses(server))) == (AVAILABLE, 2)
 
 
-async def test_pauses_grow_and_are_never_the_same(stub: InProcessStub) -> None:
+async def test_pauses_grow_and_are_never_the_same(policy: Client) -> None:
     """Each is twice as long as the one before, plus up to half a second of jitter."""
     pauses = Pauses()
     async with BadHttp().listening() as server:
         server.opening = response(503)
-        outcome = await loaded(HttpTarget(server.url), stub, pauses, tries=4)
+        outcome = await loaded(HttpTarget(server.url), policy, pauses, tries=4)
     assert summary(outcome) == (TRANSIENT, 4)
     assert [least <= pause <= least + 0.5 for least, pause in zip((0.5, 1, 2), pauses, strict=True)] == [True] * 3
 
 
-async def test_a_server_that_asks_for_a_pause_gets_it(stub: InProcessStub) -> None:
+async def test_a_server_that_asks_for_a_pause_gets_it(policy: Client) -> None:
     """In seconds, or by a date; a pause that reaches beyond the deadline ends the load instead."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     async with BadHttp().listening() as server:
         for given, least, most in (("7", 7, 7), (date, 3, 20), ("soon", 0.5, 1)):
             server.opening, pauses = response(429, extra=f"Retry-After: {given}\r\n"), Pauses(server)
-            assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (AVAILABLE, 2)
+            assert summary(await loaded(HttpTarget(server.url), policy, pauses)) == (AVAILABLE, 2)
             assert least <= pauses[0] <= most
         server.opening, pauses = response(429, extra="Retry-After: 3600\r\n"), Pauses()
-        assert summary(await loaded(HttpTarget(server.url), stub, pauses)) == (TRANSIENT, 1)
+        assert summary(await loaded(HttpTarget(server.url), policy, pauses)) == (TRANSIENT, 1)
         assert pauses == []
 
 
-async def test_the_deadline_ends_a_load_whatever_its_tries(stub: InProcessStub) -> None:
+async def test_the_deadline_ends_a_load_whatever_its_tries(policy: Client) -> None:
     """A peer that accepts and never answers cannot delay it (L-4); its socket is closed."""
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         server.opening = "hang"
-        outcome = await loaded(HttpTarget(server.url), stub, tries=100, seconds=1, open_seconds=600)
+        outcome = await loaded(HttpTarget(server.url), policy, tries=100, seconds=1, open_seconds=600)
         assert summary(outcome) == (TRANSIENT, 1)
         assert outcome.error == "did not load within 1 s"
         await server.given_up.wait()
 
 
-async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
+async def test_cancellation_leaves_nothing(policy: Client) -> None:
     """No task, no socket and no process; a failure does not delay the cancellation."""
     before, tasks = children(), asyncio.all_tasks()
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         server.opening = "hang"
         servers: dict[str, Target] = {"socket": HttpTarget(server.url), "process": bad("hangs"), "well": bad()}
-        loading = asyncio.create_task(get_tools_with_resilience(servers, stub, open_seconds=600, seconds=600))
+        loading = asyncio.create_task(get_tools_with_resilience(servers, policy, open_seconds=600, seconds=600))
         await server.waiting.wait()
         loading.cancel()
         await asyncio.wait([loading])
@@ -406,7 +407,7 @@ async def test_cancellation_leaves_nothing(stub: InProcessStub) -> None:
     assert asyncio.all_tasks() == tasks
 
 
-async def test_a_handshake_that_is_given_up_leaves_no_socket(stub: InProcessStub) -> None:
+async def test_a_handshake_that_is_given_up_leaves_no_socket(policy: Client) -> None:
     """A peer that accepts and sends nothing of TLS is disconnected at once."""
     greeted, left = asyncio.Event(), asyncio.Event()
 
@@ -419,14 +420,14 @@ async def test_a_handshake_that_is_given_up_leaves_no_socket(stub: InProcessStub
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server, asyncio.timeout(PATIENT):
         upstream = Upstream("x", HttpTarget(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"))
-        loading = asyncio.create_task(Loader(stub).load(upstream))
+        loading = asyncio.create_task(Loader(policy).load(upstream))
         await greeted.wait()
         loading.cancel()
         await left.wait()
         await upstream.close()
 
 
-async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub) -> None:
+async def test_cancelled_between_tries_a_load_makes_no_other(policy: Client) -> None:
     """The pause ends at once."""
     paused = asyncio.Event()
 
@@ -437,7 +438,7 @@ async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub
     async with BadHttp().listening() as server:
         server.opening = response(503)
         upstream = Upstream("x", HttpTarget(server.url))
-        loading = asyncio.create_task(Loader(stub, sleep=sleep).load(upstream))
+        loading = asyncio.create_task(Loader(policy, sleep=sleep).load(upstream))
         await paused.wait()
         loading.cancel()
         await asyncio.wait([loading])
@@ -446,14 +447,14 @@ async def test_cancelled_between_tries_a_load_makes_no_other(stub: InProcessStub
         await upstream.close()
 
 
-async def test_an_upstream_stays_open_that_a_loader_was_given(stub: InProcessStub) -> None:
+async def test_an_upstream_stays_open_that_a_loader_was_given(policy: Client) -> None:
     """A connection that was given up can be opened again."""
     async with BadHttp().listening() as server, asyncio.timeout(PATIENT):
         upstream = Upstream("x", HttpTarget(server.url))
         server.opening = "hang"
-        assert summary(await Loader(stub, seconds=1).load(upstream)) == (TRANSIENT, 1)
+        assert summary(await Loader(policy, seconds=1).load(upstream)) == (TRANSIENT, 1)
         server.opening = None
-        assert summary(await Loader(stub).load(upstream)) == (AVAILABLE, 1)
+        assert summary(await Loader(policy).load(upstream)) == (AVAILABLE, 1)
         assert not (await upstream.call("pid", {})).is_error
         await upstream.close()
 
@@ -509,7 +510,7 @@ async def test_a_policy_service_that_gives_no_answer_needs_attention() -> None:
 
 
 async def test_only_the_names_of_a_quarantined_server_are_kept_and_a_disabled_one_is_not_connected(
-    stub: InProcessStub,
+    policy: Client,
 ) -> None:
     """The entries of a config are loaded like in a gateway (A.4)."""
     entry = {"command": sys.executable, "args": (str(BAD),)}
@@ -517,7 +518,7 @@ async def test_only_the_names_of_a_quarantined_server_are_kept_and_a_disabled_on
         "held": ServerConfig.model_validate({**entry, "quarantined": True}),
         "off": ServerConfig.model_validate({**entry, "enabled": False}),
     }
-    result = await get_tools_with_resilience(servers, stub, open_seconds=PATIENT)
+    result = await get_tools_with_resilience(servers, policy, open_seconds=PATIENT)
     assert list(result.outcomes) == ["held"]
     assert [(tool.name, tool.definition) for tool in result.outcomes["held"].tools] == [("pid", None)]
 
@@ -528,7 +529,7 @@ def secret() -> str:
     return "s3cr3t-v4lu3"
 
 
-async def test_no_secret_is_in_an_outcome(secret: str, stub: InProcessStub, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_in_an_outcome(secret: str, policy: Client, caplog: pytest.LogCaptureFixture) -> None:
     """Planted in the URL, a header, the environment, an argument and the body (L-8)."""
     caplog.set_level("DEBUG")
     async with BadHttp().listening() as server:
@@ -541,7 +542,7 @@ async def test_no_secret_is_in_an_outcome(secret: str, stub: InProcessStub, capl
             "exits": StdioTarget(sys.executable, (str(BAD), "exits", secret), env={"TOKEN": secret}),
             "missing": StdioTarget("no-such-command-here", (secret,), env={"TOKEN": secret}),
         }
-        result = await get_tools_with_resilience(servers, stub, open_seconds=PATIENT, sleep=Pauses())
+        result = await get_tools_with_resilience(servers, policy, open_seconds=PATIENT, sleep=Pauses())
     assert all(outcome.error for outcome in result.outcomes.values())
     load_status = f"{result!r} {result.triple} {result.messages()} {caplog.text}"
     assert secret not in load_status

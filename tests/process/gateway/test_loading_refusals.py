@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
+from callability.client import Client
 from callability.gateway.loading import Loader, LoadOutcome
 from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, http_response
 from callability.gateway.upstream.list_fault import fault_of_text
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
-from callability.service.in_process import InProcessStub
 from callability.vocabulary import LoadStatus
-from support.checkout import POLICY, UPSTREAMS
+from support.checkout import UPSTREAMS
+from support.local_policy import local_client
 from support.responses import COMPACT_BODY, cut_response, response, summary
 from support.running import unused_port
 from support.upstreams.bad_http import BadHttp, Cut, reply
@@ -40,9 +39,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-def stub() -> InProcessStub:
+def policy() -> Client:
     """The shipped policy."""
-    return InProcessStub(load(POLICY, engine=Engine.REFERENCE))
+    return local_client()
 
 
 async def no_pause(_: float) -> None:
@@ -50,12 +49,12 @@ async def no_pause(_: float) -> None:
 
 
 async def loaded(
-    target: HttpTarget | StdioTarget, stub: InProcessStub, *, tries: int = 2, seconds: float = 600, open_seconds: float
+    target: HttpTarget | StdioTarget, policy: Client, *, tries: int = 2, seconds: float = 600, open_seconds: float
 ) -> LoadOutcome:
     """Load one server, without pauses, and close it."""
     upstream = Upstream("x", target, open_seconds=open_seconds)
     async with asyncio.timeout(PATIENT):
-        outcome = await Loader(stub, tries=tries, seconds=seconds, sleep=no_pause).load(upstream)
+        outcome = await Loader(policy, tries=tries, seconds=seconds, sleep=no_pause).load(upstream)
         await upstream.close()
     return outcome
 
@@ -73,29 +72,27 @@ STALLED = {
 
 @pytest.mark.parametrize("where", ["opening", "listing"])
 @pytest.mark.parametrize("case", STALLED)
-async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(
-    case: str, where: str, stub: InProcessStub
-) -> None:
+async def test_a_body_that_stalls_until_the_deadline_leaves_the_status(case: str, where: str, policy: Client) -> None:
     """The try ends at its own deadline; the status line is known by then (L-1)."""
     answer, expected = STALLED[case]
     async with BadHttp(modern=where == "listing").listening() as server:
         setattr(server, where, Cut(answer, "hang"))
-        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=SHORT)
+        outcome = await loaded(HttpTarget(server.url), policy, open_seconds=SHORT)
     assert summary(outcome) == (expected, 2 if expected is TRANSIENT else 1)
 
 
-async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_status(stub: InProcessStub) -> None:
+async def test_a_body_that_stalls_until_the_deadline_of_the_load_leaves_the_status(policy: Client) -> None:
     """The same before any single try has ended."""
     async with BadHttp().listening() as server:
         server.opening = Cut(cut_response(403, b"no"), "hang")
-        outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
+        outcome = await loaded(HttpTarget(server.url), policy, seconds=SHORT, open_seconds=600)
         assert summary(outcome) == (DENIED, 1)
         server.opening = Cut(cut_response(200, b"no"), "hang")
-        outcome = await loaded(HttpTarget(server.url), stub, seconds=SHORT, open_seconds=600)
+        outcome = await loaded(HttpTarget(server.url), policy, seconds=SHORT, open_seconds=600)
         assert summary(outcome) == (TRANSIENT, 1)
 
 
-async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_long_for_the_body_of_an_error(policy: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither an opening nor a call, with any deadline."""
     monkeypatch.setattr(http_response, "ERROR_BODY_SECONDS", 0.2)
     async with BadHttp(answers={"stalls": Cut(cut_response(403, b"no"), "hang")}).listening() as server:
@@ -108,24 +105,24 @@ async def test_nobody_waits_long_for_the_body_of_an_error(stub: InProcessStub, m
             assert upstream.state == "connected"
             await upstream.close()
             server.opening = Cut(cut_response(403, b"no"), "hang")
-            assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=600)) == (DENIED, 1)
+            assert summary(await loaded(HttpTarget(server.url), policy, open_seconds=600)) == (DENIED, 1)
 
 
 @pytest.mark.parametrize(("number", "expected"), [(401, DENIED), (403, DENIED), (429, TRANSIENT)])
 async def test_what_was_refused_or_deferred_is_not_requested_again_in_the_same_try(
-    number: int, expected: LoadStatus, stub: InProcessStub
+    number: int, expected: LoadStatus, policy: Client
 ) -> None:
     """One request a try: an `initialize` after the `server/discover` would only be refused too (L-1)."""
     async with BadHttp().listening() as server:
         server.opening = response(number)
-        outcome = await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(server.url), policy, open_seconds=PATIENT)
         tries = 2 if expected is TRANSIENT else 1
         assert summary(outcome) == (expected, tries)
         assert server.requested_methods == ["server/discover"] * tries
         assert outcome.error == f"answered with HTTP status {number}"
 
 
-async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) -> None:
+async def test_a_deferred_try_is_followed_by_a_whole_one(policy: Client) -> None:
     """A request that was not sent in one try is sent in the next."""
     async with BadHttp().listening() as server:
         server.opening = response(429)
@@ -134,15 +131,13 @@ async def test_a_deferred_try_is_followed_by_a_whole_one(stub: InProcessStub) ->
             server.opening = None
 
         upstream = Upstream("x", HttpTarget(server.url), open_seconds=PATIENT)
-        assert summary(await Loader(stub, sleep=recover).load(upstream)) == (AVAILABLE, 2)
+        assert summary(await Loader(policy, sleep=recover).load(upstream)) == (AVAILABLE, 2)
         assert server.requested_methods[:3] == ["server/discover", "server/discover", "initialize"]
         await upstream.close()
 
 
 @pytest.mark.parametrize("not_found", [response(404), Cut(cut_response(404, b"no"), "eof")])
-async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
-    not_found: bytes | Cut, stub: InProcessStub
-) -> None:
+async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(not_found: bytes | Cut, policy: Client) -> None:
     """A server of the older protocol does not know the request (L-1)."""
     async with BadHttp(session="one").listening() as server:
         older = response(403)
@@ -151,11 +146,11 @@ async def test_after_a_404_to_the_newer_protocol_the_older_one_decides(
             return not_found if request["method"] == "server/discover" else older
 
         server.opening = answer
-        assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (DENIED, 1)
+        assert summary(await loaded(HttpTarget(server.url), policy, open_seconds=PATIENT)) == (DENIED, 1)
         assert server.requested_methods == ["server/discover", "initialize"]
         value = b'{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}'
         older = reply(b'{"jsonrpc":"2.0","id":2,"result":%s}' % value, extra="Mcp-Session-Id: one\r\n")
-        assert summary(await loaded(HttpTarget(server.url), stub, open_seconds=PATIENT)) == (AVAILABLE, 1)
+        assert summary(await loaded(HttpTarget(server.url), policy, open_seconds=PATIENT)) == (AVAILABLE, 1)
 
 
 @contextmanager
@@ -201,17 +196,17 @@ def read_and_close(connection: socket.socket) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("then", [reset, socket.socket.close, read_and_reset, read_and_close])
 async def test_a_peer_that_accepts_and_goes_away_is_transient(
-    then: Callable[[socket.socket], None], scheme: str, stub: InProcessStub
+    then: Callable[[socket.socket], None], scheme: str, policy: Client
 ) -> None:
     """At once, while the client still connects, or later: the connection had been established (L-1)."""
     with accepting(then) as port:
         for _ in range(20):
-            outcome = await loaded(HttpTarget(f"{scheme}://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+            outcome = await loaded(HttpTarget(f"{scheme}://127.0.0.1:{port}/mcp"), policy, open_seconds=PATIENT)
             assert summary(outcome) == (TRANSIENT, 2)
             assert outcome.error == "closed the connection before it answered"
 
 
-async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_permanent(stub: InProcessStub) -> None:
+async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_permanent(policy: Client) -> None:
     """The first was accepted by no process, and the second answered."""
 
     def answer(connection: socket.socket) -> None:
@@ -219,10 +214,10 @@ async def test_a_refused_connection_and_a_peer_that_speaks_no_tls_are_still_perm
         connection.sendall(response(400))
         connection.close()
 
-    refused = await loaded(HttpTarget(f"https://127.0.0.1:{unused_port()}/mcp"), stub, open_seconds=PATIENT)
+    refused = await loaded(HttpTarget(f"https://127.0.0.1:{unused_port()}/mcp"), policy, open_seconds=PATIENT)
     assert summary(refused) == (PERMANENT, 1)
     with accepting(answer) as port:
-        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), stub, open_seconds=PATIENT)
+        outcome = await loaded(HttpTarget(f"https://127.0.0.1:{port}/mcp"), policy, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == "could not be reached: no trusted TLS connection could be made"
 
@@ -260,14 +255,12 @@ def listed(case: str, *, modern: bool) -> str:
 
 @pytest.mark.parametrize("how", ["session", "stateless", "events", "stdio"])
 @pytest.mark.parametrize("case", LISTS)
-async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
-    case: str, how: str, stub: InProcessStub
-) -> None:
+async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(case: str, how: str, policy: Client) -> None:
     """At once, over each transport: it is not a timeout, and waiting does not help."""
     text = listed(case, modern=how in ("stateless", "events"))
     if how == "stdio":
         target = StdioTarget(sys.executable, (str(BAD), "lists this", text), {"TOKEN": "s3cr3t-v4lu3"})
-        outcome = await loaded(target, stub, open_seconds=PATIENT)
+        outcome = await loaded(target, policy, open_seconds=PATIENT)
     else:
         async with BadHttp(**ERAS["session" if how == "session" else "stateless"]).listening() as server:
 
@@ -278,7 +271,7 @@ async def test_a_list_that_is_not_mcp_needs_attention_and_names_the_tool(
 
             server.listing = answer
             headers = {"X-Key": "s3cr3t-v4lu3"}
-            outcome = await loaded(HttpTarget(server.url, headers), stub, open_seconds=PATIENT)
+            outcome = await loaded(HttpTarget(server.url, headers), policy, open_seconds=PATIENT)
     assert summary(outcome) == (PERMANENT, 1)
     assert outcome.error == LISTS[case]
 

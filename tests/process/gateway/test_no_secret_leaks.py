@@ -28,7 +28,7 @@ from callability.gateway.tools.dispatch import Gateway
 from support.catalog_people import Person
 from support.checkout import UPSTREAMS
 from support.drawing import drawing
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.upstreams.bad_http import BadHttp, Step, refusal, reply, result
 from support.upstreams.oauth_provider import OAuthProvider, browse
 
@@ -232,7 +232,7 @@ def test_no_secret_is_in_an_answer_or_in_the_log(
                 servers[f"vio-{how}"] = _stdio_entry(how, "x ${ENV:-none}", "") | plain
             catalog["invalid"] = {"url": "http://127.0.0.1/${HEADER}/${ENV}", "headers": {"X": "${ENV}"}}
             path.write_text(json.dumps({"mcpServers": servers, "catalog": catalog, "deadlines": {"open_seconds": 5}}))
-            gateways = await stack.enter_async_context(opened(GatewayOptions(load_config(path), None, stub_of())))
+            gateways = await stack.enter_async_context(opened(GatewayOptions(load_config(path), None, local_policy())))
             return await _all_answers(gateways.gateway_for_request(""), (*servers, *catalog))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -304,7 +304,7 @@ def test_nothing_of_an_authorization_is_in_an_answer_or_in_the_log(
             # The gateway keeps waiting if a provider sends a person back with a wrong state.
             deadlines = {"dialog_seconds": 1} if way == "wrong state" else {}
             path.write_text(json.dumps({"mcpServers": {}, "catalog": catalog, "deadlines": deadlines}))
-            async with opened(GatewayOptions(load_config(path), None, stub_of())) as gateways:
+            async with opened(GatewayOptions(load_config(path), None, local_policy())) as gateways:
                 written = await _all_answers(gateways.gateway_for_request(""), catalog, lambda: _later(provider, way))
             heard = [parse_qs(each) for each in provider.heard]
             secrets.extend(value for each in heard for key in SECRET_KEYS for value in each.get(key, []))

@@ -18,7 +18,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.edits import edit
 from support.gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.responses import ABSENT, REFUSAL, http
 from support.upstreams.bad_http import BadHttp
 from support.waiting import becomes, loads
@@ -45,7 +45,7 @@ def starts(directory: Path, name: str) -> int:
 @asynccontextmanager
 async def client_of(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
     """Yield a client of a gateway in this process after every server was tried once."""
-    options = GatewayOptions(load_config(config), None, stub_of(), rest_seconds=rest_seconds)
+    options = GatewayOptions(load_config(config), None, local_policy(), rest_seconds=rest_seconds)
     async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
         await retrieve(client, "anything")
         yield client

@@ -23,7 +23,7 @@ from callability.gateway.upstream import UpstreamError
 from support.edits import edit, replace
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import bad, call, retrieve, shelf, text_of, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.stand_ins import Shelf, scene
 from support.waiting import becomes, file_status, names, status
 
@@ -89,7 +89,7 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
     config = write_config(tmp_path, {"it": bad()})
 
     async def story() -> None:
-        pool = UpstreamPool(stub_of())
+        pool = UpstreamPool(local_policy())
         pool.apply(load_config(config))
         held = pool.upstreams["it"]
         await held.opened()

@@ -17,7 +17,7 @@ from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
 from support.gateways import bad, shelf, write_config
-from support.judging import stub_of
+from support.local_policy import local_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def test_discovery_does_not_wait_for_an_upstream_that_announces_again_and_
     servers = {"files": shelf(tmp_path, "files", READ), "it": bad("announces a series")}
     config = load_config(write_config(tmp_path, servers, deadlines={"open_seconds": 10 * PATIENCE}))
     caplog.set_level(logging.INFO)
-    async with opened(GatewayOptions(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         for _ in range(20):
@@ -88,7 +88,7 @@ async def test_an_upstream_that_calms_down_is_treated_as_any_other(
     monkeypatch.setattr(listing, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(listing, "LONGEST_PAUSE", 0.3)
     config = load_config(write_config(tmp_path, {"it": bad("announces a series until it is stopped")}))
-    async with opened(GatewayOptions(config, None, stub_of())) as gateways, asyncio.timeout(PATIENCE):
+    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
         gateway = gateways.gateway_for_request("")
         await _until_its_note(gateway, is_there=True)
         called = await gateway.answer("call_tool", {"name": "it:calm"})

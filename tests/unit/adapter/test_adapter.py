@@ -28,7 +28,6 @@ from callability.adapter import (
     tool_counts,
     tool_result,
 )
-from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import ToolStatus
 from support.checkout import POLICY
@@ -53,6 +52,7 @@ from support.judging import (
     text_of,
 )
 from support.policies import write_policy
+from support.service_stub import ServiceStub
 
 
 def test_without_the_flag_the_answer_has_tools_and_total_and_nothing_else() -> None:
@@ -277,7 +277,7 @@ def test_a_remediation_names_the_proxys_own_switch(status: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def own_words(tmp_path_factory: pytest.TempPathFactory) -> InProcessStub:
+def own_words(tmp_path_factory: pytest.TempPathFactory) -> ServiceStub:
     """A policy with two rules that have their own words, beside others that give the same statuses."""
     policy = tmp_path_factory.mktemp("policy")
     rules = (
@@ -297,7 +297,7 @@ MAYBE_ODD = FREE | {"approval": {"record": {"disabled": False}}}
 MAYBE_NOISY = FREE | {"approval": {"record": {"disabled": True}}}
 
 
-def test_the_words_of_a_rule_stand_when_all_that_is_shown_of_its_status_comes_from_it(own_words: InProcessStub) -> None:
+def test_the_words_of_a_rule_stand_when_all_that_is_shown_of_its_status_comes_from_it(own_words: ServiceStub) -> None:
     """Design, Words: its `because`, and its `action` in place of the status's."""
     found = discovered(
         judgement_of({"git": (OPEN, {"a": NOISY, "b": NOISY, "c": DENIED})}, own_words), "git", include_disabled=True
@@ -305,7 +305,7 @@ def test_the_words_of_a_rule_stand_when_all_that_is_shown_of_its_status_comes_fr
     assert found["remediation"]["disabled_by_user"] == "It was noisy. Wait, then PRESS-TOOL-ON."
 
 
-def test_the_words_of_the_status_stand_where_another_rule_gave_it_too(own_words: InProcessStub) -> None:
+def test_the_words_of_the_status_stand_where_another_rule_gave_it_too(own_words: ServiceStub) -> None:
     """But only if both are shown."""
     judgement = judgement_of({"git": (OPEN, {"a": NOISY, "b": SWITCHED_OFF})}, own_words)
     both = discovered(judgement, "git", include_disabled=True)
@@ -316,7 +316,7 @@ def test_the_words_of_the_status_stand_where_another_rule_gave_it_too(own_words:
     assert "noisy" in one["remediation"]["disabled_by_user"]
 
 
-def test_the_words_of_a_rule_that_was_not_determined_do_not_stand(own_words: InProcessStub) -> None:
+def test_the_words_of_a_rule_that_was_not_determined_do_not_stand(own_words: ServiceStub) -> None:
     """It was reached and could not be read, even if it held for another tool with the same status."""
     judgement = judgement_of({"git": (OPEN, {"a": ODD, "b": MAYBE_ODD})}, own_words)
     held, maybe = judgement.locked
@@ -329,7 +329,7 @@ def test_the_words_of_a_rule_that_was_not_determined_do_not_stand(own_words: InP
     assert "noisy" not in text_of(rejection(response, "git", "reset", phrases=PHRASES))
 
 
-def test_the_words_of_a_rule_stand_in_its_rejection(own_words: InProcessStub) -> None:
+def test_the_words_of_a_rule_stand_in_its_rejection(own_words: ServiceStub) -> None:
     """One tool, one rule."""
     text = text_of(rejection(checked(OPEN, NOISY, stub=own_words), "git", "reset", phrases=PHRASES))
     assert "It was noisy. Wait, then PRESS-TOOL-ON." in text

@@ -17,7 +17,7 @@ from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.tools.decisions import Decisions
 from callability.v1 import callability_service_pb2 as pb
 from support.drawing import drawing
-from support.judging import stub_of
+from support.local_policy import local_policy
 from support.stand_ins import Scene, Shelf, scene
 
 NAMES = ("read_file", "write_file", "find_time", "delete_branch")
@@ -83,32 +83,28 @@ def _scene(
 
 
 class _Counting:
-    """A stub that counts the tools that are decided."""
+    """Counts the tools that are decided."""
 
     def __init__(self) -> None:
-        self._stub = stub_of()
+        self._policy = local_policy()
         self.decided: list[int] = []
 
-    async def CheckTools(  # noqa: N802  # the contract's name
-        self,
-        request: pb.CheckToolsRequest,
-        timeout: float | None = None,  # noqa: ASYNC109  # as a stub has it
-    ) -> pb.CheckToolsResponse:
+    async def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
         """Decide."""
         self.decided.append(sum(len(server.tools) for server in request.servers))
-        return await self._stub.CheckTools(request, timeout=timeout)
+        return await self._policy.check_tools(request)
 
 
 @pytest.mark.anyio
 async def test_a_tool_is_decided_again_only_if_something_changed(tmp_path: Path) -> None:
     """A second search asks for the revision alone."""
-    stub: Any = _Counting()
+    policy: Any = _Counting()
     shelves = {"a": Shelf(tuple({"name": name} for name in NAMES))}
     kept = Judgements(), Indexes()
     for number, approvals in enumerate(({}, {"a": {"read_file": {"disabled": True}}})):
         built = scene(tmp_path, {"a": {}}, shelves, approvals, kept=kept)
-        decisions = Decisions(stub, judgements=kept[0])
+        decisions = Decisions(policy, judgements=kept[0])
         inventory = built.gateway._inventory
         first = await decisions.judge(inventory.known_servers().values())
         assert await decisions.judge(inventory.known_servers().values()) is first
-        assert stub.decided == [[4, 0], [4, 0, 1, 0]][number]
+        assert policy.decided == [[4, 0], [4, 0, 1, 0]][number]

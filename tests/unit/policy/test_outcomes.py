@@ -19,7 +19,6 @@ from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
 from callability.policy.rules.words import VerdictWords, status_words, verdict_words
 from callability.reasoning.semantics import decide
 from callability.request_facts.outcome import enable_facts, load_facts
-from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import EnableStatus
@@ -27,6 +26,7 @@ from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing
 from support.policies import write_policy
+from support.service_stub import ServiceStub
 
 REFUSED = outcome_pb2.LoadSignals(
     phase=outcome_pb2.LOAD_PHASE_CONNECT, failure=outcome_pb2.LOAD_FAILURE_REFUSED, tries_left=2, retry_scheduled=True
@@ -66,7 +66,7 @@ def _shipped() -> Policy:
 
 def _classified(signals: outcome_pb2.LoadSignals, policy: Policy, text: str = "") -> pb.ClassifyLoadResponse:
     async def ask() -> pb.ClassifyLoadResponse:
-        return await InProcessStub(policy).ClassifyLoad(pb.ClassifyLoadRequest(signals=signals, error_text=text))
+        return await ServiceStub(policy).ClassifyLoad(pb.ClassifyLoadRequest(signals=signals, error_text=text))
 
     return asyncio.run(ask())
 

@@ -58,7 +58,7 @@ GATEWAY_ROOMS = (
 
 SERVICE_ROOMS = ("requests", "callers", "translation", "observability", "fast_path", "calls", "transport")
 SERVICE_MODULES = (
-    *("server.py", "in_process.py", "edits.py", "memory.py"),
+    *("server.py", "edits.py", "memory.py"),
     *("instance.py", "control.py", "worker.py", "supervisor.py", "worker_metrics.py"),
 )
 

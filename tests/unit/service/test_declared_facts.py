@@ -12,11 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from callability.policy.loading import Policy
-from callability.service.in_process import InProcessPolicyStub, InProcessStub
 from callability.service.observability.metrics import PolicyMetrics
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from support.declared_rules import declaring_policy
+from support.service_stub import PolicyServiceStub, ServiceStub
 
 Answer = TypeVar("Answer")
 OPS = facts_pb2.Agent(name="a", labels=facts_pb2.Labels(values={"team": "ops"}))
@@ -61,7 +61,7 @@ def _one(request: pb.CheckToolsRequest) -> pb.CheckToolRequest:
     )
 
 
-def _verdict(stub: InProcessStub, request: pb.CheckToolsRequest) -> verdict_pb2.ToolVerdict:
+def _verdict(stub: ServiceStub, request: pb.CheckToolsRequest) -> verdict_pb2.ToolVerdict:
     """Return the verdict, which is the same by every call, and asked a second time."""
 
     async def ask() -> list[verdict_pb2.ToolVerdict]:
@@ -106,7 +106,7 @@ def test_a_declared_fact_that_is_not_sent_is_unknown_and_an_asserted_one_locks(
     request_: pb.CheckToolsRequest, rule: str, unread: str, retry: verdict_pb2.Retry.ValueType | None, policy: Policy
 ) -> None:
     """A label that is not in a group that is sent is not there. A fact that is sent for something else is ignored."""
-    verdict = _verdict(InProcessStub(policy), request_)
+    verdict = _verdict(ServiceStub(policy), request_)
     assert (verdict.rule, list(verdict.unread)) == (rule, [unread] if unread else [])
     assert verdict.undetermined is bool(unread)
     assert retry is None or verdict.retry == retry
@@ -115,7 +115,7 @@ def test_a_declared_fact_that_is_not_sent_is_unknown_and_an_asserted_one_locks(
 def test_facts_that_are_not_declared_are_counted_whether_or_not_the_answer_is_kept(policy: Policy) -> None:
     """By what they are facts of, and never by their names, which any caller may invent."""
     registry = CollectorRegistry()
-    stub = InProcessStub(policy, PolicyMetrics(registry))
+    stub = ServiceStub(policy, PolicyMetrics(registry))
     agent = facts_pb2.Agent(name="a", labels=OPS.labels, declared_facts=_declared(x_a="1"))
     request = _request(agent, {"proxy_quota": "ok", "x_s": "1"}, {"proxy_license": "true", "x_t": "1", "x_u": "1"})
 
@@ -143,7 +143,7 @@ _SUBJECTS = ("agent", "server", "tool")
 )
 def test_too_many_or_too_long_declared_facts_are_refused(values: dict[str, str], reason: str, policy: Policy) -> None:
     """Of an agent the request is refused, of a server or a tool the item."""
-    stub = InProcessStub(policy)
+    stub = ServiceStub(policy)
     of_agent = _request(facts_pb2.Agent(name="a", declared_facts=_declared(**values)))
     with pytest.raises(grpc.RpcError) as refused:
         _answer(stub.CheckTools(of_agent))
@@ -155,8 +155,8 @@ def test_too_many_or_too_long_declared_facts_are_refused(values: dict[str, str],
 
 def test_get_policy_publishes_what_the_rule_file_declares(policy: Policy) -> None:
     """With the phrases of the actions, which a client needs to fill placeholders; words carry them too."""
-    stub = InProcessStub(policy)
-    answer = _answer(InProcessPolicyStub(stub.served).GetPolicy(policy_service_pb2.GetPolicyRequest()))
+    stub = ServiceStub(policy)
+    answer = _answer(PolicyServiceStub(stub.served).GetPolicy(policy_service_pb2.GetPolicyRequest()))
     [rules] = [each for each in answer.rule_sets if each.name == "callability"]
     assert rules.declared_facts[1] == policy_service_pb2.DeclaredFact(
         fact="proxy.license",

@@ -18,6 +18,7 @@ from soak.policies import Policies
 from soak.reference import Question, questions
 from soak.report import found, grown
 from soak.work import Outcome, Recorder, Sample, Series, samples
+from support.service_stub import ServiceStub
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def single(policies: Policies) -> list[Question]:
 
 
 def _answered(question: Question, directory: Path) -> pb.CheckToolResponse:
-    stub = InProcessStub(load(directory, engine=Engine.REFERENCE))
+    stub = ServiceStub(load(directory, engine=Engine.REFERENCE))
     return asyncio.run(_awaited(stub.CheckTool(question.request)))
 
 

@@ -11,7 +11,7 @@ from callability.gateway.catalog.enable_classifier import EnableClassifier
 from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.switch import Switch
 from callability.gateway.config import CatalogEntry, Config
-from callability.gateway.policy_client.stub import CallabilityStub
+from callability.gateway.policy_client.policy_client import PolicyClient
 
 _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 """The keys of an entry that say how its server is reached; with other values it is another server."""
@@ -24,9 +24,9 @@ class Catalog:
     """
 
     def __init__(
-        self, stub: CallabilityStub, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
+        self, policy: PolicyClient, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
     ) -> None:
-        self._classifier = EnableClassifier(stub)
+        self._classifier = EnableClassifier(policy)
         self._report_change = changed
         self._environment = environment
         self._switches: dict[str, Switch] = {}

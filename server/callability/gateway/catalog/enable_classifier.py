@@ -9,9 +9,8 @@ from callability.adapter import enable_status, load_status
 from callability.client import PolicyUnavailable
 from callability.gateway.catalog.enable_outcome import EnableOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.policy_client.call import call_policy
 from callability.gateway.policy_client.most_careful import most_careful
-from callability.gateway.policy_client.stub import CallabilityStub
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.upstream import Failure
 from callability.v1.callability_service_pb2 import (
     ClassifyEnableRequest,
@@ -27,8 +26,8 @@ _UNRULED = Failure("was not kept, since the policy gave no answer about it")
 class EnableClassifier:
     """Has the policy classify attempts."""
 
-    def __init__(self, stub: CallabilityStub) -> None:
-        self._stub = stub
+    def __init__(self, policy: PolicyClient) -> None:
+        self._policy = policy
 
     async def classify(self, outcome: EnableOutcome) -> tuple[EnableOutcome, bool]:
         """Return an outcome with the policy's classification of its failure, and whether the entry stays.
@@ -42,7 +41,7 @@ class EnableClassifier:
         try:
             # Whether the entry stays does not depend on which tools a single agent may call.
             request = ClassifyEnableRequest(facts=outcome.facts(callable_tools=True))
-            response = await call_policy(self._stub.ClassifyEnable, request, about="an enable")
+            response = await self._policy.classify_enable(request)
         except PolicyUnavailable:
             return replace(outcome, end=EnableEnd.FAILED, failure=_UNRULED) if connected else outcome, False
         kept = response.verdict.entry == ENABLE_ENTRY_KEPT
@@ -56,9 +55,7 @@ class EnableClassifier:
             ClassifyLoadRequest(signals=signals_of(each, tries_left=0, retry_scheduled=False)) for each in failure.each
         ]
         try:
-            answers = await asyncio.gather(
-                *(call_policy(self._stub.ClassifyLoad, request, about="a failure") for request in requests)
-            )
+            answers = await asyncio.gather(*map(self._policy.classify_load, requests))
         except PolicyUnavailable:
             return None
         return most_careful(answers, load_status)

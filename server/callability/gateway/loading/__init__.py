@@ -7,7 +7,7 @@ from callability.gateway.loading.resilience import get_tools_with_resilience
 from callability.gateway.loading.signals import signals_of
 from callability.gateway.loading.status_counts import LOADING, in_words, numbers_of
 from callability.gateway.loading.supervisor import Supervisor
-from callability.gateway.policy_client.stub import LoadStub
+from callability.gateway.policy_client.load_policy import LoadPolicy, LoadStub
 
 Keeper = Supervisor
 """The former name, kept for programs that import it."""
@@ -17,6 +17,7 @@ __all__ = [
     "Keeper",
     "Load",
     "LoadOutcome",
+    "LoadPolicy",
     "LoadResult",
     "LoadStub",
     "Loader",

@@ -13,9 +13,8 @@ from callability.adapter import load_status
 from callability.client import PolicyUnavailable
 from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.signals import signals_of
-from callability.gateway.policy_client.call import call_policy
+from callability.gateway.policy_client.load_policy import LoadPolicy, LoadStub, load_policy
 from callability.gateway.policy_client.most_careful import most_careful
-from callability.gateway.policy_client.stub import LoadStub
 from callability.gateway.upstream import Failure, Upstream, UpstreamError
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest, ClassifyLoadResponse
 from callability.vocabulary import LoadFailure, LoadStatus
@@ -47,13 +46,13 @@ class Loader:
 
     def __init__(
         self,
-        stub: LoadStub,
+        stub: LoadPolicy | LoadStub,
         *,
         tries: int = 3,
         seconds: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._stub = stub
+        self._policy = load_policy(stub)
         self._tries = tries
         self._seconds = seconds
         self._sleep = sleep
@@ -71,7 +70,7 @@ class Loader:
             retry_scheduled: whether the caller loads again later if this load ends as transient (L-7).
             report: receives the outcome so far after each try.
         """
-        load = _Load(self._stub, upstream, self._tries, self._seconds, report, retry_scheduled=retry_scheduled)
+        load = _Load(self._policy, upstream, self._tries, self._seconds, report, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(
             sleep=self._sleep,
             stop=stop_after_attempt(self._tries) | stop_before_delay(self._seconds),
@@ -88,7 +87,7 @@ class _Load:
 
     def __init__(
         self,
-        stub: LoadStub,
+        policy: LoadPolicy,
         upstream: Upstream,
         tries: int,
         seconds: float,
@@ -97,7 +96,7 @@ class _Load:
         retry_scheduled: bool,
     ) -> None:
         self._attempts = 0
-        self._stub = stub
+        self._policy = policy
         self._upstream = upstream
         self._tries = tries
         self._seconds = seconds
@@ -153,7 +152,7 @@ class _Load:
         """Have the policy classify a failure; for a failure, `available` counts as no answer."""
         signals = signals_of(failure, tries_left=self._tries_left(failure), retry_scheduled=self._retry_scheduled)
         try:
-            answer = await call_policy(self._stub.ClassifyLoad, ClassifyLoadRequest(signals=signals), about="a load")
+            answer = await self._policy.classify_load(ClassifyLoadRequest(signals=signals))
         except PolicyUnavailable:
             return _Tried(LoadStatus.PERMANENT, failure)
         status = load_status(answer)

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from callability.gateway.config import ServerConfig
 from callability.gateway.loading.load_outcome import LoadOutcome, LoadResult
 from callability.gateway.loading.loader import Loader
-from callability.gateway.policy_client.stub import LoadStub
+from callability.gateway.policy_client.load_policy import LoadPolicy, LoadStub
 from callability.gateway.upstream import Target, Upstream, target_of
 
 
 async def get_tools_with_resilience(
     servers: Mapping[str, ServerConfig | Target],
-    stub: LoadStub,
+    stub: LoadPolicy | LoadStub,
     *,
     tries: int = 3,
     seconds: float = 30.0,
@@ -28,7 +28,8 @@ async def get_tools_with_resilience(
 
     Args:
         servers: the servers by name, as a config has them, or as plain targets.
-        stub: classifies each failure; a stub of `CallabilityService` on an aio channel is one.
+        stub: classifies each failure: a `callability.client.Client`, or the stub of `CallabilityService` on an aio
+            channel.
         tries: the maximum number of tries for a server.
         seconds: the limit of a load in seconds, with all tries and the pauses between them.
         open_seconds: the limit of one try in seconds.

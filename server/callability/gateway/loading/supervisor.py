@@ -7,7 +7,7 @@ import logging
 
 from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.loader import Loader
-from callability.gateway.policy_client.stub import LoadStub
+from callability.gateway.policy_client.load_policy import LoadPolicy, LoadStub
 from callability.gateway.upstream import Upstream
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.vocabulary import LoadStatus
@@ -28,7 +28,7 @@ class Supervisor:
     as it is connected is not started in a loop.
     """
 
-    def __init__(self, upstream: Upstream, stub: LoadStub) -> None:
+    def __init__(self, upstream: Upstream, stub: LoadPolicy | LoadStub) -> None:
         self._upstream = upstream
         self._stub = stub
         self._latest: LoadOutcome | None = None

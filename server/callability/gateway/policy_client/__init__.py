@@ -1,1 +1,1 @@
-"""Calls to the policy service, in parts that it accepts, with one form for its errors."""
+"""Asking the policy by `callability.client`, with one form for its errors."""

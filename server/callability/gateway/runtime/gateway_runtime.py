@@ -46,8 +46,8 @@ class GatewayRuntime:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
-        self._pool = UpstreamPool(options.stub, options.rest_seconds)
-        self._catalog = Catalog(options.stub, self._announce)
+        self._pool = UpstreamPool(options.policy, options.rest_seconds)
+        self._catalog = Catalog(options.policy, self._announce)
         options.metrics.follow(self._pool.states, self._pool.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
@@ -112,7 +112,7 @@ class GatewayRuntime:
         return Gateway(
             inventory,
             Decisions(
-                self._options.stub,
+                self._options.policy,
                 agent=agent,
                 config=self._files.config.agents.get(agent),
                 unread=self._unread,

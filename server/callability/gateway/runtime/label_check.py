@@ -12,9 +12,7 @@ from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.call import call_policy
-from callability.gateway.policy_client.stub import PolicyStub
-from callability.v1.policy_service_pb2 import GetPolicyRequest
+from callability.gateway.policy_client.policy_client import PolicyClient
 
 GET_SECONDS = 2.0
 """How long to wait for the policy service; the start of a gateway waits too."""
@@ -29,8 +27,8 @@ class LabelCheck:
     Its findings are for operators: they go to the log and the metrics, and not to agents (FR-007).
     """
 
-    def __init__(self, stub: PolicyStub, metrics: Metrics) -> None:
-        self._stub = stub
+    def __init__(self, policy: PolicyClient, metrics: Metrics) -> None:
+        self._policy = policy
         self._metrics = metrics
         self.edition = 0
         """Grows whenever the policy is read: what was refused earlier may be accepted now."""
@@ -106,9 +104,7 @@ class LabelCheck:
 
     async def _read(self) -> None:
         try:
-            policy = await call_policy(
-                self._stub.GetPolicy, GetPolicyRequest(), about="the labels that it declares", seconds=GET_SECONDS
-            )
+            policy = await self._policy.get_policy(GET_SECONDS)
             declared: DeclaredInputs | None = DeclaredInputs.of(policy)
         except PolicyUnavailable:
             self._failed = True

@@ -8,14 +8,14 @@ from pathlib import Path
 from callability.gateway.config import Config
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.stub import CallabilityStub
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.runtime.label_check import LabelCheck
 from callability.gateway.upstream import REST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOptions:
-    """The config, the approvals file if it is not the config's own, and the stub of the policy service.
+    """The config, the approvals file if it is not the config's own, and what asks the policy.
 
     `metrics` and `file_status` are written by the gateway, and `labels` compares the labels of the config with the
     policy.
@@ -23,7 +23,7 @@ class GatewayOptions:
 
     config: Config
     approvals: Path | None
-    stub: CallabilityStub
+    policy: PolicyClient
     metrics: Metrics = field(default_factory=Metrics)
     file_status: FileStatus = field(default_factory=FileStatus)
     labels: LabelCheck | None = None

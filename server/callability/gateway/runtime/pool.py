@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
-from callability.gateway.loading import LoadStub, Supervisor, in_words, numbers_of
+from callability.gateway.loading import LoadPolicy, Supervisor, in_words, numbers_of
 from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, target_of
 
 _logger = logging.getLogger(__name__)
@@ -34,13 +34,13 @@ class _Member:
 
 
 class UpstreamPool:
-    """One upstream for each server of the config; use it in one event loop. The stub classifies failed loads.
+    """One upstream for each server of the config; use it in one event loop. The policy classifies failed loads.
 
     For `rest_seconds` after the start of an opening that fails, no call opens the server again.
     """
 
-    def __init__(self, stub: LoadStub, rest_seconds: float = REST_SECONDS) -> None:
-        self._stub = stub
+    def __init__(self, policy: LoadPolicy, rest_seconds: float = REST_SECONDS) -> None:
+        self._policy = policy
         self._rest_seconds = rest_seconds
         self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -115,7 +115,7 @@ class UpstreamPool:
             name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
         )
         upstream.set_deadlines(config.deadlines.of(server))
-        return _Member(wanted, upstream, Supervisor(upstream, self._stub) if wanted.enabled else None)
+        return _Member(wanted, upstream, Supervisor(upstream, self._policy) if wanted.enabled else None)
 
     async def _log_first_loads(self) -> None:
         """Log the outcome of the first loads once, when the last of them is over."""

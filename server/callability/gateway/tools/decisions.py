@@ -11,8 +11,7 @@ from callability.gateway.config import AgentConfig
 from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import KnownServer
 from callability.gateway.observability.unread_facts import UnreadFacts
-from callability.gateway.policy_client.call import call_policy
-from callability.gateway.policy_client.stub import CallabilityStub
+from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
 from callability.v1.callability_service_pb2 import FactChange
@@ -20,18 +19,18 @@ from callability.vocabulary import EDIT_LABELS
 
 
 class Decisions:
-    """The answers of the policy service for one agent."""
+    """The answers of the policy for one agent."""
 
     def __init__(
         self,
-        stub: CallabilityStub,
+        policy: PolicyClient,
         *,
         agent: str = "",
         config: AgentConfig | None = None,
         unread: UnreadFacts | None = None,
         judgements: Judgements | None = None,
     ) -> None:
-        self._stub = stub
+        self._policy = policy
         self._judgements = judgements or Judgements()
         self._reported: Judgement | None = None
         self._unread = unread or UnreadFacts()
@@ -50,7 +49,7 @@ class Decisions:
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
-        response = await call_policy(self._stub.CheckTool, request, about="a tool", if_invalid=pb.CheckToolResponse())
+        response = await self._policy.check_tool(request)
         # Any name may be called of a server that is switched off; only known names are remembered.
         if tool in known.by_name and response.HasField("verdict"):
             self._unread.judged(self._agent.name, [(request.server, tool, tuple(response.verdict.unread))])
@@ -69,7 +68,7 @@ class Decisions:
             tool=tool,
             tool_facts=known.tool_facts(tool),
         )
-        response = await call_policy(self._stub.ExplainTool, request, about="the labels of a tool")
+        response = await self._policy.explain_tool(request)
         changes = response.path.steps[0].changes if response.path.steps else ()
         return tuple(change for change in changes if change.action == EDIT_LABELS.name)
 
@@ -82,7 +81,7 @@ class Decisions:
         with closing(self._judgements.judging(self._agent, [known.facts for known in servers])) as steps:
             request = next(steps)
             while True:
-                response = await call_policy(self._stub.CheckTools, request, about="the tools")
+                response = await self._policy.check_tools(request)
                 try:
                     request = steps.send(response)
                 except StopIteration as end:
@@ -107,4 +106,4 @@ class Decisions:
         Raises:
             PolicyUnavailable: there is no answer.
         """
-        return await call_policy(self._stub.ClassifyEnable, pb.ClassifyEnableRequest(facts=facts), about="an enable")
+        return await self._policy.classify_enable(pb.ClassifyEnableRequest(facts=facts))

@@ -1,4 +1,4 @@
-"""The service for a caller in the same process: the calls of a stub, without a socket."""
+"""The calls of the service without a socket, for tests of what it answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from callability.v1.policy_service_pb2 import GetPolicyResponse
 Response = TypeVar("Response", bound=Message)
 
 
-class InProcessStub:
+class ServiceStub:
     """Has the calls of `CallabilityServiceStub` on an aio channel, and fails as they do."""
 
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
@@ -33,7 +33,7 @@ class InProcessStub:
         self.ClassifyEnable = _call(answers["ClassifyEnable"], pb.ClassifyEnableResponse)
 
 
-class InProcessPolicyStub:
+class PolicyServiceStub:
     """Has `GetPolicy` of `PolicyServiceStub` on an aio channel, about the policy of a stub in this process."""
 
     def __init__(self, served: ServedPolicy) -> None:

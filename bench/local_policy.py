@@ -1,0 +1,23 @@
+"""The shipped policy in the process of a gateway, as it decides there by default."""
+
+from __future__ import annotations
+
+from callability.bundle.envelope import enveloped
+from callability.bundling.writing import checked_payload
+from callability.client.given_policy import GivenPolicy
+from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.policy.loading import load
+from callability.policy.shipped import shipped_policy
+
+
+def local_policy() -> PolicyClient:
+    """Return what a gateway asks.
+
+    Raises:
+        RuntimeError: the bundle of the policy is refused.
+    """
+    given = GivenPolicy()
+    directory = shipped_policy()
+    if not given.give(enveloped(checked_payload(load(directory), str(directory)))):
+        raise RuntimeError("the bundle of the shipped policy is refused")
+    return PolicyClient(given.client)
