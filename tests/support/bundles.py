@@ -106,6 +106,29 @@ class DrawnRequests:
         self._groups(facts, bundle_pb2.FACT_SUBJECT_TOOL)
         return facts
 
+    def open_server_facts(self) -> facts_pb2.ServerFacts:
+        """Draw the facts of a server for which none of the shipped rules decides; the rest is drawn."""
+        facts = self.server_facts()
+        facts.MergeFrom(facts_pb2.ServerFacts(enabled=True, quarantined=False))
+        return facts
+
+    def open_tool_facts(self) -> facts_pb2.ToolFacts:
+        """Draw the facts of a tool for which none of the shipped rules decides; the rest is drawn."""
+        facts = self.tool_facts()
+        facts.MergeFrom(facts_pb2.ToolFacts(config_denied=False))
+        facts.caller_refuses = False
+        record = facts_pb2.ApprovalRecord(disabled=False, status=facts_pb2.APPROVAL_STATUS_APPROVED)
+        facts.approval.CopyFrom(self._random.choice([facts_pb2.Approval(), facts_pb2.Approval(record=record)]))
+        return facts
+
+    def tool_name(self) -> str:
+        """Draw the name of a tool."""
+        return self._name(bundle_pb2.FACT_SUBJECT_TOOL)
+
+    def server_name(self) -> str:
+        """Draw the name of a server."""
+        return self._name(bundle_pb2.FACT_SUBJECT_SERVER)
+
     def load(self) -> pb.ClassifyLoadRequest:
         """Draw a load."""
         pick = self._random.choice

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from callability.bounded_cache import BoundedCache
 from callability.bundle.policy import LocalPolicy
@@ -19,8 +21,20 @@ from callability.vocabulary import LiftedBy, Retry
 
 MAX_UNDETERMINED = 4_096
 """Different undetermined results that are kept; they name the facts that are unread."""
+_Key = tuple[tuple[str, ...], bytes, tuple[int, ...]]
+"""The facts of agent and server, those of a tool as bytes, and the classes of its name: they decide about it."""
+_WordsKey = tuple[int, str]
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """The result for a tool: the message, the number of its status, and the words that it needs."""
+
+    message: pb.ToolResult
+    status: int
+    words: frozenset[_WordsKey]
 
 
 class LocalCalls:
@@ -60,8 +74,9 @@ class LocalCalls:
             BundleRefused: the bundle contradicts itself about a name.
         """
         agent = self.reader.of_agent(request.agent if request.HasField("agent") else None)
-        said: set[tuple[int, str]] = set()
-        servers = [self._server_results(server, agent, said) for server in request.servers]
+        said: set[_WordsKey] = set()
+        known: dict[_Key, _Result] = {}
+        servers = [self._server_results(server, agent, said, known) for server in request.servers]
         words = [self._words[key] for key in sorted(said)]
         return pb.CheckToolsResponse(revision=self.policy.revision, servers=servers, words=words)
 
@@ -152,29 +167,52 @@ class LocalCalls:
         )
 
     def _server_results(
-        self, server: pb.ServerTools, agent: Mapping[str, str], said: set[tuple[int, str]]
+        self, server: pb.ServerTools, agent: Mapping[str, str], said: set[_WordsKey], known: dict[_Key, _Result]
     ) -> pb.ServerResults:
         """Return the results for the tools of a server; the words that they need are added to `said`."""
-        results = []
-        counts = dict.fromkeys(sorted(self._numbers.values()), 0)
-        for tool in server.tools:
-            try:
-                facts = self.reader.of_server(server.facts, server.name) | self.reader.of_tool(tool.facts, tool.name)
-            except InvalidName as error:
-                item = verdict_pb2.ItemError(reason=error.reason, message=str(error))
-                results.append(pb.ToolResult(error=item))
-                counts[self._undetermined] += 1
-                said.add((self._undetermined, ""))
-                continue
-            points = self._tools.points_of({**agent, **facts})
-            verdict = self._tools.decide(points)
-            message = self.verdict_message(verdict, self._tools.unread(verdict, points))
-            results.append(pb.ToolResult(verdict=message))
-            counts[message.status] += 1
-            if verdict.words:
-                said |= {(message.status, ""), (message.status, verdict.words.rule)}
-        found = [verdict_pb2.StatusCount(status=number, count=count) for number, count in counts.items() if count]  # type: ignore[arg-type]
-        return pb.ServerResults(results=results, counts=found)
+        results = self._results(server, agent, known)
+        for words in {result.words for result in results}:
+            said |= words
+        counts = Counter(result.status for result in results)
+        return pb.ServerResults(
+            results=[result.message for result in results],
+            counts=[verdict_pb2.StatusCount(status=number, count=counts[number]) for number in sorted(counts)],  # type: ignore[arg-type]
+        )
+
+    def _results(
+        self, server: pb.ServerTools, agent: Mapping[str, str], known: dict[_Key, _Result]
+    ) -> Sequence[_Result]:
+        try:
+            above = {**agent, **self.reader.of_server(server.facts, server.name)}
+        except InvalidName as error:
+            return [self._error(error)] * len(server.tools)
+        values = tuple(above.values())
+        return [self._result(tool, above, values, known) for tool in server.tools]
+
+    def _result(
+        self, tool: pb.Tool, above: Mapping[str, str], values: tuple[str, ...], known: dict[_Key, _Result]
+    ) -> _Result:
+        """Return the result for a tool below some facts; one that is `known` is not decided again."""
+        try:
+            key = values, tool.facts.SerializeToString(), self.reader.class_of_tool(tool.name)
+        except InvalidName as error:
+            return self._error(error)
+        result = known.get(key)
+        if result is None:
+            result = known[key] = self._decided({**above, **self.reader.of_tool(tool.facts, tool.name)})
+        return result
+
+    def _decided(self, facts: Mapping[str, str]) -> _Result:
+        points = self._tools.points_of(facts)
+        verdict = self._tools.decide(points)
+        message = self.verdict_message(verdict, self._tools.unread(verdict, points))
+        number = verdict.status.number
+        words = frozenset({(number, ""), (number, verdict.words.rule)} if verdict.words else ())
+        return _Result(pb.ToolResult(verdict=message), number, words)
+
+    def _error(self, error: InvalidName) -> _Result:
+        item = verdict_pb2.ItemError(reason=error.reason, message=str(error))
+        return _Result(pb.ToolResult(error=item), self._undetermined, frozenset({(self._undetermined, "")}))
 
     def _every_word(self) -> dict[tuple[int, str], verdict_pb2.ToolWords]:
         """Return the words of each status and of each rule that has its own, by number of the status and rule."""

@@ -30,6 +30,11 @@ class ToolFactReader:
             subject: tuple(fact for fact in facts if fact.subject == subject and fact.kind != pb.FACT_KIND_FIELD)
             for subject in (pb.FACT_SUBJECT_AGENT, pb.FACT_SUBJECT_SERVER, pb.FACT_SUBJECT_TOOL)
         }
+        self._tool_names = [
+            fact.classes
+            for fact in self._by_subject[pb.FACT_SUBJECT_TOOL]
+            if fact.kind == pb.FACT_KIND_NAME and fact.classes
+        ]
         self._fields = tuple(fact for fact in facts if fact.kind == pb.FACT_KIND_FIELD)
         self._hints = any(fact.hint for fact in self._fields)
 
@@ -62,6 +67,15 @@ class ToolFactReader:
         return self._of_fields(said, pb.FACT_SUBJECT_TOOL) | self._keyed(
             pb.FACT_SUBJECT_TOOL, facts, checked_name(name, "tool")
         )
+
+    def class_of_tool(self, name: str) -> tuple[int, ...]:
+        """Return what rules distinguish of the name of a tool.
+
+        Raises:
+            ValueError: the name is empty or too long.
+        """
+        checked_name(name, "tool")
+        return tuple([classes.class_of(name) for classes in self._tool_names])
 
     def _of_fields(self, said: Mapping[str, str], subject: pb.FactSubject.ValueType) -> dict[str, str]:
         """Return the fields that rules read. One that this version does not know is one that nobody can send."""

@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
+from callability.service.in_process import InProcessStub
 
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
-from callability.service.in_process import InProcessStub
 from callability.v1 import callability_service_pb2 as pb
 from soak.faults import Fault
 from soak.memory import Growth
