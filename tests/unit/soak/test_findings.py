@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
-from callability.service.in_process import InProcessStub
 
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
