@@ -47,7 +47,7 @@ class AsyncioRemote:
         return self._channels
 
     async def call(self, method: Method[Request, Response], request: Request) -> Response:
-        """Make a call, by two attempts at most.
+        """Make a call, by the attempts that `Rotation.attempts` returns.
 
         Raises:
             PolicyUnavailable: there is no answer.
@@ -76,6 +76,8 @@ class AsyncioRemote:
 
     async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
         try:
+            if sending.pause:
+                await asyncio.sleep(sending.pause)
             call: Any = channel.unary_unary(sending.path)
             answer: bytes = await call(
                 sending.data,

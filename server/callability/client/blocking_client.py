@@ -77,7 +77,8 @@ class BlockingClient:
         """Return a client that asks a service.
 
         A call is one attempt, and after a failure a second one, to another replica if there is one. The replicas that
-        report that they serve take turns.
+        report that they serve take turns. If the only address refuses a call, it is tried again for at most
+        the time of two attempts.
 
         Args:
             addresses: of every replica, as HOST:PORT or unix:PATH.

@@ -53,7 +53,7 @@ class BlockingRemote:
             return self._channels
 
     def call(self, method: Method[Request, Response], request: Request) -> Response:
-        """Make a call, by two attempts at most.
+        """Make a call, by the attempts that `Rotation.attempts` returns.
 
         Raises:
             PolicyUnavailable: there is no answer.
@@ -84,6 +84,8 @@ class BlockingRemote:
             thread.join(CLOSE_SECONDS)
 
     def _sent(self, channel: grpc.Channel, sending: Sending) -> bytes | Failed:
+        if sending.pause and self._closed.wait(sending.pause):
+            raise ClientClosed("the client was closed during the call")
         try:
             call: Any = channel.unary_unary(sending.path)
             answer: bytes = call(

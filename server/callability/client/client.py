@@ -36,7 +36,7 @@ from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyRespons
 from callability.v1.verdict_pb2 import ToolVerdict
 
 ATTEMPT_SECONDS = 2.0
-"""The deadline of one attempt; a call has at most two."""
+"""The deadline of one attempt; a call takes at most twice as long."""
 
 
 class _Calls(Protocol):
@@ -79,7 +79,8 @@ class Client:
         """Return a client that asks a service.
 
         A call is one attempt, and after a failure a second one, to another replica if there is one. The replicas that
-        report that they serve take turns.
+        report that they serve take turns. If the only address refuses a call, it is tried again for at most
+        the time of two attempts.
 
         Args:
             addresses: of every replica, as HOST:PORT or unix:PATH.

@@ -29,7 +29,9 @@ UNSUPPORTED_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """An attempt to send: to which replica, what, for how long, and whether to wait for a connection."""
+    """An attempt to send: to which replica, what, for how long, whether to wait for a connection, and how long to pause
+    first.
+    """
 
     replica: int
     path: str
@@ -37,6 +39,7 @@ class Sending:
     seconds: float
     metadata: Metadata
     patient: bool
+    pause: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +154,18 @@ class Replicas:
         self, method: Method[Request, Response], data: bytes, metadata: Metadata
     ) -> Generator[Sending, bytes | Failed, Response]:
         failed: Failed | None = None
+        result: bytes | Failed | None = None
+        ends = time.monotonic() + 2 * self._seconds
         for attempt in self._rotation.attempts():
+            seconds = self._seconds
+            if attempt.pause:
+                seconds = min(seconds, ends - time.monotonic() - attempt.pause)
+                if seconds <= 0 or not (isinstance(result, Failed) and result.code is grpc.StatusCode.UNAVAILABLE):
+                    break
             with_token = (*self.metadata(), *metadata)
-            result = yield Sending(attempt.replica, method.path, data, self._seconds, with_token, attempt.patient)
+            result = yield Sending(
+                attempt.replica, method.path, data, seconds, with_token, attempt.patient, attempt.pause
+            )
             if isinstance(result, bytes):
                 try:
                     response = method.response.FromString(result)

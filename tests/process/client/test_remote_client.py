@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from threading import Event
 from typing import Any
 
 import grpc
@@ -25,9 +27,10 @@ from callability.client import (
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
-from support.running import unused_port
+from support.raw_http2 import RawConnection
+from support.running import service, unused_port
 from support.services import SWITCHED_OFF
-from support.waiting import eventually
+from support.waiting import SECONDS, eventually
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +161,40 @@ def test_a_replica_that_starts_again_answers_the_waiting_call(kind: str) -> None
         wait = caller.start("check_tool", pb.CheckToolRequest(server="s", tool="t"))
         running[0].restart()
         assert isinstance(wait(), pb.CheckToolResponse)
+
+
+def test_the_only_address_is_called_again_while_a_replica_behind_it_stops(kind: str) -> None:
+    """It refuses calls until it has stopped, and another one answers at the address: no call is lost."""
+    recorded, lost, ending = Recorded(), list[str](), Event()
+    with (
+        service("--reuse-port") as first,
+        RawConnection(first.address) as held,
+        calling(kind, lambda client: client.remote([first.address], hooks=recorded, attempt_seconds=60)) as caller,
+    ):
+        caller.check()
+        held.open_call("/callability.v1.CallabilityService/CheckTool")
+        held.wait_until_read()
+
+        def call() -> None:
+            while not ending.is_set():
+                try:
+                    caller.check()
+                except PolicyUnavailable as error:
+                    lost.append(error.code)
+
+        with service("--reuse-port", address=first.address), ThreadPoolExecutor(1) as pool:
+            calls = pool.submit(call)
+            try:
+                # It cannot end while a call is open, and refuses others meanwhile.
+                first.process.terminate()
+                eventually(lambda: recorded.codes().count("UNAVAILABLE") >= 3)
+                held.close()
+                assert first.process.wait(SECONDS) == 0
+            finally:
+                ending.set()
+            calls.result()
+        assert recorded.codes()[-1] == "OK"
+    assert lost == []
 
 
 def test_an_invalid_request_is_not_sent_twice(kind: str, two: list[Replica]) -> None:
