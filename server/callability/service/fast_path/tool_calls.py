@@ -16,7 +16,7 @@ from callability.service.fast_path.encoded_results import (
     joined,
 )
 from callability.service.fast_path.policy_results import PolicyResults
-from callability.service.fast_path.turn import AT_ONCE, Turn
+from callability.service.fast_path.turn import AT_ONCE, KEPT_AT_ONCE, Turn
 from callability.service.observability.gaps import Gap, Gaps
 from callability.service.requests import limits, request_size
 from callability.service.requests.errors import InvalidName
@@ -68,7 +68,9 @@ class ToolCalls:
         Raises:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
+        turn = Turn()
         request_size.check_servers(data)
+        await turn.others()
         request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))
@@ -79,7 +81,6 @@ class ToolCalls:
         fresh: list[Sequence[EncodedResult]] = []
         again: list[EncodedServerResults] = []
         tools = 0
-        turn = Turn()
         for server in servers:
             results = self._servers.get((server, agent))
             if results is None:
@@ -88,6 +89,8 @@ class ToolCalls:
                 fresh.append(results.results)
             else:
                 again.append(results)
+                if not len(again) % KEPT_AT_ONCE:
+                    await turn.others()
             tools += results.tools
             limits.check_sizes(tools, len(servers))
             words |= results.words
@@ -145,6 +148,7 @@ class ToolCalls:
                 found += results.of_tools(tools[start : start + AT_ONCE])
         except InvalidName as error:
             found = [encoded_error(error)] * len(tools)
+        await turn.others()
         together = joined(found, ignored)
         if len(together.encoded) <= MAX_RESULTS_BYTES:
             self._servers.keep((data, agent), together, len(data))
