@@ -25,8 +25,9 @@ from soak.processes import SoakFailed
 from soak.reference import questions
 from soak.replicas import Replicas, replicas
 from soak.report import calls_table, found, grown, memory_table
-from soak.routes import Callers, calling, client_side
+from soak.routes import Callers, behind, calling, client_side
 from soak.work import Series
+from support.balancers import MISSING, PROGRAMS
 
 FAULT_SECONDS = 5.0
 """A fault begins this long after the one before, or as soon as that is over."""
@@ -89,10 +90,13 @@ class _Soak:
             with ExitStack() as stack:
                 running = stack.enter_context(replicas(self._directory, policies.served))
                 self._report(f"{len(running.each)} replicas answer at {', '.join(running.addresses)}")
-                callers = [
-                    stack.enter_context(calling(route, running, compared, self._directory))
-                    for route in (client_side(running),)
-                ]
+                routes = [client_side(running)]
+                for kind, program in PROGRAMS.items():
+                    if program:
+                        routes.append(stack.enter_context(behind(kind, running, self._directory)))
+                    else:
+                        self._report(f"skipped: {kind}, because {MISSING[kind]}")
+                callers = [stack.enter_context(calling(route, running, compared, self._directory)) for route in routes]
                 for each in callers:
                     each.ready()
                     self._report(f"callers call by {each.route.name}")
@@ -128,7 +132,7 @@ class _Soak:
         for each in callers:
             for kind, process in each.processes.items():
                 self._memory.look(f"{kind}, {each.route.name}", process.pid)
-            for name, process_id in each.route.processes.items():
+            for name, process_id in each.route.processes().items():
                 self._memory.look(name, process_id)
 
     def _findings(self, callers: Sequence[Callers], examples: Sequence[str]) -> Sequence[str]:

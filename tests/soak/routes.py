@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +14,21 @@ from pathlib import Path
 from soak import asyncio_callers, blocking_callers, control
 from soak.processes import SoakFailed, end, ending, python, said, start
 from soak.reference import Questions
-from soak.replicas import TOKEN, Replicas
+from soak.replicas import TOKEN, Replicas, seen
 from soak.work import Sample, Series, Work, samples
+from support.balancers import configured
+from support.running import unused_port
 
 _KINDS = (asyncio_callers.__name__, blocking_callers.__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way to the replicas: the addresses that callers are given, and the processes on it, which live throughout."""
+    """A way to the replicas: the addresses that callers are given, and what returns the processes of a balancer."""
 
     name: str
     addresses: tuple[str, ...]
-    processes: Mapping[str, int]
+    processes: Callable[[], Mapping[str, int]]
 
 
 @dataclass(slots=True)
@@ -82,13 +86,46 @@ class Callers:
 
 def client_side(replicas: Replicas) -> Route:
     """Return the route on which the client knows every replica."""
-    return Route("client-side balancing", replicas.addresses, {})
+    return Route("client-side balancing", replicas.addresses, dict)
+
+
+@contextmanager
+def behind(kind: str, replicas: Replicas, directory: Path) -> Iterator[Route]:
+    """Run `envoy` or `nginx` in front of the replicas, by its configuration in `ops`, and yield the route."""
+    run = directory / kind
+    tls = run / "tls"
+    tls.mkdir(parents=True)
+    pair = replicas.authority.pair(f"{kind}-balancer")
+    files = {"balancer.pem": pair.certificate, "balancer-key.pem": pair.key, "ca.pem": replicas.authority.path}
+    for name, source in files.items():
+        shutil.copyfile(source, tls / name)
+    port, ports = unused_port(), [int(address.rpartition(":")[2]) for address in replicas.addresses]
+    log = run / "log"
+    process = start(configured(kind, run, port, ports, tls), log)
+    try:
+        seen(f"{kind} does not listen", lambda: _listens(process, port, log))
+        yield Route(kind, (f"127.0.0.1:{port}",), lambda: _family(kind, process.pid))
+    finally:
+        end(process)
+
+
+def _listens(process: subprocess.Popen[str], port: int, log: Path) -> bool:
+    if process.poll() is not None:
+        raise SoakFailed(f"the balancer has ended; its log ends:\n{ending(log)}")
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _family(kind: str, process: int) -> Mapping[str, int]:
+    """Return a process and its children."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return {kind: process, **{f"{kind}, worker {n}": int(each) for n, each in enumerate(children, 1)}}
 
 
 @contextmanager
 def calling(route: Route, replicas: Replicas, questions: Questions, directory: Path) -> Iterator[Callers]:
     """Run the callers of a route."""
-    results = directory / route.name.replace(" ", "-")
+    results = directory / f"callers-{route.name.replace(' ', '-')}"
     results.mkdir()
     authority = replicas.authority.path.read_bytes()
     Work(route.name, route.addresses, authority, TOKEN, questions, results).write(results / "work")
