@@ -612,3 +612,21 @@ def test_many_findings_leave_the_facts_within_reach(page: Page) -> None:
     shown = page.locator("#findings").bounding_box()
     assert shown
     assert shown["height"] < 844
+
+
+def test_errors_come_before_warnings(page: Page) -> None:
+    """Wherever they are in the files."""
+    text = RULES.replace("\nrules:\n", "\nlabels: {server: {stage: [trial]}}\n\nrules:\n")
+    write(_text(page), text.replace("[pending, changed]}, status", "pending}, status"))
+    expect(page.locator("#findings li.warning")).not_to_have_count(0)
+    expect(page.locator("#findings li").first).to_have_class("error")
+    expect(page.locator("#findings li").last).to_have_class("warning")
+
+
+def test_a_status_is_not_cut_on_a_phone(page: Page) -> None:
+    """It breaks after an underscore, beside the column of rules that stays in view too."""
+    page.set_viewport_size(ViewportSize(width=390, height=844))
+    expect(page.locator("#table tr.lit")).to_have_count(1)
+    cut = """() => [...document.querySelectorAll("#table td.status")].filter((cell) =>
+      cell.firstElementChild.getBoundingClientRect().right > cell.getBoundingClientRect().right).length"""
+    assert page.evaluate(cut) == 0

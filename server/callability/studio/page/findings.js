@@ -1,6 +1,8 @@
-/** The findings of the draft, in order, each with a button that goes to its line. */
+/** The findings of the draft, errors first, each with a button that goes to its line. */
 
 import { byId, button, draw, make, numberOf, prose, say } from "./dom.js";
+
+const SEVERITIES = ["error", "warning", "note"];
 
 /** Return the sentence of a finding, with its hint. */
 export const findingText = (finding) => finding.sentence + (finding.advice ? ` (${finding.advice})` : "");
@@ -15,7 +17,8 @@ export function showFindings(checked, goTo, tryFacts) {
   const found = Object.values(checked.counts).reduce((sum, count) => sum + count, 0);
   const more = found - checked.findings.length;
   byId("findings-said").textContent = [more ? `${numberOf(more, "more finding")} left out.` : found ? "" : "No findings.", proved(checked)].filter(Boolean).join(" ");
-  draw(byId("findings"), checked.findings, () => checked.findings.map((finding) => item(finding, goTo, tryFacts)));
+  const ordered = SEVERITIES.flatMap((each) => checked.findings.filter((finding) => finding.severity === each));
+  draw(byId("findings"), ordered, () => ordered.map((finding) => item(finding, goTo, tryFacts)));
 }
 
 /** Show how far the rules engine is, while it confirms the draft. */

@@ -58,7 +58,7 @@ function line(row, facts) {
     "tr",
     { class: row.undetermined ? "undetermined" : undefined },
     make("td", { class: "sign" }),
-    make("td", { class: "status" }, make("strong", {}, row.status)),
+    make("td", { class: "status" }, make("strong", {}, ...broken(row.status))),
     make("th", { scope: "row" }, make("code", {}, row.rule), ...(row.undetermined ? undetermined : [])),
     ...cells,
     make("td", { class: "number" }, countText(row.combinations)),
