@@ -46,7 +46,7 @@ def build(
 ) -> None:
     """Prove a policy and compile it into one file, a bundle. Proxies decide from it without the rule files.
 
-    The same rule files always give the same bytes. A proxy refuses a bundle whose sequence number is lower than that of
+    The same files always give the same bytes. A proxy refuses a bundle whose sequence number is lower than that of
     the last one. Signing needs the extra `bundle`. Exit code 0: written. 1: the policy is refused, or a file cannot be
     read or written. 2: an option is wrong.
     """

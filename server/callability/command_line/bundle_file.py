@@ -47,7 +47,7 @@ def inspect(
     file: FileArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")] = False,
 ) -> None:
-    """Print what a bundle holds: its policy, rules, facts and signatures, and what was proved when it was built.
+    """Print what a bundle contains: its policy, rules, facts and signatures, and what was proved when it was built.
 
     The signatures are not checked: see `callability bundle verify`. Exit code 0: printed. 1: the bundle is refused, or
     cannot be read.

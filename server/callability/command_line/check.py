@@ -46,7 +46,7 @@ def check(
     json: JsonOption = False,
     watch: WatchOption = False,
 ) -> None:
-    """Prove a policy: decide every combination of facts, prove its laws, run its tests, print all findings.
+    """Prove a policy: decide every combination of facts, prove its laws, run its tests and print all findings.
 
     With `--watch`, check again after each edit. Exit code 0: the policy is accepted. 1: it is refused.
     """

@@ -71,7 +71,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         {
             "build": Command("bundle_build:build", "policy", "Compile a policy into a bundle."),
             "verify": Command("bundle_file:verify", BASE, "Check a bundle as a proxy does."),
-            "inspect": Command("bundle_file:inspect", BASE, "Print what a bundle holds."),
+            "inspect": Command("bundle_file:inspect", BASE, "Print what a bundle contains."),
         },
     ),
     "config": Group(

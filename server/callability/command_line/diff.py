@@ -26,14 +26,14 @@ def diff(
     ] = None,
     inventory: Annotated[
         Path | None,
-        typer.Option("--inventory", metavar="FILE", help="Print also which tools of a `callability inventory` change."),
+        typer.Option("--inventory", metavar="FILE", help="Also print which tools of a `callability inventory` change."),
     ] = None,
     unknown: Annotated[
-        bool, typer.Option("--unknown", help="Print in full also what changes where facts are unknown.")
+        bool, typer.Option("--unknown", help="Also print in full what changes if facts are unknown.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Print what a change of a policy changes: every combination of facts with another answer, in few conditions.
+    """Compare two policies: print every combination of facts whose answer differs, in a few conditions.
 
     An answer is a status and its words. First come changes where all facts are known: callable tools that become
     locked, tools that become callable, other changes of a status, and then of words. Changes where facts are unknown

@@ -26,7 +26,7 @@ _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 FilterOption = Annotated[
     str | None,
     typer.Option(
-        "--filter", metavar="TEXT", help="Run only tests with this in their name; with `*` or `?` it is a glob."
+        "--filter", metavar="TEXT", help="Run only tests whose names contain TEXT; with `*` or `?`, it is a glob."
     ),
 ]
 CoverageOption = Annotated[

@@ -24,8 +24,8 @@ TlsClientCaOption = Annotated[
         "--tls-client-ca", metavar="FILE", help="Accept only clients with a certificate of these authorities (mTLS)."
     ),
 ]
-INSECURE_LISTEN = "Listen on other addresses than loopback without TLS or without authentication: anybody may ask."
-INSECURE_METRICS = "Serve metrics on other addresses than loopback: anybody may read them."
+INSECURE_LISTEN = "Listen beyond loopback without TLS or without authentication: anybody may ask."
+INSECURE_METRICS = "Serve metrics beyond loopback: anybody may read them."
 InsecureMetricsOption = Annotated[bool, typer.Option("--insecure-metrics", help=INSECURE_METRICS)]
 InsecureListenOption = Annotated[bool, typer.Option("--insecure-listen", help=INSECURE_LISTEN)]
 
