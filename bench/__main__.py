@@ -42,6 +42,7 @@ class Part(StrEnum):
     CHECKING = "checking"
     COLUMNS = "columns"
     BUNDLE = "bundle"
+    WORKERS = "workers"
 
 
 def bench(

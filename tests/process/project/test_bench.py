@@ -35,6 +35,15 @@ def test_every_part_of_the_benchmark_runs_for_one_quick_round(part: Part, tmp_pa
     assert all(len(row["values"]) == 1 for row in written["rows"])
 
 
+def test_the_memory_of_a_process_is_measured_over_many_calls() -> None:
+    """`python -m bench.endurance` makes a million; here are too few for a result."""
+    command = [sys.executable, "-m", "bench.endurance", "--calls", "1000", "--warm", "1000"]
+    environment = os.environ | {"PATH": str(BIN)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    assert done.stdout.startswith("1,000 calls by a Python client: grown by ")
+
+
 def test_a_few_rounds_are_not_taken_for_a_result() -> None:
     """Fewer than 15 have to be asked for as what they are."""
     done = _bench("--rounds", "5", "--only", "look-up")
