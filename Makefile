@@ -16,7 +16,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet ops fuzz stubs go-stubs go-lint go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -137,6 +137,11 @@ go-stubs: $(VENV)/go/installed $(VENV)/stubs/installed ## Generate the Go stubs 
 go-lint: $(VENV)/go/installed ## Check the Go modules with vet and staticcheck.
 	for module in clients/go clients/go/remote clients/go/mcpgo; do \
 	  (cd $$module && go vet ./... && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
+
+# Interesting inputs are large, and to make each smaller would take most of the time.
+GO_FUZZ ?= 10000000x
+go-fuzz: ## Fuzz the reader of bundles in Go, by ten million executions; `GO_FUZZ=10m` is for ten minutes.
+	cd clients/go && go test -run '^$$' -fuzz FuzzReadPolicy -fuzztime $(GO_FUZZ) -fuzzminimizetime 10x -timeout 0
 
 # `make go-path NEW=example.com/org/repo/clients/go` moves the Go modules: run it once, before the first release. Generated
 # code holds the path with its length, so it is generated again.

@@ -19,8 +19,8 @@ type outcome struct {
 	message string
 }
 
-func newOutcomeRules(set *ruleSet) outcomeRules {
-	found := outcomeRules{set: set, diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts))}
+func newOutcomeRules(set *ruleSet) *outcomeRules {
+	found := &outcomeRules{set: set, diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts))}
 	for _, each := range set.axes {
 		found.axes = append(found.axes, newAxisPoints(each, set.facts))
 	}
@@ -59,7 +59,7 @@ func (p *Policy) ClassifyLoad(facts LoadFacts) LoadAnswer {
 	if p == nil || p.payload == nil {
 		return LoadAnswer{}
 	}
-	decided, ok := p.loads.decide(facts.values())
+	decided, ok := p.loads().decide(facts.values())
 	if !ok {
 		return LoadAnswer{}
 	}
@@ -85,7 +85,7 @@ func (p *Policy) ClassifyEnable(facts EnableFacts) EnableAnswer {
 	if p == nil || p.payload == nil {
 		return EnableAnswer{}
 	}
-	decided, ok := p.enables.decide(facts.values())
+	decided, ok := p.enables().decide(facts.values())
 	if !ok {
 		return EnableAnswer{}
 	}

@@ -3,6 +3,7 @@ package callability
 import (
 	"encoding/hex"
 	"strings"
+	"sync"
 )
 
 // A Policy is a compiled policy: immutable, and safe for concurrent use. The zero Policy, like a nil one, gives no answer:
@@ -22,8 +23,9 @@ type Policy struct {
 	unknownTool  *toolPoints
 	unknownAgent *agentPoints
 	nowhere      *serverState
-	loads        outcomeRules
-	enables      outcomeRules
+	// loads and enables are made when they are first asked for: a proxy that only decides calls needs neither.
+	loads   func() *outcomeRules
+	enables func() *outcomeRules
 }
 
 // An answer is a verdict with what belongs to its status.
@@ -57,8 +59,8 @@ func newPolicy(p *payload, digest []byte) *Policy {
 		diagram: newWalkable(&set.diagram, set.axes, len(set.verdicts)),
 		unread:  newWalkable(&set.unread, set.axes, 2),
 		nowhere: &serverState{},
-		loads:   newOutcomeRules(&p.ruleSets[questionLoads]),
-		enables: newOutcomeRules(&p.ruleSets[questionEnables]),
+		loads:   sync.OnceValue(func() *outcomeRules { return newOutcomeRules(&p.ruleSets[questionLoads]) }),
+		enables: sync.OnceValue(func() *outcomeRules { return newOutcomeRules(&p.ruleSets[questionEnables]) }),
 	}
 	policy.addAnswers(set)
 	policy.addWords(set)
