@@ -123,11 +123,11 @@ class DrawnRequests:
 
     def tool_name(self) -> str:
         """Draw the name of a tool."""
-        return self._name(bundle_pb2.FACT_SUBJECT_TOOL)
+        return self.name(bundle_pb2.FACT_SUBJECT_TOOL)
 
     def server_name(self) -> str:
         """Draw the name of a server."""
-        return self._name(bundle_pb2.FACT_SUBJECT_SERVER)
+        return self.name(bundle_pb2.FACT_SUBJECT_SERVER)
 
     def load(self) -> pb.ClassifyLoadRequest:
         """Draw a load."""
