@@ -158,8 +158,10 @@ docs: $(VENV)/installed ## Generate the pages about the config and the Python AP
 	PYTHONPATH=tests $(BIN)/python -m support.agent_examples docs/agents.md
 	PYTHONPATH=tests $(BIN)/python -m support.api_page docs/api.md
 
-# About 1.8 GB of packages, and Java 17 for Spark, so that `make test` does without. `FLEET_ROWS=10000000` is the full size.
-fleet: $(VENV)/fleet/installed ## Compare Spark, Ray and DuckDB with the verdicts of tables, on one machine.
+# About 1.8 GB of packages, and Java 17 for Spark, so that `make test` does without. `FLEET_ROWS=10000000` is the full size;
+# PostgreSQL decides the first 200,000 rows.
+fleet: $(VENV)/fleet/installed ## Compare Spark, Ray, DuckDB and PostgreSQL with the verdicts of tables, and 10,000 drawn policies with columns.
+	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=engines -k drawn tests/unit/columns/test_columns.py
 	PYTHONPATH=server $(CURDIR)/$(VENV)/fleet/bin/python -m pytest -q -p no:cacheprovider --noconftest --rootdir tests/engines -c /dev/null tests/engines
 
 $(VENV)/fleet/installed: $(VENV)/installed requirements/pip.txt requirements/build.txt requirements/fleet.txt

@@ -41,6 +41,7 @@ class Part(StrEnum):
     EDITS = "edits"
     CHECKING = "checking"
     COLUMNS = "columns"
+    COLUMN_MEMORY = "column-memory"
     BUNDLE = "bundle"
     WORKERS = "workers"
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +12,7 @@ from time import perf_counter
 from bench.large import write_large
 from bench.large_policies import SHAPES
 from bench.large_policies import write_large as write_shape
+from bench.launched import launched
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from callability import document
@@ -39,14 +37,6 @@ _ROUNDS = 5
 """Of the shapes: a round of them takes half a minute."""
 _FEW = 3
 """Shapes in a quick round."""
-_LAUNCH = """
-import json, resource, subprocess, sys, time
-started = time.perf_counter()
-code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-seconds = time.perf_counter() - started
-print(json.dumps([code, seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024]))
-"""
-"""A small process that starts what is measured: a process counts the memory of the one that started it as its own."""
 
 
 def rows(rounds: Rounds) -> list[Row]:
@@ -144,11 +134,9 @@ def _run(command: Sequence[str]) -> Figures:
     Raises:
         RuntimeError: the policy is refused.
     """
-    module, verb, *_ = command
-    launched = [sys.executable, "-S", "-c", _LAUNCH, sys.executable, "-m", *command]
-    done = subprocess.run(launched, stdout=subprocess.PIPE, check=True)
-    code, seconds, resident = json.loads(done.stdout)
+    module, verb, *others = command
+    done = launched(module, [verb, *others])
     # 1 of a difference is that there is one.
-    if code not in ((0, 1) if verb == "diff" else (0,)):
-        raise RuntimeError(f"`{module} {verb}` left with exit code {code}")
-    return {"s": seconds, "MiB": resident}
+    if done.code not in ((0, 1) if verb == "diff" else (0,)):
+        raise RuntimeError(f"`{module} {verb}` left with exit code {done.code}")
+    return {"s": done.seconds, "MiB": done.mebibytes}

@@ -22,8 +22,8 @@ from bench.rounds import Figures, Rounds
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, decide
+from callability.columns.table_format import TableFormat
 from callability.columns.tables import TableFile, table_writer
-from callability.columns.unreadable import TableFormat
 from callability.policy.loading import Policy, load
 from callability.policy.reporting.sql import Query, as_sql
 from callability.policy.reporting.sql_dialect import Dialect

@@ -1,6 +1,6 @@
 """Engines for many machines decide as `callability inventory decide` does: `make fleet` runs this, and nothing else.
 
-`FLEET_ROWS` is the number of rows of the table.
+`FLEET_ROWS` is the number of rows of the table, and `FLEET_NAMES` the number of distinct names.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / ".venv/bin/callability"
 PYTHON = ROOT / ".venv/bin/python"
 ROWS = int(os.environ.get("FLEET_ROWS", "200000"))
+FLAGS = ("undetermined", "withhold_text")
+NAMES = int(os.environ.get("FLEET_NAMES", "10000000"))
 VERDICT = ("status", "rule", "undetermined", "unread", "withhold_text", "lifted_by", "retry")
 SHAPES = ("shipped", "agents-and-labels")
 _TABLE = """
@@ -34,6 +37,49 @@ with pq.ParquetWriter(sys.argv[2], decoded_schema(drawn_table(policy, 1).schema)
     for seed, start in enumerate(range(0, int(sys.argv[3]), 1 << 20)):
         for batch in drawn_table(policy, min(1 << 20, int(sys.argv[3]) - start), seed).to_batches():
             writer.write_batch(decoded(batch))
+"""
+
+
+_POSTGRES = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from support.postgres import postgres, programs
+if programs() is None:
+    sys.exit("PostgreSQL, or a user to run it as, is missing")
+place, query = Path(sys.argv[1]), sys.stdin.read()
+table = pq.read_table(place / "tools.parquet").slice(0, 200_000)
+columns = [f'"{each.name}" {"boolean" if pa.types.is_boolean(each.type) else "text"}' for each in table.schema]
+pa.csv.write_csv(table, place / "tools.csv", pa.csv.WriteOptions(quoting_style="all_valid"))
+with postgres() as server:
+    server.run(f'''CREATE TABLE inventory ({", ".join(columns)});
+\\\\copy inventory FROM '{place / "tools.csv"}' WITH (FORMAT csv, HEADER true)
+CREATE TABLE verdicts AS {query};
+\\\\copy verdicts TO '{place / "postgres.csv"}' WITH (FORMAT csv, HEADER true, FORCE_QUOTE *)
+''')
+"""
+
+
+_NAMES = """
+import sys
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from callability.columns import ColumnPolicy, Columns, decide
+policy, count = ColumnPolicy.of_bundle(Path(sys.argv[1]).read_bytes()), int(sys.argv[2])
+names = pc.binary_join_element_wise("tool", pa.array(range(count)).cast(pa.string()), "-")
+order = np.random.default_rng(1).permutation(count).astype(np.int32)
+facts = {"server.enabled": True, "server.quarantined": False, "tool.config_denied": False, "approval.disabled": False,
+         "approval.status": "approved", "caller.refuses": False}
+others = [pa.repeat(pa.scalar(value), count) for value in facts.values()]
+arrays = [pa.DictionaryArray.from_arrays(order, names), *others]
+(decided,) = decide([pa.record_batch(arrays, names=["tool.name", *facts])], policy, Columns(kept=()))
+locked = pc.equal(decided.column("rule").cast(pa.string()), "locked").to_numpy(zero_copy_only=False)
+assert (locked == (order % 10 == 7)).all(), "a name is decided by the rule of another"
+print(f"{count} names are decided")
 """
 
 
@@ -57,7 +103,10 @@ def _run(*command: object) -> str:
 
 def _rows(path: Path) -> pa.Table:
     """Return the verdicts in a file or directory, in an order of their own: engines keep none."""
-    table = pa.dataset.dataset(path).to_table()
+    return _sorted(pa.dataset.dataset(path).to_table())
+
+
+def _sorted(table: pa.Table) -> pa.Table:
     plain = pa.table([column.cast(_plain(column.type)) for column in table.columns], names=table.schema.names)
     names = sorted(plain.schema.names)
     return plain.select(names).sort_by([(name, "ascending") for name in names]).combine_chunks()
@@ -99,6 +148,35 @@ def test_duckdb_decides_the_same_over_partitions(place: Path) -> None:
         query = _sql(place, "duckdb", f"read_parquet('{parts}/*/*.parquet')")
         connection.execute(f"COPY ({query}) TO '{place / 'duckdb.parquet'}' (FORMAT parquet)")
     assert _rows(place / "duckdb.parquet").equals(_verdicts(place))
+
+
+def test_ten_million_distinct_names_are_decided(tmp_path: Path) -> None:
+    """One dictionary has them all, and a rule reads them."""
+    _run(PYTHON, "-m", "bench.large_policies", "shipped", tmp_path / "policy")
+    path = tmp_path / "policy/callability.yaml"
+    rule = '  - {id: locked, when: {tool.name: "*7"}, status: disabled_by_config, action: "{edit_policy}."}\n'
+    path.write_text(path.read_text().replace("  - {id: open,", f"{rule}  - {{id: open,", 1))
+    _run(COMMAND, "bundle", "build", tmp_path / "policy", "--output", tmp_path / "policy.bundle")
+    assert _run(PYTHON, "-c", _NAMES, tmp_path / "policy.bundle", NAMES) == f"{NAMES} names are decided\n"
+
+
+def test_postgresql_decides_the_same(place: Path) -> None:
+    """By the printed SQL, over 200,000 rows of the shipped policy; that of the other takes more than five minutes."""
+    if place.name.startswith("agents-and-labels"):
+        pytest.skip("PostgreSQL takes more than five minutes")
+    query = _sql(place, "postgres", "inventory")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT / 'tests'}"}
+    done = subprocess.run(
+        [PYTHON, "-c", _POSTGRES, place], input=query, env=environment, capture_output=True, text=True, check=False
+    )
+    if "is missing" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr[-4000:]
+    types = {name: pa.bool_() if name in FLAGS else pa.string() for name in ("server.name", "tool.name", *VERDICT)}
+    options = pa.csv.ConvertOptions(column_types=types, true_values=["t"], false_values=["f"])
+    found = pa.csv.read_csv(place / "postgres.csv", convert_options=options)
+    wanted = pa.dataset.dataset(place / "wanted.parquet").head(200_000).select(found.schema.names)
+    assert _sorted(found).equals(_sorted(wanted))
 
 
 @pytest.fixture

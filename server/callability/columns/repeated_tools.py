@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-MAX_ROWS = 1 << 22
-"""Rows that are compared: their hashes take 32 MiB, whatever the size of the tables."""
+MAX_ROWS = 1 << 20
+"""Rows that are compared: their hashes take 8 MiB, whatever the size of the tables."""
 KEY = ("server.name", "tool.name", "agent.name")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 

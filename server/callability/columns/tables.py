@@ -18,7 +18,8 @@ import pyarrow.parquet
 
 from callability.columns.decoding import decoded, decoded_schema, plain_type
 from callability.columns.fact_column import UnfitColumn
-from callability.columns.unreadable import TableFormat, reason
+from callability.columns.table_format import TableFormat
+from callability.columns.unreadable import reason
 
 BATCH_ROWS = 1 << 16
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
+from callability.columns.table_format import TableFormat
 from callability.finding import shown
 
 MAX_CHARACTERS = 300
@@ -17,15 +17,6 @@ _PREFIX = re.compile(r".*(?:input source '[^']*'|Is this a '\w+' file\?): (?:Inv
 _VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (.+?): invalid value '(.*)'")
 _FIELDS = re.compile(r"CSV parse error: (?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 _WANTED_TYPES = {"bool": "true or false"}
-
-
-class TableFormat(StrEnum):
-    """The format of a file, by the ending of its name."""
-
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    CSV = "csv"
-    JSON_LINES = "json lines"
 
 
 _MAGIC = {TableFormat.PARQUET: b"PAR1", TableFormat.ARROW: b"ARROW1"}

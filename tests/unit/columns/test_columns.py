@@ -64,21 +64,21 @@ def _decided(policy: ColumnPolicy, batch: pa.RecordBatch, columns: Columns = _AL
     return _answers(next(decide([batch], policy, columns)))
 
 
-@drawing(60)
+@drawing(100)
 @given(rule_sets())
 def test_columns_are_decided_as_drawn_rules_decide(drawn: RuleSet) -> None:
     """In every combination of facts, nulls included."""
     diagram = diagram_of(drawn)
-    policy, states = _policy(drawn, diagram), drawn_states(diagram, 3_000)
+    policy, states = _policy(drawn, diagram), drawn_states(diagram, 1_000)
     assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
 
 
-@drawing(60)
+@drawing(100)
 @given(any_rule_sets())
 def test_columns_are_decided_as_drawn_rules_about_names_labels_and_annotations_decide(drawn: RuleSet) -> None:
     """Whatever the patterns are."""
     diagram = diagram_of(drawn)
-    policy, states = _policy(drawn, diagram), drawn_states(diagram, 3_000)
+    policy, states = _policy(drawn, diagram), drawn_states(diagram, 1_000)
     assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
 
 
