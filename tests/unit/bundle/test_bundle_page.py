@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from callability.bundle import LocalCalls, RefusalCode, read
 from callability.bundle.envelope import MAX_BYTES
 from callability.reasoning.semantics import SEMANTICS
-from support.bundles import POLICIES, DrawnRequests, bundle_of
+from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import DOCS
 from support.drawing import share
 
@@ -23,6 +24,18 @@ def _reader() -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(compile(code, "docs/bundle.md", "exec"), names)
     return names
+
+
+def test_the_first_example_decides_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the bundle of the shipped policy."""
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.bundle").write_bytes(bundle_of(SHIPPED))
+    exec(compile(code, "docs/bundle.md", "exec"), {})
+    [printed] = re.findall(r"^With the shipped policy it prints `(.*)`\.$", PAGE, re.MULTILINE)
+    assert capsys.readouterr().out == f"{printed}\n"
 
 
 @pytest.mark.parametrize("name", POLICIES)
