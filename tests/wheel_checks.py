@@ -1,7 +1,8 @@
-"""What an installation with one extra must be able to do: `wheel_checks.py base|policy|gateway|studio|columns`."""
+"""What an installation with one extra must be able to do: `wheel_checks.py base|policy|gateway|studio|columns|otel`."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
 import subprocess
@@ -82,6 +83,17 @@ def columns() -> None:
     _needs("gateway", "gateway")
 
 
+def otel() -> None:
+    """The hooks of a client report a call as a span, beside the base alone."""
+    hooks = importlib.import_module("callability.otel").TracingHooks()
+    with hooks.span("callability.CheckTool", {"method": "CheckTool", "path": "a.B/CheckTool"}) as metadata:
+        assert metadata == (), metadata
+    importlib.import_module("callability.otel.tracing").Tracing("a proxy").stop()
+    with hooks.span("callability.CheckTool", {"method": "CheckTool", "path": "a.B/CheckTool"}) as metadata:
+        assert [key for key, _ in metadata] == ["traceparent"], metadata
+    _needs("serve", "policy")
+
+
 def _needs(command: str, extra: str) -> None:
     """Check that a command says in one line which extra it needs."""
     done = callability_process(command)
@@ -91,5 +103,6 @@ def _needs(command: str, extra: str) -> None:
 
 
 if __name__ == "__main__":
-    {"base": base, "policy": policy, "gateway": gateway, "studio": studio, "columns": columns}[sys.argv[1]]()
+    every = {each.__name__: each for each in (base, policy, gateway, studio, columns, otel)}
+    every[sys.argv[1]]()
     print(f"the wheel works: {sys.argv[1]}")

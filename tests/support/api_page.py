@@ -14,7 +14,10 @@ import griffe
 
 from support.checkout import ROOT
 
-MODULES = ("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading")
+MODULES = (
+    *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
+    "callability.otel",
+)
 """The modules whose exported names VERSIONING.md promises."""
 _HEAD = """\
 # The Python API

@@ -29,7 +29,10 @@ from support.checkout import ROOT, TESTS
 from support.commands import callability
 
 RECORDED = TESTS / "public_surface.json"
-EXPORTING = ("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading")
+EXPORTING = (
+    *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
+    "callability.otel",
+)
 JSON_COMMANDS = (
     ("check", "--json"),
     ("test", "--json"),

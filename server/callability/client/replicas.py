@@ -136,7 +136,8 @@ class Replicas:
             InvalidRequest: the request is refused.
         """
         started, outcome = time.perf_counter(), "ok"
-        with self.hooks.span(f"callability.{method.name}", {"method": method.name}) as metadata:
+        about = {"method": method.name, "path": method.path.removeprefix("/")}
+        with self.hooks.span(f"callability.{method.name}", about) as metadata:
             try:
                 with_id = (*metadata, (REQUEST_ID, request_context.current_id()))
                 return (yield from self._attempts(method, request.SerializeToString(), with_id))

@@ -21,6 +21,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "gateway": (*_POLICY, *_PAGES, "anyio", "httpx2", "mcp", "mcp_types", "pydantic_core", "tantivy", "tenacity"),
     "studio": (*_POLICY, *_PAGES),
     "columns": (*_POLICY, "numpy", "pyarrow"),
+    "otel": ("opentelemetry",),
 }
 """For each extra, the top-level modules that it installs for this program, beside those of the base installation."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,7 @@ from callability.command_line.gateway_files import GivenApprovalsOption, GivenCo
 from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
     LOG_CALLS,
+    TRACES,
     LogFormatOption,
     LogLevel,
     LogLevelOption,
@@ -28,6 +29,7 @@ from callability.command_line.options import (
     check_metrics_address,
     check_policy_choice,
     leave,
+    traces_or_exit,
 )
 from callability.command_line.own_policy import OwnPolicy
 from callability.command_line.policy_connection import PolicyConnection, connect_in_process, connect_to_service
@@ -118,6 +120,7 @@ def gateway(
     log_level: LogLevelOption = LogLevel.INFO,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_calls: Annotated[bool, typer.Option("--log-calls", help=f"{LOG_CALLS} Its level is debug.")] = False,
+    traces: Annotated[bool, typer.Option("--traces", help=TRACES)] = False,
     check: CheckOption = False,
     strict: StrictOption = False,
     form: FormOption = ReportFormat.TEXT,
@@ -159,7 +162,8 @@ def gateway(
             with status_line(options.metrics):
                 await run(options, transport.value, port, agent, _started)
 
-    _run_and_exit(serve())
+    end = traces_or_exit("callability-gateway") if traces else lambda: None
+    _run_and_exit(serve(), end)
 
 
 @asynccontextmanager
@@ -186,7 +190,7 @@ async def connected_options(
                 yield options
 
 
-def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
+def _run_and_exit(serving: Coroutine[None, None, None], end: Callable[[], None]) -> NoReturn:
     """Run, and end the process.
 
     A thread may still wait for a line of standard input, and would wait for ever; and to free the memory of thousands
@@ -203,6 +207,7 @@ def _run_and_exit(serving: Coroutine[None, None, None]) -> NoReturn:
         _print_refused(refused)
     except Exception:
         _log.exception("the gateway failed")
+    end()
     logging.shutdown()
     os._exit(code)
 

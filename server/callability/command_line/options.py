@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -13,6 +14,7 @@ from callability.finding import finding_lines
 from callability.log_output import LogFormat
 from callability.policy.loading import Check, Policy, rules_in
 from callability.policy.shipped import shipped_policy
+from callability.traces import NoTraces, start_traces
 
 METRICS_WHY = "whoever reaches it reads the counts: `--insecure-metrics` allows it"
 
@@ -48,6 +50,7 @@ LogLevelOption = Annotated[
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", help="How a log line is written: as text, or as a JSON object.")
 ]
+TRACES = "Send traces by OpenTelemetry, as the variables `OTEL_*` say."
 LOG_CALLS = "Log a line about each call, with its outcome and how long it took."
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
@@ -84,6 +87,14 @@ def check_metrics_address(address: str | None, *, insecure: bool = False) -> Non
         if address is not None:
             check_listen(address, METRICS_WHY, any_host=insecure)
     except AddressRefused as error:
+        leave(str(error), 2)
+
+
+def traces_or_exit(program: str) -> Callable[[], None]:
+    """Send traces from now on, and return what hands over the last ones; exit with 2 if there can be none."""
+    try:
+        return start_traces(program)
+    except NoTraces as error:
         leave(str(error), 2)
 
 

@@ -22,6 +22,7 @@ from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.options import (
     LOG_CALLS,
     METRICS_WHY,
+    TRACES,
     LogLevel,
     MetricsOption,
     PolicyOption,
@@ -42,12 +43,13 @@ from callability.finding import line, shown
 from callability.log_output import LogFormat, fields, log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.edits import Edits, EditSink, ServedEdits, followed
-from callability.service.instance import Instance, InstanceOptions, LogOptions
+from callability.service.instance import SERVICE_NAME, Instance, InstanceOptions, LogOptions
 from callability.service.memory import return_large_blocks
 from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.supervisor import Supervisor
 from callability.service.transport.connections import raise_descriptor_limit
 from callability.service.worker_metrics import WorkerMetrics
+from callability.traces import NoTraces, check_traces, start_traces
 
 _log = logging.getLogger(__name__)
 
@@ -132,6 +134,7 @@ def serve(
         typer.Option("--log-format", help="How a log line is written: as text, or as a JSON object. Default: text."),
     ] = None,
     log_calls: Annotated[bool | None, typer.Option(help=f"{LOG_CALLS} Its level is info.")] = None,
+    traces: Annotated[bool | None, typer.Option(help=TRACES)] = None,
 ) -> None:
     """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
@@ -153,7 +156,7 @@ def serve(
     try:
         serving = _serving(settings)
         uvloop.run(serving.run() if serving.workers == 1 else serving.supervise())
-    except AddressRefused as error:
+    except (AddressRefused, NoTraces) as error:
         leave(str(error), 2)
     except CertificateRefused as refused:
         refuse_certificate(refused)
@@ -170,7 +173,10 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         AddressRefused: an address may not or cannot be listened on.
         CertificateRefused: the certificate cannot be used.
         CallersRefused: the callers file has errors.
+        NoTraces: traces are asked for, and there can be none.
     """
+    if settings["traces"]:
+        check_traces()
     if (metrics := settings["metrics_address"]) is not None:
         check_listen(metrics, METRICS_WHY, any_host=settings["insecure_metrics"])
     options = InstanceOptions(
@@ -183,6 +189,7 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         settings["max_connection_age"],
         settings["reuse_port"],
         LogOptions(settings["log_level"], settings["log_format"], settings["log_calls"]),
+        settings["traces"],
     )
     options.check(workers=settings["workers"])
     policy = settings["policy"]
@@ -202,6 +209,7 @@ class Serving:
     async def run(self) -> None:
         """Serve in this process until a signal comes."""
         stopping = _stop_signals()
+        hand_over_traces = start_traces(SERVICE_NAME) if self.options.traces else lambda: None
         instance = Instance(self.options, self.loaded.policy, self.loaded.bundle)
         edits = self._edits(ServedEdits(instance.served, instance.metrics))
         with exposed(instance.registry, self.metrics_address):
@@ -210,6 +218,7 @@ class Serving:
                 async with followed(edits):
                     await stopping.wait()
         _log.info("stopped")
+        hand_over_traces()
         _end()
 
     async def supervise(self) -> None:

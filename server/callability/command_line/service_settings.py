@@ -121,6 +121,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("log_level", "info", one_of("debug", "info", "warning", "error")),
         Setting("log_format", "text", one_of("text", "json")),
         Setting("log_calls", False, _switch),
+        Setting("traces", False, _switch),
     )
 }
 

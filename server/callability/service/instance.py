@@ -19,11 +19,14 @@ from callability.service.callers.callers_file import load_callers
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.observability.call_log import log_call
-from callability.service.observability.call_metrics import CallMetrics
+from callability.service.observability.call_metrics import CallMetrics, Observer
 from callability.service.observability.caller_metrics import CallerMetrics
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.server import Server
 from callability.service.transport.port import Port
+
+SERVICE_NAME = "callability-service"
+"""The name of the service in traces, unless a variable gives another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class InstanceOptions:
     connection_seconds: int | None = None
     reuse_port: bool = False
     log: LogOptions = LogOptions()
+    traces: bool = False
 
     def check(self, workers: int = 1) -> None:
         """Check everything that does not need the policy, with less effort than a start.
@@ -91,7 +95,7 @@ class Instance:
         self.registry = CollectorRegistry()
         self.metrics = PolicyMetrics(self.registry)
         self.metrics.decides(policy)
-        calls = CallMetrics(self.registry, (log_call,) if options.log.calls else ())
+        calls = CallMetrics(self.registry, tuple(_observers(options)))
         ProcessCollector(registry=self.registry)
         self._callers = WatchedCallers(options.callers) if options.callers else None
         self._certificates = WatchedCertificates(options.certificates) if options.certificates else None
@@ -135,3 +139,12 @@ class Instance:
             yield self._certificates.follow()
         if self._callers is not None:
             yield self._callers.follow()
+
+
+def _observers(options: InstanceOptions) -> Iterator[Observer]:
+    if options.log.calls:
+        yield log_call
+    if options.traces:
+        from callability.otel.call_spans import CallSpans  # noqa: PLC0415  # of an extra
+
+        yield CallSpans()

@@ -18,8 +18,9 @@ from callability.log_output import log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
 from callability.service.edits import LoadedEdit, ServedEdits, loaded_edit
-from callability.service.instance import Instance
+from callability.service.instance import SERVICE_NAME, Instance
 from callability.service.memory import return_large_blocks
+from callability.traces import start_traces
 
 _logger = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ async def _run(end: socket.socket) -> None:
     log = start.options.log
     log_to_standard_error(log.level, log.form, start.number)
     return_large_blocks()
+    hand_over_traces = start_traces(SERVICE_NAME) if start.options.traces else lambda: None
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     # A terminal sends it to the supervisor too, which then ends its workers.
@@ -86,6 +88,7 @@ async def _run(end: socket.socket) -> None:
         await control.send(Ready(address=instance.address))
         obeying, stopped = asyncio.create_task(Worker(instance, control).obey()), asyncio.create_task(stopping.wait())
         await asyncio.wait({obeying, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    hand_over_traces()
     # Taking the event loop apart would cancel the calls that come in meanwhile.
     logging.shutdown()
     os._exit(0)

@@ -212,13 +212,16 @@ def test_a_proxy_of_the_environment_is_not_used(kind: str, two: list[Replica], m
         assert caller.check().revision
 
 
+_CHECK_TOOL = {"method": "CheckTool", "path": "callability.v1.CallabilityService/CheckTool"}
+
+
 def test_hooks_receive_events_figures_and_spans(kind: str, two: list[Replica]) -> None:
     """A span has the method, and what it yields is sent with the call."""
     recorded = Recorded()
     with _remote(kind, two, recorded) as caller:
         caller.check()
         eventually(lambda: recorded.saw("replica_serving"))
-    assert recorded.spans == [("callability.CheckTool", {"method": "CheckTool"})]
+    assert recorded.spans == [("callability.CheckTool", _CHECK_TOOL)]
     seconds = [(value, labels) for name, value, labels in recorded.figures if name.endswith("call_seconds")]
     assert [labels for _, labels in seconds] == [{"method": "CheckTool", "outcome": "ok"}]
     assert seconds[0][0] > 0

@@ -147,9 +147,10 @@ async def test_a_result_has_what_the_upstream_gave_it(tool: str, upstream: str, 
 
 @EACH_UPSTREAM
 async def test_the_meta_of_a_call_reaches_the_upstream(upstream: str, both: Both) -> None:
-    """Metadata of the agent's own connection stays there: its progress token, and keys that MCP reserves."""
+    """Metadata of the agent's own connection stays there: its progress token, baggage, and keys that MCP reserves."""
     meta: Any = {
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "baggage": "account=of the agent",
         "example.org/custom": {"deep": [None, 2**63]},
         "io.modelcontextprotocol/related-task": {"taskId": "of the agent"},
         "progress_token": "of the agent",

@@ -19,7 +19,7 @@ from callability.command_line.extras import MODULES, refuse_without_extra
 from support.checkout import ROOT, VECTORS
 
 SERVER = ROOT / "server"
-EXTRAS = ("bundle", "policy", "gateway", "studio", "columns")
+EXTRAS = ("bundle", "policy", "gateway", "studio", "columns", "otel")
 TYPER_NEEDS = {"pydantic", "pydantic_core", "rich"}
 """What some versions of typer import themselves."""
 BASE_LIBRARIES = {"google", "grpc", "rapidfuzz", "typer"}
@@ -58,8 +58,8 @@ def _path(module: str) -> Path | None:
     return next((each for each in (path / "__init__.py", path.with_suffix(".py")) if each.is_file()), None)
 
 
-SIGNATURES = {SERVER / "callability/bundle/signatures.py"}
-"""What is only imported where keys are given, and then says which extra is missing."""
+ON_REQUEST = {SERVER / "callability/bundle/signatures.py", *(SERVER / "callability/otel").glob("*.py")}
+"""What is only imported where keys are given, or traces are wanted; a message then says which extra is missing."""
 
 
 @cache
@@ -111,7 +111,7 @@ def test_a_command_imports_no_more_than_its_extra_installs(name: str) -> None:
     """Whatever is imported on the way, within functions too."""
     command = LEAVES[name]
     module = f"callability.command_line.{command.place.partition(':')[0]}"
-    for path in _with_all_that_it_imports(module) - SIGNATURES:
+    for path in _with_all_that_it_imports(module) - ON_REQUEST:
         assert _libraries(path) <= BASE_LIBRARIES | {*MODULES[command.extra]}, path
 
 
@@ -197,6 +197,25 @@ def test_bundles_are_verified_and_inspected_by_the_base() -> None:
     signed = _without(extras, "bundle", "verify", file, "--key", f"old={file}")
     needs = "callability: signatures need the extra `bundle`: run pip install 'callability[bundle]'\n"
     assert (signed.returncode, signed.stdout, signed.stderr) == (2, "", needs)
+
+
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_traces_without_their_extra_say_which_one_to_install(command: str, tmp_path: Path) -> None:
+    """Before anything listens; without traces, nothing of it is imported."""
+    config = tmp_path / "gateway.json"
+    config.write_text('{"mcpServers": {}}')
+    arguments = ("--config", str(config)) if command == "gateway" else ("--address", "127.0.0.1:0")
+    script = BLOCKED.replace('name.partition(".")[0] in {names}', 'name == "opentelemetry.sdk"').format()
+    done = subprocess.run(
+        [sys.executable, "-c", script, command, "--traces", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    needs = "traces need the extra `otel` (`opentelemetry.sdk` cannot be imported): run pip install 'callability[otel]'"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"callability: {needs}\n")
 
 
 @pytest.mark.parametrize("name", [name for name, command in LEAVES.items() if command.extra != BASE])

@@ -35,6 +35,7 @@ SHARED = {
     "callability.request_facts.states",
     "callability.request_facts.tool",
     "callability.tool_name",
+    "callability.traces",
     "callability.uvicorn_server",
     "callability.vocabulary",
     "callability.watching",

@@ -31,6 +31,8 @@ INSTRUCTIONS = (
 )
 # The metadata of the connection between agent and gateway, and of no other.
 _OWN_META = "io.modelcontextprotocol/"
+# Of W3C, for whatever takes part in a trace: it would reach servers that the agent does not know.
+_BAGGAGE = "baggage"
 
 
 class _Server(Server[Any]):
@@ -91,7 +93,7 @@ async def _answer(
 ) -> CallToolResult | InputRequiredResult:
     meta = dict(params.meta or {})
     async with progress_of(context, wanted=meta.pop("progress_token", None) is not None) as progress:
-        passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META)}
+        passed_on = {key: value for key, value in meta.items() if not key.startswith(_OWN_META) and key != _BAGGAGE}
         answer = await gateway.answer(
             params.name,
             params.arguments or {},
