@@ -44,6 +44,7 @@ class Part(StrEnum):
     COLUMN_MEMORY = "column-memory"
     BUNDLE = "bundle"
     WORKERS = "workers"
+    TELEMETRY = "telemetry"
 
 
 def bench(

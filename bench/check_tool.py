@@ -18,7 +18,7 @@ from callability.address import DIRECT
 
 PART = "CheckTool"
 
-_PATH = "/callability.v1.CallabilityService/CheckTool"
+PATH = "/callability.v1.CallabilityService/CheckTool"
 _CONNECTIONS = 2
 _STREAMS = 8
 _CALLS = 1_000
@@ -26,10 +26,12 @@ _ONE_AT_A_TIME = 500
 _TURNS = 4
 """How often the two take turns within a round: what disturbs this machine often lasts longer than one turn."""
 _GENERATOR = h2load if h2load.installed() else python_client
+IN_FLIGHT = f"at {_CONNECTIONS * _STREAMS} in flight by {_GENERATOR.NAME}"
+"""The load of `in_flight`, for the rows of a report."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
     """What is asked by Python, one after the other, and what is asked by h2load, which knows one request."""
 
     requests: Sequence[bytes]
@@ -38,7 +40,7 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Scale:
     """How often the servers take turns in a round, and how many calls a turn has."""
 
     turns: int
@@ -55,11 +57,11 @@ def rows(rounds: Rounds) -> list[Row]:
     ):
         servers = {EMPTY: empty, SERVICE: service}
         calls = {
-            EMPTY: python_client.as_bytes(empty_channel, _PATH),
-            SERVICE: python_client.as_bytes(service_channel, _PATH),
+            EMPTY: python_client.as_bytes(empty_channel, PATH),
+            SERVICE: python_client.as_bytes(service_channel, PATH),
         }
-        question = _question(calls[SERVICE], rounds.repetitions(_ONE_AT_A_TIME))
-        scale = _Scale(rounds.repetitions(_TURNS), rounds.repetitions(_CALLS))
+        question = question_by(calls[SERVICE], rounds.repetitions(_ONE_AT_A_TIME))
+        scale = Scale(rounds.repetitions(_TURNS), rounds.repetitions(_CALLS))
         # The first request that the empty handler gets is the one that it answers for ever.
         calls[EMPTY](question.request)
         subjects: dict[str, Callable[[], Figures]] = {
@@ -67,34 +69,35 @@ def rows(rounds: Rounds) -> list[Row]:
         }
         if h2load.installed():
             subjects["h2load"] = lambda: _by_h2load(servers, question, scale)
-        subjects["in flight"] = lambda: _in_flight(servers, question, scale)
+        subjects["in flight"] = lambda: in_flight(servers, question, scale)
         measured = rounds.interleaved(PART, subjects)
     return list(_rows(measured))
 
 
-def _question(call: grpc.UnaryUnaryMultiCallable[bytes, bytes], count: int) -> _Question:
+def question_by(call: grpc.UnaryUnaryMultiCallable[bytes, bytes], count: int) -> Question:
     """Return the requests; the one for h2load is one whose reply is nearest to the mean size."""
     requests = [request.SerializeToString() for request in islice(about_one_each(_ONE_AT_A_TIME), count)]
     replies = [call(request) for request in requests]
     usual = mean(map(len, replies))
     request, reply = min(zip(requests, replies, strict=True), key=lambda pair: abs(len(pair[1]) - usual))
-    return _Question(requests, request, reply)
+    return Question(requests, request, reply)
 
 
-def _by_h2load(servers: Mapping[str, Served], question: _Question, scale: _Scale) -> Figures:
+def _by_h2load(servers: Mapping[str, Served], question: Question, scale: Scale) -> Figures:
     taken: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(scale.turns):
         for name, server in servers.items():
-            call = (server.address, _PATH, question.request, question.reply)
+            call = (server.address, PATH, question.request, question.reply)
             taken[name] += h2load.round_trips(*call, calls=max(1, len(question.requests) // scale.turns))
     return {name: median(found) for name, found in taken.items()}
 
 
-def _in_flight(servers: Mapping[str, Served], question: _Question, scale: _Scale) -> Figures:
+def in_flight(servers: Mapping[str, Served], question: Question, scale: Scale) -> Figures:
+    """Return the rate of calls and the CPU time of a call for each server; they take turns."""
     seconds, cpu = dict.fromkeys(servers, 0.0), dict.fromkeys(servers, 0.0)
     for _ in range(scale.turns):
         for name, server in servers.items():
-            call = (server.address, _PATH, question.request, question.reply)
+            call = (server.address, PATH, question.request, question.reply)
             before = server.cpu_seconds()
             rate = _GENERATOR.calls_per_second(*call, calls=scale.calls, connections=_CONNECTIONS, streams=_STREAMS)
             cpu[name] += server.cpu_seconds() - before
@@ -112,13 +115,12 @@ def _rows(measured: Mapping[str, Series]) -> Iterator[Row]:
             yield Row(PART, f"empty handler, p50 at 1 in flight by {by}", "µs", empty)
             yield Row(PART, f"CheckTool, p50 at 1 in flight by {by}", "µs", service, against=empty, aim=Aim(1.10))
     many = measured["in flight"]
-    load = f"at {_CONNECTIONS * _STREAMS} in flight by {_GENERATOR.NAME}"
     empty, service = many[f"{EMPTY} rate"], many[f"{SERVICE} rate"]
-    yield Row(PART, f"empty handler, throughput {load}", "calls/s", empty)
-    yield Row(PART, f"CheckTool, throughput {load}", "calls/s", service, against=empty)
+    yield Row(PART, f"empty handler, throughput {IN_FLIGHT}", "calls/s", empty)
+    yield Row(PART, f"CheckTool, throughput {IN_FLIGHT}", "calls/s", service, against=empty)
     empty, service = _micro(many[f"{EMPTY} cpu"]), _micro(many[f"{SERVICE} cpu"])
-    yield Row(PART, f"empty handler, server CPU {load}", "µs a call", empty)
-    yield Row(PART, f"CheckTool, server CPU {load}", "µs a call", service, against=empty)
+    yield Row(PART, f"empty handler, server CPU {IN_FLIGHT}", "µs a call", empty)
+    yield Row(PART, f"CheckTool, server CPU {IN_FLIGHT}", "µs a call", service, against=empty)
 
 
 def _micro(values: Iterable[float]) -> tuple[float, ...]:

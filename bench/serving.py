@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,8 +30,12 @@ class Served:
 
 
 @contextmanager
-def served(module: str, *arguments: str) -> Iterator[Served]:
+def served(
+    module: str, *arguments: str, variables: Mapping[str, str] | None = None, quiet: bool = False
+) -> Iterator[Served]:
     """Run a module that serves as `callability serve` does, on a free port of 127.0.0.1, and yield where it listens.
+
+    `variables` are added to its environment. With `quiet`, what it logs is thrown away.
 
     Raises:
         RuntimeError: it does not listen.
@@ -39,7 +44,9 @@ def served(module: str, *arguments: str) -> Iterator[Served]:
     guard = shutil.which("setpriv")
     if guard:  # it becomes the server, which then ends even when this process is killed
         command = [guard, "--pdeathsig", "TERM", *command]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    environment = os.environ | (variables or {})
+    log = subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
