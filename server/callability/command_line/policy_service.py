@@ -14,6 +14,7 @@ import typer
 from callability.address import AddressRefused, check_listen, check_service_address
 from callability.client import Client, Credentials
 from callability.command_line.options import leave
+from callability.traces import client_hooks
 
 PolicyCaOption = Annotated[
     Path | None,
@@ -88,7 +89,7 @@ class PolicyService:
         """
         token = token_reader(self.token_file) if self.token_file else None
         credentials = Credentials(channel=self._tls(), token=token)
-        return Client.remote([self.address], credentials=credentials, attempt_seconds=seconds / 2)
+        return Client.remote([self.address], credentials=credentials, attempt_seconds=seconds / 2, hooks=client_hooks())
 
     def _tls(self) -> grpc.ChannelCredentials | None:
         if self.ca is None:

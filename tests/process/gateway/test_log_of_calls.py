@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from support.gateways import READ, SEND, call, http_gateway_process, retrieve, shelf, write_config
+from support.running import serving
 
 
 def test_the_lines_about_a_call_have_its_fields_and_the_id_of_its_request(tmp_path: Path) -> None:
@@ -28,7 +29,11 @@ def test_the_lines_about_a_call_have_its_fields_and_the_id_of_its_request(tmp_pa
                 answers.append((await call(client, f"it:{tool}", path="very-secret")).model_dump_json())
 
     config = write_config(tmp_path, {"it": shelf(tmp_path, "it", READ, SEND, disabled_tools=["send_mail"])})
-    with http_gateway_process(config, "--log-format", "json", "--log-calls") as url:
+    json_lines, of_service = ("--log-format", "json", "--log-calls"), tmp_path / "service.log"
+    with (
+        serving(*json_lines, log=of_service) as address,
+        http_gateway_process(config, *json_lines, "--policy-address", address) as url,
+    ):
         asyncio.run(story())
     text = (tmp_path / "gateway.log").read_text()
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
@@ -38,6 +43,10 @@ def test_the_lines_about_a_call_have_its_fields_and_the_id_of_its_request(tmp_pa
         ("it", "send_mail", "refused as disabled_by_config"),
     ]
     assert {line["request_id"] for line in of_calls} == {"id-of-the-agent"}
+    checks = [
+        line for line in map(json.loads, of_service.read_text().splitlines()) if line.get("method") == "CheckTool"
+    ]
+    assert {line["request_id"] for line in checks} == {"id-of-the-agent"}
     assert next(line for line in lines if "is connected" in line["message"])["server"] == "it"
     assert "very-secret" not in text
     assert "id-of-the-agent" not in "".join(answers)

@@ -100,11 +100,18 @@ def test_a_call_through_a_gateway_is_one_trace_from_agent_to_server(spans: Colle
     ):
         asyncio.run(story())
         eventually(lambda: {"tools/call read_file", "tools/call call_tool"} <= {each.name for each in spans.spans})
+        eventually(lambda: "callability-service" in {each.program for each in spans.spans if each.trace == TRACE})
     to_server = spans.named("tools/call read_file", "CLIENT")
     of_trace = {each.span: each for each in spans.spans if each.trace == TRACE}
     of_gateway = of_trace[to_server.parent]
     assert (of_gateway.name, of_gateway.parent) == ("tools/call call_tool", PARENT)
-    assert {each.program for each in of_trace.values()} >= {"callability-gateway"}
+    of_service = [each for each in of_trace.values() if each.program == "callability-service"]
+    assert {each.name for each in of_service} == {CHECK}
+    for each in of_service:
+        of_client = of_trace[each.parent]
+        assert (of_client.name, of_client.kind, of_client.parent) == (CHECK, "SPAN_KIND_CLIENT", of_gateway.span)
+        assert of_client.attributes["server.address"] == "127.0.0.1"
+        assert each.attributes["callability.request_id"] == of_gateway.attributes["callability.request_id"]
     assert to_server.attributes["mcp.method.name"] == "tools/call"
     assert to_server.attributes["gen_ai.operation.name"] == "execute_tool"
     assert to_server.attributes["gen_ai.tool.name"] == "read_file"
