@@ -51,7 +51,11 @@ def soak(
     directory = Path(tempfile.mkdtemp(prefix="callability-soak-"))
     report = _Progress()
     report(f"seed {seed}; load average {os.getloadavg()[0]:.1f}")
-    problems = _Soak(directory, Random(seed), 60 * minutes, report).run()
+    try:
+        problems = _Soak(directory, Random(seed), 60 * minutes, report).run()
+    except (KeyboardInterrupt, SystemExit):
+        shutil.rmtree(directory)
+        raise
     for problem in problems:
         print(f"WRONG: {problem}")
     if problems:
