@@ -238,6 +238,19 @@ def _summed(lines: Sequence[str]) -> dict[str, float]:
     return found
 
 
+def test_a_request_that_is_kept_is_answered_and_counted_again(runner: asyncio.Runner) -> None:
+    """With the same bytes, as often as it comes."""
+    registry = CollectorRegistry()
+    calls = CallabilityCalls(policy_of("shipped"), PolicyMetrics(registry))
+    request = _request(_points("server.enabled", b"\0\2"))
+    replies = {runner.run(_awaited(calls, request)).SerializeToString() for _ in range(3)}
+    assert len(replies) == 1
+    lines = generate_latest(registry).decode().splitlines()
+    counted = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("callability_verdicts_total{")]
+    assert sum(counted) == 6
+    assert "callability_batch_tools_sum 6.0" in lines
+
+
 @pytest.mark.parametrize("sizes", [(2,), (3, 2, 5), (256,), (16, 16), (2, 128, 2), (4, 3, 3, 3, 3)])
 def test_a_table_of_answers_gives_the_answer_to_each_combination(sizes: Sequence[int]) -> None:
     """However many steps it needs."""

@@ -28,6 +28,10 @@ MAX_AGENTS = 64
 """Agents whose answers are kept; one that rules do not distinguish from another is the same."""
 MAX_ANSWERS = 4_096
 """Answers by points that are kept for an agent, if there is no table."""
+MAX_REQUESTS = 16
+"""Requests that are kept with their reply: a proxy asks about the same tools again and again."""
+MAX_REQUEST_BYTES = 262_144
+"""Bytes of a request that is kept."""
 MAX_ENDS = 256
 """Ends of replies that are kept: the different verdicts and their words."""
 
@@ -50,6 +54,16 @@ class _Kinds:
     kinds: Sequence[tuple[Counted, int]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reply:
+    """A reply, and what is counted with it: the tools, the kinds of their results, and the gaps."""
+
+    encoded: bytes
+    tools: int
+    kinds: _Kinds
+    gaps: Mapping[Gap, int]
+
+
 class ColumnCalls:
     """Answers `CheckColumns` by the results of one policy, and counts the gaps of what it decides."""
 
@@ -60,6 +74,7 @@ class ColumnCalls:
         self._points = PointReader(axes, policy.revision)
         self._axes = axes
         self._agents: BoundedCache[AgentValues, AgentAnswers] = BoundedCache(MAX_AGENTS)
+        self._requests: BoundedCache[bytes, _Reply] = BoundedCache(MAX_REQUESTS, MAX_REQUEST_BYTES)
         self._ends: BoundedCache[tuple[EncodedResult, ...], bytes] = BoundedCache(MAX_ENDS)
 
     async def check_columns(self, data: bytes) -> bytes:
@@ -69,6 +84,16 @@ class ColumnCalls:
             InvalidRequest: it is malformed, exceeds a limit, or a column or the name of the agent in it is not one.
             RevisionChanged: it has points of another revision.
         """
+        reply = self._requests.get(data)
+        if reply is None:
+            reply = await self._decide(data)
+            self._requests.keep(data, reply, len(data))
+        if reply.gaps:
+            self._gaps.met(reply.gaps)
+        self._gaps.decided_batch((), [reply.kinds], reply.tools)
+        return reply.encoded
+
+    async def _decide(self, data: bytes) -> _Reply:
         request_size.check_columns(data)
         request = lazy_messages.read(pb.CheckColumnsRequest, data)
         tools = request.tools
@@ -77,14 +102,14 @@ class ColumnCalls:
         turn = Turn()
         points = await self._points.read(request, turn)
         decided = await self._of(agent).decide(points.columns, tools, turn)
-        self._count(decided, tools, Counter(ignored))
         head = pb.CheckColumnsResponse(
             revision=self._results.revision,
             verdicts=decided.places,
             name_points=[pb.NamePoints(fact=fact, points=each) for fact, each in points.of_names.items()],
         )
         # Joined on the wire, messages are one.
-        return head.SerializeToString() + self._end(decided.results)
+        encoded = head.SerializeToString() + self._end(decided.results)
+        return _Reply(encoded, tools, *_counted(decided, Counter(ignored)))
 
     def _of(self, agent: AgentValues) -> AgentAnswers:
         answers = self._agents.get(agent)
@@ -92,16 +117,6 @@ class ColumnCalls:
             answers = AgentAnswers(self._axes, self._results, agent)
             self._agents.keep(agent, answers)
         return answers
-
-    def _count(self, decided: _Decided, tools: int, gaps: dict[Gap, int]) -> None:
-        kinds = []
-        for result, number in zip(decided.results, decided.counts, strict=True):
-            kinds.append((result.counted, number))
-            for gap in result.gaps:
-                gaps[gap] = gaps.get(gap, 0) + number
-        if gaps:
-            self._gaps.met(gaps)
-        self._gaps.decided_batch((), [_Kinds(kinds)], tools)
 
     def _end(self, results: tuple[EncodedResult, ...]) -> bytes:
         """Return the different verdicts of a reply and their words, encoded."""
@@ -182,3 +197,13 @@ class AgentAnswers:
             state: Mapping[str, str] = axis.states[point]
             values |= state
         return self._results.of_facts(FactValues(values, self._agent.not_understood))
+
+
+def _counted(decided: _Decided, gaps: dict[Gap, int]) -> tuple[_Kinds, Mapping[Gap, int]]:
+    """Return what metrics count of results, with the gaps of the agent."""
+    kinds = []
+    for result, number in zip(decided.results, decided.counts, strict=True):
+        kinds.append((result.counted, number))
+        for gap in result.gaps:
+            gaps[gap] = gaps.get(gap, 0) + number
+    return _Kinds(kinds), gaps
