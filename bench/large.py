@@ -14,8 +14,8 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.shipped import shipped_policy
 
 _MORE = (
-    *(Fact(f"more.fact{number}", BOOLEAN, "false") for number in range(4)),
-    Fact("more.asserted", BOOLEAN, "false", asserted=True),
+    *(Fact(f"server.more{number}", BOOLEAN, "false") for number in range(4)),
+    Fact("server.more_asserted", BOOLEAN, "false", asserted=True),
 )
 _LAST = "  - {id: open, "
 
