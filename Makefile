@@ -7,6 +7,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 STUBS_BIN := $(CURDIR)/$(VENV)/stubs/bin
 STUBS ?= server
 FUZZ ?= 60
+FACTS ?= 1000000
 FUZZ_RUNS ?= 1000
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
@@ -16,7 +17,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -100,6 +101,14 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 # `SOAK=1` is for one minute. The seed of the faults is printed; `SEED=1` draws the same ones again.
 soak: $(VENV)/installed ## Let faults happen to three replicas under load for ten minutes, and compare every answer.
 	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(SOAK) $(if $(SEED),--seed $(SEED))
+
+# `CLIENT_SOAK="--kills 2 --stops 1"` is a short one.
+client-soak: $(VENV)/installed ## Kill and stop two replicas under local and remote callers, and time how an edit arrives.
+	PYTHONPATH=tests $(BIN)/python -m support.client_soak $(CLIENT_SOAK)
+
+# `FACTS=10000` is a quick look. A million for each policy take half an hour of one processor.
+facts: $(VENV)/installed ## Compare the reference evaluator, a local client and a service about a million drawn facts a policy.
+	PYTHONPATH=tests $(BIN)/python -m support.drawn_facts --count $(FACTS)
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
 # `SEED=1` tries the same inputs each time, a fixed number of them: what fails then fails again.

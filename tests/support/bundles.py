@@ -121,14 +121,6 @@ class DrawnRequests:
         facts.approval.CopyFrom(self._random.choice([facts_pb2.Approval(), facts_pb2.Approval(record=record)]))
         return facts
 
-    def tool_name(self) -> str:
-        """Draw the name of a tool."""
-        return self.name(bundle_pb2.FACT_SUBJECT_TOOL)
-
-    def server_name(self) -> str:
-        """Draw the name of a server."""
-        return self.name(bundle_pb2.FACT_SUBJECT_SERVER)
-
     def load(self) -> pb.ClassifyLoadRequest:
         """Draw a load."""
         pick = self._random.choice

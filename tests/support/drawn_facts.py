@@ -18,6 +18,7 @@ import typer
 
 from callability.bundle import read
 from callability.bundle.tool_facts import ToolFactReader
+from callability.bundle.v1 import bundle_pb2
 from callability.client import BlockingClient
 from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.reasoning.semantics import decide
@@ -113,15 +114,17 @@ def compared(name: str, count: int, seed: int) -> Comparison:
 
 def _request(drawn: DrawnRequests, random: Random, count: int) -> pb.CheckToolsRequest:
     """Draw a request about so many tools; for half of its servers, no shipped rule decides."""
-    any_tools = [(drawn.tool_name(), drawn.tool_facts()) for _ in range(_POOL)]
-    open_tools = [(drawn.tool_name(), drawn.open_tool_facts()) for _ in range(_POOL)]
+    any_tools = [(drawn.name(bundle_pb2.FACT_SUBJECT_TOOL), drawn.tool_facts()) for _ in range(_POOL)]
+    open_tools = [(drawn.name(bundle_pb2.FACT_SUBJECT_TOOL), drawn.open_tool_facts()) for _ in range(_POOL)]
     request = pb.CheckToolsRequest(agent=drawn.agent() if random.random() < _WITH_AGENT else None)
     for number in range(SERVERS):
         facts, tools = (drawn.open_server_facts(), open_tools) if number % 2 else (drawn.server_facts(), any_tools)
         # The rest of a division goes to the first servers.
         chosen = random.choices(tools, k=count // SERVERS + (number < count % SERVERS))
         named = [pb.Tool(name=name, facts=known) for name, known in chosen]
-        request.servers.append(pb.ServerTools(name=drawn.server_name(), facts=facts, tools=named))
+        request.servers.append(
+            pb.ServerTools(name=drawn.name(bundle_pb2.FACT_SUBJECT_SERVER), facts=facts, tools=named)
+        )
     return request
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from callability.bundling.check_worker import read_output
-from callability.client import Client
+from callability.client import Client, LoggingHooks
 from callability.client.given_policy import GivenPolicy
 from callability.command_line.decision_counts import DecisionCounts
 from callability.command_line.loaded_policy import Loaded
@@ -14,6 +16,27 @@ from callability.finding import MAX_FINDINGS
 from callability.service.calls.served_policy import RejectedEdit
 from callability.service.edits import EditReports
 from callability.service.observability.metrics import PolicyMetrics
+
+
+class _Warnings:
+    """Hooks that log what is wrong; which policy decides is reported at each edit."""
+
+    def __init__(self) -> None:
+        self._hooks = LoggingHooks()
+
+    def log(self, level: int, event: str, fields: Mapping[str, str | int | float]) -> None:
+        """Write an event that is at least a warning."""
+        if level >= logging.WARNING:
+            self._hooks.log(level, event, fields)
+
+    def metric(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """Ignore a figure."""
+
+    def span(
+        self, name: str, attributes: Mapping[str, str | int | float]
+    ) -> AbstractContextManager[Sequence[tuple[str, str]]]:
+        """Return a context without an effect."""
+        return self._hooks.span(name, attributes)
 
 
 class OwnPolicy:
@@ -24,7 +47,7 @@ class OwnPolicy:
     """
 
     def __init__(self, loaded: Loaded, metrics: PolicyMetrics) -> None:
-        self._given = GivenPolicy(DecisionCounts(metrics).decided)
+        self._given = GivenPolicy(DecisionCounts(metrics).decided, _Warnings())
         self._reports = EditReports(metrics)
         self._revision = loaded.policy.revision
         self.replaced: Callable[[], None] = lambda: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
+from callability.client import Client, PolicyUnavailable
+from callability.gateway.policy_client.policy_client import PolicyClient
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of
 from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
@@ -91,3 +94,13 @@ async def test_discovery_whose_answer_is_too_long_for_a_line_over_stdio_says_wha
         longer = await client.call_tool("retrieve_tools", {"query": "sheep", "limit": 40})
         assert (longer.is_error, "with a smaller `limit`" in text_of(longer)) == (True, True)
         assert (await retrieve(client, "sheep", limit=2))["total"] == 2
+
+
+async def test_a_policy_service_that_is_silent_is_waited_for_as_long_as_is_said() -> None:
+    """The start of a gateway waits for what the policy declares."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with Client.remote([address], attempt_seconds=120) as client:
+            with pytest.raises(PolicyUnavailable) as caught:
+                await PolicyClient(client).get_policy(0.1)
+    assert caught.value.code == "DEADLINE_EXCEEDED"
