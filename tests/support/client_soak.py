@@ -99,23 +99,23 @@ def soak(kills: int, stops: int, stopped_seconds: float, callers: int, max_age: 
     with ExitStack() as stack:
         running = stack.enter_context(replicas(2))
         addresses = [replica.address for replica in running]
-        asking: list[Caller] = []
+        remote_callers: list[Caller] = []
         threads: list[Thread] = []
         for number in range(callers):
             kind, hooks = KINDS[number % len(KINDS)], Confirmed()
             follow = partial(_local, addresses, hooks, max_age)
             ask = partial(_remote, addresses)
-            asking.append(stack.enter_context(calling(kind, ask)))
-            threads.append(Thread(target=_call, args=(asking[-1], None, remote[number], ending)))
+            remote_callers.append(stack.enter_context(calling(kind, ask)))
+            threads.append(Thread(target=_call, args=(remote_callers[-1], None, remote[number], ending)))
             follower = stack.enter_context(calling(kind, follow))
             threads.append(Thread(target=_call, args=(follower, hooks, local[number], ending)))
-            eventually(partial(_answers, asking[-1]))
+            eventually(partial(_answers, remote_callers[-1]))
             eventually(partial(_answers, follower))
         for thread in threads:
             thread.start()
             stack.callback(thread.join)
         stack.callback(ending.set)
-        _happen(running, asking, kills, stops, stopped_seconds)
+        _happen(running, remote_callers, kills, stops, stopped_seconds)
     return Soaked(local, remote, max_age)
 
 
@@ -153,22 +153,24 @@ def _call(caller: Caller, confirmed: Confirmed | None, calls: Calls, ending: Eve
         ending.wait(_PAUSE_SECONDS)
 
 
-def _happen(running: Sequence[Replica], asking: Sequence[Caller], kills: int, stops: int, seconds: float) -> None:
+def _happen(
+    running: Sequence[Replica], remote_callers: Sequence[Caller], kills: int, stops: int, seconds: float
+) -> None:
     """Kill and stop one replica after the other; the next fault comes when every remote caller has both again."""
     for number in range(kills):
-        eventually(partial(_all_serve, asking))
+        eventually(partial(_all_serve, remote_callers))
         replica = running[number % len(running)]
         replica.kill()
         replica.restart()
     for number in range(stops):
-        eventually(partial(_all_serve, asking))
+        eventually(partial(_all_serve, remote_callers))
         with running[number % len(running)].stopped():
             time.sleep(seconds)
-    eventually(partial(_all_serve, asking))
+    eventually(partial(_all_serve, remote_callers))
 
 
-def _all_serve(asking: Sequence[Caller]) -> bool:
-    states = (state for caller in asking for state in caller.client.replica_states.values())
+def _all_serve(remote_callers: Sequence[Caller]) -> bool:
+    states = (state for caller in remote_callers for state in caller.client.replica_states.values())
     return all(state is ReplicaState.SERVING for state in states)
 
 

@@ -45,7 +45,7 @@ async def test_each_answer_reports_its_revision_but_that_about_the_policy_itself
     assert len(revisions) == 3
 
 
-async def test_a_tool_that_nobody_can_be_asked_about_has_no_verdict(given: GivenPolicy) -> None:
+async def test_a_tool_whose_name_is_refused_has_no_verdict(given: GivenPolicy) -> None:
     """So its call is rejected, and nothing says that the policy is gone."""
     assert (
         await PolicyClient(given.client).check_tool(pb.CheckToolRequest(server="s", tool=LONG))
