@@ -191,7 +191,7 @@ class Model:
         if not server.up:
             return None
         server.up = False
-        return self._or_reported(name, ("enabled", "already_enabled"), "connect_failed")
+        return (*self._or_reported(name, ("enabled", "already_enabled"), "connect_failed"), *self._never_opened(name))
 
     def disable(self, name: str) -> tuple[Model, ...] | None:
         """The server is disabled; a caller that is being answered that it was connected may read about that."""
@@ -274,6 +274,21 @@ class Model:
         for number in reported:
             other.callers[number].result = (instead, 0)
         return (self, other) if reported else (self,)
+
+    def _never_opened(self, name: str) -> tuple[Model, ...]:
+        """Return the state that is possible if an attempt is just ending: its connection was lost, and it failed."""
+        opened = ("enabled", self.servers[name].joined)
+        numbers = [n for n in self._fresh if self.callers[n].server == name and self.callers[n].result == opened]
+        if not numbers:
+            return ()
+        other = deepcopy(self)
+        server, failed = other.servers[name], ("connect_failed", 0)
+        server.kept, server.joined = False, None
+        if server.last is not None and server.last[1] == opened:
+            server.last = server.last[0], failed
+        for number in numbers:
+            other.callers[number].result = failed
+        return (other,)
 
     def _report(self, number: int, result: Result) -> None:
         caller = self.callers[number]

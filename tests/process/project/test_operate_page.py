@@ -44,10 +44,11 @@ def _with_free_ports(text: str, ports: dict[str, str]) -> str:
 
 @pytest.mark.skipif(bool(MISSING), reason=f"there is no {', '.join(MISSING)} (`make setup`)")
 def test_the_commands_of_the_page_build_change_and_end_a_deployment(tmp_path: Path) -> None:
-    """In an empty directory with a copy of `ops`, as the page says."""
+    """In an empty directory with copies of `ops` and `proto`, as the page says."""
     service, metrics = itertools.islice(_free_prefixes(), 2)
     ports = {"743": service, "943": metrics, "7420": str(unused_port()), "9090": str(unused_port())}
-    shutil.copytree(ROOT / "ops", tmp_path / "ops")
+    for copied in ("ops", "proto"):
+        shutil.copytree(ROOT / copied, tmp_path / copied)
     scraped = tmp_path / "ops/prometheus.yml"
     scraped.write_text(_with_free_ports(scraped.read_text(), ports))
     script, printed = tmp_path / "page.sh", tmp_path / "printed"

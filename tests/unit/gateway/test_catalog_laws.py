@@ -148,3 +148,27 @@ def test_a_variable_that_is_unset_as_its_attempt_starts_is_reported_as_unset(tmp
     missing, enabling = _played(tmp_path, play)
     assert (missing["states"]["keyed"], missing["callers"]) == ("absent", {0: "missing_credentials"})
     assert enabling["states"]["keyed"] == "connecting"
+
+
+def test_a_connection_that_is_lost_as_it_opens_is_explained_at_any_moment(tmp_path: Path) -> None:
+    """Its caller reads `enabled` or `connect_failed`, and the server stays only if the attempt had succeeded."""
+    authorized = (*PROMPTED, ("page", "guarded", "code"))
+    together = (("accept", "guarded"), ("crash", "guarded"))
+
+    async def play(world: World, turns: int) -> tuple[str, str]:
+        model = model_of(CATALOG)
+        for step in authorized:
+            [model] = model.after((step,))
+        await _seen_after(world, *authorized)
+        await world.do(together[0])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await world.do(together[1])
+        await world.settle()
+        seen = await world.seen()
+        assert _explained([model], together, seen, world.dials)
+        return seen["states"]["guarded"], seen["callers"][0]
+
+    results = {_played(tmp_path, lambda world, turns=turns: play(world, turns)) for turns in range(30)}  # type: ignore[misc]
+    assert ("absent", "connect_failed") in results
+    assert ("failed", "enabled") in results
