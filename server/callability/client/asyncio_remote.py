@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import grpc
@@ -23,6 +23,7 @@ class AsyncioRemote:
         self._channels: tuple[grpc.aio.Channel, ...] | None = None
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._watching: dict[int, Any] = {}
+        self._calls: set[Any] = set()
         self._closed = False
         replicas.renew = self._renew
 
@@ -66,25 +67,34 @@ class AsyncioRemote:
                     return response
 
     async def close(self) -> None:
-        """End the calls under way, the watches and the connections."""
+        """End the calls under way, the watches and the connections, and wait until gRPC has ended them.
+
+        What ends later would be an error of the next event loop in the process.
+        """
         self._closed = True
         for task in self._watches.values():
             task.cancel()
         await asyncio.gather(*self._watches.values(), return_exceptions=True)
-        for channel in self._channels or ():
+        channels, self._channels = self._channels or (), None
+        for call in [*self._calls]:
+            call.cancel()
+        await asyncio.gather(*map(_flushed, channels))
+        for channel in channels:
             await channel.close()
 
     async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
         try:
             if sending.pause:
                 await asyncio.sleep(sending.pause)
-            call: Any = channel.unary_unary(sending.path)
-            answer: bytes = await call(
+            method: Any = channel.unary_unary(sending.path)
+            call = method(
                 sending.data,
                 timeout=sending.seconds,
                 metadata=tuple(sending.metadata),
                 wait_for_ready=sending.patient,
             )
+            self._begun(call)
+            answer: bytes = await call
         except grpc.aio.AioRpcError as error:
             return Failed(error.code(), error.details() or "")
         except (asyncio.CancelledError, grpc.aio.UsageError):
@@ -92,6 +102,10 @@ class AsyncioRemote:
                 raise ClientClosed("the client was closed during the call") from None
             raise
         return answer
+
+    def _begun(self, call: Any) -> None:
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
 
     def _renew(self, replica: int) -> None:
         call = self._watching.get(replica)
@@ -125,8 +139,16 @@ class AsyncioRemote:
         stream: Any = self._channels[replica].unary_stream(health.WATCH)
         metadata = self.replicas.metadata()
         call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=patient)
+        self._begun(call)
         try:
             async for response in call:
                 self.replicas.saw(replica, health.state_in(response))
         finally:
             call.cancel()
+
+
+async def _flushed(channel: grpc.aio.Channel) -> None:
+    """Wait for the end of a call whose deadline has passed: before it, gRPC reports the end of what was cancelled."""
+    late: Any = channel.unary_unary(health.WATCH)
+    with suppress(grpc.aio.AioRpcError):
+        await late(b"", timeout=0)

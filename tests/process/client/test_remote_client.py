@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -254,6 +256,26 @@ def test_a_closed_client_says_so(kind: str, two: list[Replica]) -> None:
         caller.do("close")
         with pytest.raises(ClientClosed):
             caller.check()
+
+
+def test_a_closed_client_leaves_nothing_to_the_next_event_loop() -> None:
+    """With gRPC, the end of a call that outlives its event loop is an error of the next one in the process."""
+    errors: list[Any] = []
+
+    async def story(address: str) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context.get("exception")))
+        async with Client.remote([address]) as client:
+            waiting = asyncio.create_task(client.get_policy())
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await client.get_policy()
+        with pytest.raises(ClientClosed):
+            await waiting
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for _ in range(50):
+            asyncio.run(story(f"127.0.0.1:{silent.getsockname()[1]}"))
+    assert not errors
 
 
 def test_a_token_is_read_for_each_attempt_and_its_failure_is_no_answer(kind: str, two: list[Replica]) -> None:
