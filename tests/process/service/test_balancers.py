@@ -132,8 +132,11 @@ def test_the_policy_is_watched_for_longer_than_a_call_may_last(behind: Behind) -
     assert not any(next(stream).bundle for _ in range(4))
     rules = behind.policy / "callability.yaml"
     replace(rules, f"{rules.read_text()}\n# another revision\n")
-    assert next(message for message in stream if message.bundle).revision != first.revision
+    edited = next(message for message in stream if message.bundle).revision
+    assert edited != first.revision
     stream.cancel()
+    # Each replica takes the edit in its own time.
+    eventually(lambda: {behind.check() for _ in range(30)} == {edited})
     text = "".join(path.read_text() for path in (OPS / behind.kind).iterdir())
     for method in ("PolicyService/WatchPolicy", "Health/Watch"):
         [block] = re.findall(rf"{method}(?: \{{| }})\n((?:.*timeout.*\n|.*(?:route:|cluster:).*\n)+)", text)

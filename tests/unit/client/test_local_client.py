@@ -13,7 +13,16 @@ import pytest
 
 from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
-from callability.client import BlockingClient, Client, ClientClosed, InvalidRequest, Inventory, PolicyUnavailable
+from callability.client import (
+    BlockingClient,
+    Client,
+    ClientClosed,
+    InvalidRequest,
+    Inventory,
+    PolicyUnavailable,
+    bundle_file,
+)
+from callability.client import local as local_client
 from callability.client.failure import no_answer
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
@@ -45,6 +54,12 @@ class _Clocks:
 def _held(clocks: _Clocks, recorded: Recorded, keep: Path | None = None) -> HeldPolicy:
     hooks = GuardedHooks(recorded)
     return HeldPolicy(MAX_AGE, hooks, keep=keep, clock=lambda: clocks.machine, wall_clock=lambda: clocks.wall)
+
+
+@pytest.fixture(autouse=True)
+def _read_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a bundle is read ten times a second, so that a test sees its edit soon."""
+    monkeypatch.setattr(bundle_file, "POLL_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -244,8 +259,11 @@ def _refused(caller: Caller) -> bool:
     return False
 
 
-def test_a_bundle_must_be_signed_by_one_of_the_keys(local: Any, tmp_path: Path) -> None:
+def test_a_bundle_must_be_signed_by_one_of_the_keys(
+    local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If keys are given."""
+    monkeypatch.setattr(local_client, "FIRST_SECONDS", 0.5)
     manifest = json.loads((VECTORS / "bundles/manifest.json").read_text())
     keys = {key_id: bytes.fromhex(key) for key_id, key in manifest["keys"].items()}
     path = tmp_path / "policy.bundle"

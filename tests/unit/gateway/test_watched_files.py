@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from callability import watching
 from callability.gateway.config import load_config
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
@@ -36,9 +37,10 @@ def _no_descriptors() -> Iterator[None]:
 
 
 def test_a_file_that_cannot_be_read_for_want_of_descriptors_is_no_edit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line says so; the next edit is read as any other."""
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 1)
     path, approvals = tmp_path / "gateway.json", tmp_path / "approvals.json"
     path.write_text('{"mcpServers": {}}')
     approvals.write_text("{}")
