@@ -78,9 +78,11 @@ class AsyncioRemote:
         channels, self._channels = self._channels or (), None
         for call in [*self._calls]:
             call.cancel()
-        await asyncio.gather(*map(_flushed, channels))
-        for channel in channels:
-            await channel.close()
+        try:
+            await asyncio.gather(*map(_flushed, channels))
+        finally:
+            for channel in channels:
+                await channel.close()
 
     async def _sent(self, channel: grpc.aio.Channel, sending: Sending) -> bytes | Failed:
         try:
