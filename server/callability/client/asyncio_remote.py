@@ -95,7 +95,7 @@ class AsyncioRemote:
                 metadata=tuple(sending.metadata),
                 wait_for_ready=sending.patient,
             )
-            self._begun(call)
+            self._track(call)
             answer: bytes = await call
         except grpc.aio.AioRpcError as error:
             return Failed(error.code(), error.details() or "")
@@ -105,7 +105,7 @@ class AsyncioRemote:
             raise
         return answer
 
-    def _begun(self, call: Any) -> None:
+    def _track(self, call: Any) -> None:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
@@ -141,7 +141,7 @@ class AsyncioRemote:
         stream: Any = self._channels[replica].unary_stream(health.WATCH)
         metadata = self.replicas.metadata()
         call = self._watching[replica] = stream(health.REQUEST, metadata=metadata, wait_for_ready=patient)
-        self._begun(call)
+        self._track(call)
         try:
             async for response in call:
                 self.replicas.saw(replica, health.state_in(response))
