@@ -47,6 +47,16 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         _field(2, b"\x1a\0" * 4_000) * 2_000,
         "TOO_MANY_TOOLS",
     ),
+    "too many tools in two large servers": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, _field(3, b"x" * 100) * 12_000) * 2,
+        "TOO_MANY_TOOLS",
+    ),
+    "a large server whose last tool is cut": (
+        f"{_SERVICE}/CheckTools",
+        _field(2, (_field(3, b"x" * 100) * 12_000)[:-1]) + _field(2, b""),
+        "REQUEST_MALFORMED",
+    ),
     "8.4 million names": (f"{_SERVICE}/CheckTools", _field(2, _full(b"\x0a\0")), "TOO_MANY_TOOLS"),
     "a tool of 16 MiB": (
         f"{_SERVICE}/CheckTools",

@@ -119,4 +119,16 @@ def test_the_fields_in_a_group_count_and_the_largest_may_be_among_them() -> None
     group = _group(50, _bytes_field(2, b"x" * 300) + b"\x08\x07")
     assert wire.fields(group, MANY, apart=2) == wire.Fields(4, 300)
     assert wire.fields(_bytes_field(2, b"x" * 300), MANY, apart=2) == wire.Fields(1, 0)
+
+
+def test_a_large_value_is_counted_where_it_is() -> None:
+    """A copy of it would take as long as to count it."""
+    inner = _bytes_field(3, b"x" * 500) * 2_500
+    data = _bytes_field(1, b"abc") + _bytes_field(2, inner) + _bytes_field(2, b"small")
+    found = wire.fields(data, MANY, apart=2)
+    assert [data[part] for part in found.large] == [inner]
+    assert wire.fields(data, MANY, part=found.large[0]) == wire.Fields(2_500, 500)
+    short = slice(found.large[0].start, found.large[0].stop - 1)
+    with pytest.raises(wire.Malformed):
+        wire.fields(data, MANY, part=short)
     assert wire.fields(_group(50, b"\x08\x07" * 1_000), 10).count == 11

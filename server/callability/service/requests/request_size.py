@@ -26,10 +26,9 @@ _OTHER_FIELDS = 64
 _SERVERS_FIELD = 2
 _TOOLS_FIELD = 3
 _COLUMNS_FIELD = 4
+_WHOLE = slice(None)
 _COLUMNS = 512
 """Columns of a request: more than a policy has axes."""
-_LARGE = 1_048_576
-"""Bytes from which the fields of a `ServerTools` are counted one by one, which takes some milliseconds."""
 
 REQUEST_BYTES: Mapping[str, int] = {
     "callability.v1.CallabilityService/CheckTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
@@ -58,6 +57,8 @@ def check_bytes(size: int, limit: int) -> None:
 def check_servers(request: bytes) -> None:
     """Check how many servers a `CheckToolsRequest` has, and the size of what it has beside them.
 
+    The tools of a large server are checked here too, because every copy of such a server delays other callers.
+
     Raises:
         InvalidRequest: there are too many, or too much, or it is malformed.
     """
@@ -66,21 +67,22 @@ def check_servers(request: bytes) -> None:
     if found.count > limit:
         raise too_many_servers(f"more than {limit:,} fields")
     _check_item(found)
+    left = TOOLS
+    for part in found.large:
+        left -= _check_server(request, left, part)
 
 
 def check_tools(server: bytes, before: int) -> None:
     """Check how many tools a `ServerTools` has, and the size of each; `before` are in the servers before it.
 
+    A large one is left to `check_servers`.
+
     Raises:
         InvalidRequest: there are too many, or one is too large, or it is malformed.
     """
     limit = TOOLS - before
-    if len(server) <= _LARGE and wire.at_most(server, _TOOLS_FIELD, limit):
-        return
-    found = _fields(server, limit + _OTHER_FIELDS, "ServerTools")
-    if found.count > limit + _OTHER_FIELDS:
-        raise too_many_tools(f"more than {limit + _OTHER_FIELDS:,} fields in a server")
-    _check_item(found)
+    if len(server) <= wire.LARGE and not wire.at_most(server, _TOOLS_FIELD, limit):
+        _check_server(server, limit)
 
 
 def check_columns(request: bytes) -> None:
@@ -120,9 +122,19 @@ def check_files(request: bytes) -> None:
         )
 
 
-def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> wire.Fields:
+def _check_server(data: bytes, tools: int, part: slice = _WHOLE) -> int:
+    """Check a `ServerTools` that may have so many tools, and return how many it has at the least."""
+    limit = tools + _OTHER_FIELDS
+    found = _fields(data, limit, "ServerTools", part=part)
+    if found.count > limit:
+        raise too_many_tools(f"more than {limit:,} fields in a server")
+    _check_item(found)
+    return max(0, found.count - _OTHER_FIELDS)
+
+
+def _fields(data: bytes, limit: int, message: str, apart: int = 0, part: slice = _WHOLE) -> wire.Fields:
     try:
-        return wire.fields(data, limit, apart)
+        return wire.fields(data, limit, apart, part)
     except wire.Malformed:
         raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`") from None
 

@@ -9,6 +9,9 @@ _GROUP = (_GROUP_START, _GROUP_END)
 _MAX_DEPTH = 100
 """Groups within groups, as protobuf has it."""
 _MAX_VARINT = 10
+LARGE = 1_048_576
+"""Bytes of a value that takes some milliseconds to copy, or to count field by field."""
+_WHOLE = slice(None)
 
 
 class Malformed(Exception):
@@ -21,6 +24,8 @@ class Fields:
 
     count: int
     largest: int
+    large: tuple[slice, ...] = ()
+    """Where the values of the field that is counted apart are, if they have more than `LARGE` bytes."""
 
 
 def at_most(data: bytes, field: int, limit: int) -> bool:
@@ -33,15 +38,18 @@ def at_most(data: bytes, field: int, limit: int) -> bool:
     return len(data) // 2 <= limit or data.count(tag) + data.count(tag | 0x80) <= limit
 
 
-def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
+def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fields:
     """Count the fields of a message, and stop when there are more than `limit`; `apart` may be of any size.
 
-    The fields in a group count as well. The contract has no groups, and of a newer client's they are skipped.
+    The message is a part of `data`, or all of it, and is not copied. The fields in a group count as well. The contract
+    has no groups, and of a newer client's they are skipped.
 
     Raises:
         Malformed: the bytes are not a message.
     """
-    place, end, count, largest = 0, len(data), 0, 0
+    place, end, _ = part.indices(len(data))
+    count = largest = 0
+    large: list[slice] = []
     groups: list[int] = []
     apart = apart << 3 | _BYTES
     try:
@@ -57,8 +65,11 @@ def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
                 if size >= 0x80:
                     size, place = _varint(data, place - 1)
                 place += size
-                if size > largest and (tag != apart or groups):
-                    largest = size
+                if size > largest:
+                    if tag != apart or groups:
+                        largest = size
+                    elif size > LARGE:
+                        large.append(slice(place - size, place))
             elif tag & 7 in _GROUP:
                 _enter_or_leave(groups, tag)
             else:
@@ -67,7 +78,7 @@ def fields(data: bytes, limit: int, apart: int = 0) -> Fields:
         raise Malformed from None
     if place > end or (groups and count <= limit):
         raise Malformed
-    return Fields(count, largest)
+    return Fields(count, largest, tuple(large))
 
 
 def _enter_or_leave(groups: list[int], tag: int) -> None:
