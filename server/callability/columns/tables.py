@@ -22,6 +22,8 @@ from callability.columns.table_format import TableFormat
 from callability.columns.unreadable import reason
 
 BATCH_ROWS = 1 << 16
+_READ_BYTES = 1 << 20
+"""Bytes of a column of a Parquet file that are read at once."""
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NULLS = ["", "NULL", "null"]
 
@@ -96,7 +98,15 @@ class TableFile:
 
     def _scan(self, dataset: pa.dataset.Dataset) -> Iterator[pa.RecordBatch]:
         with self._refused():
-            yield from dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+            if self.format is TableFormat.PARQUET:
+                # A dataset decodes whole row groups, several at once, and they may have a million rows each.
+                texts = [each.name for each in dataset.schema if pa.types.is_dictionary(each.type)]
+                with pa.parquet.ParquetFile(
+                    self.path, read_dictionary=texts, buffer_size=_READ_BYTES, pre_buffer=False
+                ) as file:
+                    yield from file.iter_batches(batch_size=BATCH_ROWS)
+            else:
+                yield from dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
