@@ -107,7 +107,7 @@ def _subjects(policy: PolicyClient, tools: int) -> Mapping[str, Callable[[str], 
 class _Changing:
     """A query, and what has to be done before it and does not belong to its time."""
 
-    before: Callable[[], None]
+    before: Callable[[], Awaitable[None]]
     ask: Callable[[str], Awaitable[object]]
 
 
@@ -120,22 +120,27 @@ class _Gateway:
         self._config, self._upstreams = config, upstreams
         self._policy = policy
         self._judgements, self._indexes = Judgements(), Indexes()
-        self._records = {server: dict(records) for server, records in approvals.records.items()}
-        self._pending = [
-            (server, tool)
-            for server, records in self._records.items()
-            for tool, record in records.items()
-            if record.status == "pending" and not record.disabled
-        ]
+        self._first_records = approvals.records
+        self._records = dict(self._first_records)
+        self._pending = _pending(self._records)
         self._inventory: Inventory | None = None
         self.discovery = self._replaced()
 
-    def approve_one(self) -> None:
+    async def approve_one(self) -> None:
         """Approve a tool that is pending, and replace the discovery as an edit of the file does."""
+        if not self._pending:
+            await self._undo_approvals()
         server, tool = self._pending.pop()
         records = self._records[server]
         self._records[server] = {**records, tool: ApprovalRecord(disabled=False, status="approved")}
         self.discovery = self._replaced()
+
+    async def _undo_approvals(self) -> None:
+        """Make the tools pending again, and query once, so that the next query does not build the index whole."""
+        self._records = dict(self._first_records)
+        self._pending = _pending(self._records)
+        self.discovery = self._replaced()
+        await self.discovery.retrieve_tools({"query": "list"})
 
     def _replaced(self) -> Discovery:
         approvals = Approvals(readable=True, records=dict(self._records))
@@ -143,6 +148,15 @@ class _Gateway:
         decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
         return Discovery(self._inventory, decisions, commands, Loads(), Metrics(), self._indexes)
+
+
+def _pending(records: Mapping[str, Mapping[str, ApprovalRecord]]) -> list[tuple[str, str]]:
+    return [
+        (server, tool)
+        for server, known in records.items()
+        for tool, record in known.items()
+        if record.status == "pending" and not record.disabled
+    ]
 
 
 def _config(servers: Mapping[str, ServerTools]) -> Config:
@@ -188,12 +202,12 @@ def _listed(tool: ContractTool) -> Tool:
 
 
 def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]] | _Changing, queries: int) -> Figures:
-    before, ask = (ask.before, ask.ask) if isinstance(ask, _Changing) else (lambda: None, ask)
+    before, ask = (ask.before, ask.ask) if isinstance(ask, _Changing) else (_nothing, ask)
 
     async def ask_all() -> list[float]:
         taken = []
         for verb, noun in islice(product(VERBS, OBJECTS), queries):
-            before()
+            await before()
             started = perf_counter()
             await ask(f"{verb} the {noun}")
             taken.append(1e3 * (perf_counter() - started))
@@ -201,6 +215,10 @@ def _timed(runner: asyncio.Runner, ask: Callable[[str], Awaitable[object]] | _Ch
 
     percentiles = quantiles(runner.run(ask_all()), n=100, method="inclusive")
     return {"p50": percentiles[49], "p99": percentiles[98]}
+
+
+async def _nothing() -> None:
+    """Change nothing."""
 
 
 def _rows(tools: int, measured: Mapping[str, Series]) -> Iterator[Row]:
