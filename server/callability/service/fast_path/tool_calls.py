@@ -69,8 +69,11 @@ class ToolCalls:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
         turn = Turn()
-        request_size.check_servers(data)
+        large = request_size.check_servers(data)
         await turn.others()
+        if large:
+            request_size.check_large_servers(data, large)
+            await turn.others()
         request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers
         limits.check_sizes(0, len(servers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from callability.service.requests import wire
 from callability.service.requests.errors import InvalidRequest
@@ -54,10 +54,10 @@ def check_bytes(size: int, limit: int) -> None:
         raise InvalidRequest("REQUEST_TOO_LARGE", f"the request has {size:,} bytes, and may have {limit:,}")
 
 
-def check_servers(request: bytes) -> None:
+def check_servers(request: bytes) -> tuple[slice, ...]:
     """Check how many servers a `CheckToolsRequest` has, and the size of what it has beside them.
 
-    The tools of a large server are checked here too, because every copy of such a server delays other callers.
+    Returns: where the large servers are, which have to be checked by `check_large_servers`.
 
     Raises:
         InvalidRequest: there are too many, or too much, or it is malformed.
@@ -67,15 +67,24 @@ def check_servers(request: bytes) -> None:
     if found.count > limit:
         raise too_many_servers(f"more than {limit:,} fields")
     _check_item(found)
+    return found.large
+
+
+def check_large_servers(request: bytes, servers: Iterable[slice]) -> None:
+    """Check as `check_tools` does, but where the servers are: every copy of one delays other callers.
+
+    Raises:
+        InvalidRequest: there are too many tools, or one is too large, or a server is malformed.
+    """
     left = TOOLS
-    for part in found.large:
+    for part in servers:
         left -= _check_server(request, left, part)
 
 
 def check_tools(server: bytes, before: int) -> None:
     """Check how many tools a `ServerTools` has, and the size of each; `before` are in the servers before it.
 
-    A large one is left to `check_servers`.
+    A large one is left to `check_large_servers`.
 
     Raises:
         InvalidRequest: there are too many, or one is too large, or it is malformed.
