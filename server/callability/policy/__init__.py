@@ -6,8 +6,8 @@ Its rooms stand in the order of the work, and each knows only those before it:
 - `questions`: the three questions, with their facts, statuses and texts
 - `rules`: rules, laws and words, and their semantics
 - `reading`: from the files of a policy to rules and tests, or to findings
-- `deciding`: from rules to a decision table
-- `proving`: what is proved about the whole table, and what the tests cover
+- `deciding`: from rules to a decision diagram, which the rules engine confirms
+- `proving`: what is proved about the whole diagram, and what the tests cover
 - `reporting`: explanations, tables and differences for people
 
 The modules beside them join these: `loading` for a whole policy, and `packing` for a child process.

@@ -1,1 +1,1 @@
-"""From rules to a decision table: every combination of facts is decided once, by the rules engine."""
+"""From rules to a decision diagram with the verdict of every combination of facts, which the rules engine confirms."""

@@ -1,1 +1,1 @@
-"""What is proved about a rule set from its whole decision table, and what its tests cover."""
+"""What is proved about a rule set from its whole decision diagram, and what its tests cover."""
