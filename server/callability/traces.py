@@ -32,7 +32,7 @@ def check_traces() -> None:
 
 
 def start_traces(program: str) -> Callable[[], None]:
-    """Send traces from now on, as `OTEL_*` say; return what hands over the last ones.
+    """Send traces from now on, as `OTEL_*` say; return what sends the last ones.
 
     Args:
         program: the name of the service in the traces, unless a variable gives one.

@@ -16,7 +16,7 @@ ATTEMPTS = 3
 Query = CheckColumnsRequest | None
 """A request to make; None: ask for the policy."""
 Answer = CheckColumnsResponse | GetPolicyResponse | PolicyChanged | None
-"""What came of it; None at the beginning."""
+"""The reply to it; None at the beginning."""
 Checking = Generator[Query, Answer, list[ToolVerdict]]
 
 

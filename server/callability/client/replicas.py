@@ -129,7 +129,7 @@ class Replicas:
     def calling(
         self, method: Method[Request, Response], request: Request
     ) -> Generator[Sending, bytes | Failed, Response]:
-        """Yield each attempt of a call, take what came of it, and return the answer.
+        """Yield each attempt of a call, take its outcome, and return the answer.
 
         Raises:
             PolicyUnavailable: no attempt had an answer.

@@ -91,7 +91,7 @@ def check_metrics_address(address: str | None, *, insecure: bool = False) -> Non
 
 
 def traces_or_exit(program: str) -> Callable[[], None]:
-    """Send traces from now on, and return what hands over the last ones; exit with 2 if there can be none."""
+    """Send traces from now on, and return what sends the last ones; exit with 2 if there can be none."""
     try:
         return start_traces(program)
     except NoTraces as error:

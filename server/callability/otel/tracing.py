@@ -48,7 +48,7 @@ class Tracing:
         propagate.set_global_textmap(TraceContextTextMapPropagator())
 
     def stop(self) -> None:
-        """Hand over the last spans; give up after `STOP_SECONDS`, since the collector may be gone."""
+        """Send the last spans; give up after `STOP_SECONDS`, since the collector may be gone."""
         stopping = Thread(target=self.provider.shutdown, daemon=True, name="callability-traces")
         stopping.start()
         stopping.join(STOP_SECONDS)
@@ -78,7 +78,7 @@ class WithoutTexts(SpanExporter):
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Hand over spans."""
+        """Export spans."""
         return self._exporter.export([_without_texts(span) for span in spans])
 
     def shutdown(self) -> None:
@@ -86,7 +86,7 @@ class WithoutTexts(SpanExporter):
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Hand over what the other exporter holds."""
+        """Export what the other exporter holds."""
         return self._exporter.force_flush(timeout_millis)
 
 

@@ -1,6 +1,7 @@
 """An MCP server over stdio that misbehaves: at its start as its argument says, in a call as the tool's name says."""
 
 import base64
+import itertools
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 FOREVER = 600
 MEGABYTE = 1024 * 1024
 LARGE = 100
+FLOOD = 100
 SERIES = 6
 held: list[dict[str, Any]] = []
 waiting: list[dict[str, Any]] = []
@@ -55,16 +57,21 @@ def write_half_a_line() -> None:
     sys.exit(0)
 
 
+def flood(data: bytes) -> None:
+    """Write the same without an end: as fast as it is read at first, and then more slowly, so that it costs little."""
+    for count in itertools.count():
+        write(data)
+        time.sleep(0 if count < FLOOD else 0.05)
+
+
 def write_garbage() -> None:
     """Write lines that are no messages, and nothing else, without an end."""
-    while True:
-        write(b"welcome!\n\xff\xff\n" * 1000)
+    flood(b"welcome!\n\xff\xff\n" * 1000)
 
 
 def write_without_end() -> None:
     """Write one line that never ends."""
-    while True:
-        write(b"x" * MEGABYTE)
+    flood(b"x" * MEGABYTE)
 
 
 def write_large(before: bytes, after: bytes) -> None:

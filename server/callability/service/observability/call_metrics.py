@@ -58,7 +58,7 @@ class BatchSizes(Collector):
 
 
 Observer = Callable[[EndedCall], None]
-"""What is told of each call when it has ended, in the context of that call."""
+"""A call that has ended is reported to it, in the context of that call."""
 
 
 class MethodCalls:
@@ -91,7 +91,7 @@ def _none() -> int:
 
 
 class CallMetrics(Collector):
-    """All calls. Only the event loop counts; another thread may collect. `observers` are told of each call's end."""
+    """All calls. Only the event loop counts; another thread may collect. `observers` get a report of each call's end."""
 
     def __init__(self, registry: CollectorRegistry | None = None, observers: Sequence[Observer] = ()) -> None:
         self._observers = observers

@@ -99,7 +99,7 @@ class Admission(grpc.GenericRpcHandler):
         """Answer what has arrived, refuse what arrives later, and wait until the calls have ended.
 
         End the calls that are left after `seconds`. gRPC's own shutdown would cancel those that it has read and not yet
-        handed over, and those that are still in a socket. So calls are answered until none arrives, for at most
+        passed on, and those that are still in a socket. So calls are answered until none arrives, for at most
         `_ANSWERING` seconds, and those that arrive later have been refused before the service ends.
         """
         with suppress(TimeoutError):

@@ -17,9 +17,9 @@ TURN = 0.001
 _ACCEPTING = 0.01
 """Seconds of accepting, after which calls are decided again: calls that are refused at once may come in without end."""
 _PASSES = 4
-"""Passes of the event loop within which what gRPC has handed over becomes an arrival."""
+"""Passes of the event loop within which what gRPC has passed on becomes an arrival."""
 _QUIET = 0.003
-"""Seconds without an arrival after which no other is waited for: a thread of gRPC hands over one call at a time.
+"""Seconds without an arrival after which no other is waited for: a thread of gRPC passes on one call at a time.
 
 The event loop counts in whole milliseconds.
 """
