@@ -41,7 +41,7 @@ def soak(
     minutes: Annotated[float, typer.Option(min=0.2, max=600, help="For how long callers call.")] = 10,
     seed: Annotated[int | None, typer.Option(help="What faults are drawn from. Default: a new one.")] = None,
 ) -> None:
-    """Call three replicas over TLS while faults happen to them, and print what came of it.
+    """Call three replicas over TLS while faults happen to them, and print the outcome.
 
     Exit code 0: every answer was correct, no call was lost after retries, and no process that lived throughout grew by
     more than 5 MiB. 1: something was wrong, and is printed; the logs are kept. 2: a wrong call.
