@@ -68,9 +68,12 @@ class ToolIndex:
         self._parts: _Parts = base._parts if base else _Parts(self._schema)
         self._documents: tuple[SearchDocument, ...] = (*base._documents, *added) if base else added
         self._searcher = self._parts.searcher_with(added, len(self._documents))
-        in_order = sorted(range(len(self._documents)), key=lambda place: _order(self._documents[place]))
-        self._ranks = sorted(range(len(in_order)), key=in_order.__getitem__)
-        self.documents = frozenset(self._documents)
+        # What the base has in order and in its set is not compared and hashed again: both take longer than a search.
+        self._in_order: tuple[_Ordered, ...] = tuple(sorted((*(base._in_order if base else ()), *_ordered(added, base))))
+        self._ranks = [0] * len(self._in_order)
+        for rank, (_, _, place) in enumerate(self._in_order):
+            self._ranks[place] = rank
+        self.documents: frozenset[SearchDocument] = base.documents.union(added) if base else frozenset(added)
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -177,8 +180,13 @@ class _Parts:
             return self._index.searcher()
 
 
-def _order(document: SearchDocument) -> tuple[str, SearchDocument]:
-    return document.qualified_name, document
+_Ordered = tuple[str, SearchDocument, int]
+"""What documents are ordered by, and the place of one in its index."""
+
+
+def _ordered(added: Iterable[SearchDocument], base: ToolIndex | None) -> Iterator[_Ordered]:
+    for place, document in enumerate(added, len(base) if base else 0):
+        yield document.qualified_name, document, place
 
 
 def _entry(place: int, document: SearchDocument) -> tantivy.Document:

@@ -25,17 +25,19 @@ class UnreadFacts:
     """What is currently unread for each agent: two agents may reach different rules for the same tool."""
 
     def __init__(self) -> None:
-        self._facts: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self._facts: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
         self._agents: dict[_Held, set[str]] = {}
 
     def judged(self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
         """Log what changed about the tools of an agent; each is a server, a tool and the unread facts."""
         started: list[_Held] = []
         ended: list[_Held] = []
+        known = self._facts.setdefault(agent, {})
         for server, tool, unread in tools:
-            before = self._facts.get((agent, server, tool), ())
+            # Of thousands of tools, few or none are held back.
+            before = known.get((server, tool), ()) if known else ()
             if before != unread:
-                self._facts[agent, server, tool] = unread
+                known[server, tool] = unread
                 ended += self._end(agent, [_Held(server, tool, fact) for fact in before if fact not in unread])
                 started += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
         for (server, fact), names in _together(started).items():
