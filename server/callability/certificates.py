@@ -96,7 +96,8 @@ def _context(files: CertificateFiles, chain: bytes, key: bytes, authorities: byt
     if authorities is not None and files.client_authorities:
         try:
             context.load_verify_locations(cadata=authorities.decode("ascii"))
-        except (ssl.SSLError, UnicodeDecodeError) as error:
+        # An empty file is a ValueError, as is one that is not ASCII.
+        except (ssl.SSLError, ValueError) as error:
             finding = Finding(Place(str(files.client_authorities)), "bad-certificate", "holds no certificate in PEM")
             raise CertificateRefused(finding) from error
         context.verify_mode = ssl.CERT_REQUIRED
@@ -143,7 +144,7 @@ def _seen_by_a_client(path: Path, chain: bytes, context: ssl.SSLContext) -> dict
     client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     try:
         client.load_verify_locations(cadata=chain.decode("ascii", "ignore"))
-    except ssl.SSLError as error:
+    except (ssl.SSLError, ValueError) as error:
         # OpenSSL read key and certificate as one file, and found both of them, but not where they were named.
         finding = Finding(Place(str(path)), "bad-certificate", "holds no certificate in PEM", _SWAPPED)
         raise CertificateRefused(finding) from error
@@ -186,7 +187,12 @@ class WatchedCertificates:
     async def follow(self) -> None:
         """Read the files again when they change, for ever; the last good state stays in effect."""
         async for _ in looks(lambda: self.files.paths):
-            await asyncio.to_thread(self._look)
+            try:
+                await asyncio.to_thread(self._look)
+            except Exception:
+                # For want of memory or descriptors, say. The next look tries again.
+                self._seen = ""
+                _logger.exception("the certificates could not be read")
 
     def _look(self) -> None:
         if (seen := _digest(self.files)) == self._seen:

@@ -96,6 +96,26 @@ def test_mtls_accepts_clients_of_the_authority_alone(authority: Authority, tmp_p
                 assert _check(channel) == ("user-off" if kind == "user-off" else "UNAVAILABLE"), kind
 
 
+def test_an_authority_that_is_written_in_two_steps_is_used_at_the_end(authority: Authority, tmp_path: Path) -> None:
+    """Between them the file is empty, which leaves the last good state in effect."""
+    other, log = Authority(tmp_path, "other"), tmp_path / "log"
+    trusted = tmp_path / "clients.pem"
+    trusted.write_bytes(authority.path.read_bytes())
+    known, next_one = authority.pair("client", "gateway.example"), other.pair("next", "gateway.example")
+    with serving(*_tls(authority.pair("server"), "--tls-client-ca", str(trusted)), log=log) as address:
+
+        def answered(client: Pair) -> bool:
+            with tls_channel(address, authority.path, client) as channel:
+                return _check(channel) == "user-off"
+
+        trusted.write_text("")
+        eventually(lambda: "the edit of the certificates is refused" in log.read_text())
+        assert answered(known)
+        trusted.write_bytes(other.path.read_bytes())
+        eventually(lambda: answered(next_one))
+        assert not answered(known)
+
+
 def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, tmp_path: Path) -> None:
     """A token, if there is one, comes first; a name that no caller has is not known."""
     callers = write_callers(
@@ -123,6 +143,8 @@ def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, 
         ("swapped", "bad-certificate"),
         ("text", "bad-certificate"),
         ("missing", "unreadable-file"),
+        ("empty", "bad-certificate"),
+        ("no authority", "bad-certificate"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused_at_start(
@@ -138,7 +160,13 @@ def test_certificates_that_cannot_be_used_are_refused_at_start(
         pair.certificate.write_text("no certificate")
     if broken == "missing":
         pair.key.unlink()
-    done = callability("serve", "--address", "127.0.0.1:0", *_tls(pair))
+    if broken == "empty":
+        pair.key.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
+        pair.certificate.write_text("")
+    nobody = tmp_path / "empty.pem"
+    nobody.touch()
+    clients = ("--tls-client-ca", str(nobody)) if broken == "no authority" else ()
+    done = callability("serve", "--address", "127.0.0.1:0", *_tls(pair, *clients))
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert f"[{code}]" in done.stderr
     assert "Traceback" not in done.stderr

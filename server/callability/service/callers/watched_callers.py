@@ -31,7 +31,12 @@ class WatchedCallers:
     async def follow(self) -> None:
         """Read the file again when it changes, for ever."""
         async for _ in looks(lambda: (self._path,)):
-            await asyncio.to_thread(self._look)
+            try:
+                await asyncio.to_thread(self._look)
+            except Exception:
+                # For want of memory, say. The next look tries again.
+                self._seen = ""
+                _logger.exception("the callers could not be read")
 
     def _look(self) -> None:
         if (seen := _digest(self._path)) == self._seen:
