@@ -87,6 +87,9 @@ class Control:
             ConnectionError: the other process has ended.
         """
         data = pickle.dumps(message)
+        if self._writer.is_closing():
+            # The event loop would raise a RuntimeError.
+            raise ConnectionResetError("the other process has ended")
         self._writer.write(_HEAD.pack(len(data)) + data)
         await self._writer.drain()
 

@@ -25,6 +25,8 @@ from callability.service.instance import InstanceOptions
 
 START_SECONDS = 120.0
 """How long a worker may take to start, or to load an edit."""
+SEND_SECONDS = 5.0
+"""How long a worker may take to read a message; one that takes longer is stuck."""
 COLLECT_SECONDS = 2.0
 """How long a worker may take to send its metrics; one that takes longer is left out."""
 STOP_SECONDS = 20.0
@@ -73,6 +75,11 @@ class Supervisor:
         """How many workers run."""
         return len(self._running)
 
+    @property
+    def is_editing(self) -> bool:
+        """Whether an edit is being handed to the workers."""
+        return self._editing.locked()
+
     @asynccontextmanager
     async def workers(self) -> AsyncIterator[None]:
         """Run the workers inside the context, and drain them at its end.
@@ -104,15 +111,11 @@ class Supervisor:
         Raises:
             CannotServe: it does not.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", worker.__name__, str(theirs.fileno())),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-            )
-        started = _Process(process, await Control.of(ours))
+        try:
+            started = await _started()
+        except OSError as error:
+            reason = (error.strerror or "error").lower()
+            raise CannotServe(f"worker {number} cannot be started: {reason}") from error
         start = Start(number, self._options, self._checked, self._rejected)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -122,6 +125,8 @@ class Supervisor:
                         # An edit was applied while the worker started.
                         fault = await _answer(started.control, Prepare(self._checked))
                         await started.control.send(Commit())
+                    if self._rejected is not None and self._rejected is not start.rejected:
+                        await started.control.send(Reject(self._rejected))
                     if not fault:
                         self._running[number] = started
         except (TimeoutError, EOFError, ConnectionError) as error:
@@ -139,6 +144,7 @@ class Supervisor:
             began = asyncio.get_running_loop().time()
             await self._listen(running)
             self._running.pop(number, None)
+            running.control.close()
             code = await running.process.wait()
             _logger.error("worker %d has ended with code %d, and is started again", number, code)
             if asyncio.get_running_loop().time() - began > longest:
@@ -178,7 +184,8 @@ class Supervisor:
             for number, loaded in zip(every, ready, strict=True):
                 if not loaded:
                     _logger.error("worker %d did not load the edit, and is started again", number)
-                    every[number].process.kill()
+                    with contextlib.suppress(ProcessLookupError):
+                        every[number].process.kill()
             self._checked, self._rejected = checked, None
             for each, loaded in zip(every.values(), ready, strict=True):
                 if loaded:
@@ -214,6 +221,27 @@ class Supervisor:
             running.collected.pop(request, None)
 
 
+async def _started() -> _Process:
+    """Start a process that waits for what it is to serve.
+
+    Raises:
+        OSError: the system has no room for it.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", worker.__name__, str(theirs.fileno())),
+                pass_fds=(theirs.fileno(),),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return _Process(process, await Control.of(ours))
+
+
 async def _answer(control: Control, message: object) -> str:
     """Send a message to a worker that starts, and return its fault, or nothing."""
     await control.send(message)
@@ -226,18 +254,19 @@ async def _prepared(running: _Process, checked: bytes) -> bool:
     """Let a worker load an edit, and return whether it has."""
     while not running.answers.empty():
         running.answers.get_nowait()
-    await _sent(running, Prepare(checked))
     try:
         async with asyncio.timeout(CHECK_SECONDS):
+            await _sent(running, Prepare(checked))
             return not (await running.answers.get()).fault
     except TimeoutError:
         return False
 
 
 async def _sent(running: _Process, message: object) -> None:
-    """Send a message to a worker; one that has ended is started again elsewhere."""
-    with contextlib.suppress(ConnectionError):
-        await running.control.send(message)
+    """Send a message to a worker; one that has ended is started again elsewhere, and one that is stuck has a queue."""
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(SEND_SECONDS):
+            await running.control.send(message)
 
 
 async def _stopped(running: _Process) -> None:

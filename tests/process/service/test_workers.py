@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import re
 import shutil
@@ -9,22 +11,29 @@ import signal
 import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+import uvloop
 
+from callability.bundling.check_worker import output
+from callability.policy.loading import Check
+from callability.service.instance import InstanceOptions
+from callability.service.supervisor import Supervisor
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from support.bundles import EXAMPLES, SHIPPED, bundle_of, policy_of
 from support.callers import tls_channel
 from support.certificates import Authority
 from support.checkout import POLICY
 from support.commands import callability
 from support.running import Service, service
 from support.services import SWITCHED_OFF
-from support.waiting import eventually
+from support.waiting import becomes, eventually
 
 OWN = (("grpc.use_local_subchannel_pool", 1),)
 SECONDS = 120
@@ -55,17 +64,27 @@ class Workers:
 
     def revisions(self, connections: int = 16) -> Counter[str]:
         """Return the revision of answers over so many connections, which the system spreads."""
-        found: Counter[str] = Counter()
-        for _ in range(connections):
-            with grpc.insecure_channel(self.address, OWN) as channel:
-                stub = CallabilityServiceStub(channel)
-                found[stub.CheckTool(SWITCHED_OFF, timeout=SECONDS, wait_for_ready=True).revision] += 1
-        return found
+        return revisions(self.address, connections)
 
     def processes(self) -> list[int]:
         """Return the processes of the workers."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(each) for each in children if b"service.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
+        return processes_of(self.process.pid)
+
+
+def revisions(address: str, connections: int = 16) -> Counter[str]:
+    """Return the revision of answers over so many connections, which the system spreads."""
+    found: Counter[str] = Counter()
+    for _ in range(connections):
+        with grpc.insecure_channel(address, OWN) as channel:
+            stub = CallabilityServiceStub(channel)
+            found[stub.CheckTool(SWITCHED_OFF, timeout=SECONDS, wait_for_ready=True).revision] += 1
+    return found
+
+
+def processes_of(supervisor: int) -> list[int]:
+    """Return the processes of the workers of a supervisor."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    return [int(each) for each in children if b"service.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
 @pytest.fixture
@@ -127,6 +146,61 @@ def test_a_worker_that_is_killed_is_started_again_with_the_current_policy(worker
     assert killed not in workers.processes()
     assert workers.revisions() == {second: 16}
     assert f"has ended with code -{signal.SIGKILL}" in workers.log
+
+
+def _checked(name: str) -> bytes:
+    policy = policy_of(name)
+    return output(Check(policy.rule_sets, (), policy), bundle_of(name))
+
+
+def _now(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:
+    async def looked() -> object:
+        return look()
+
+    return looked
+
+
+def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit() -> None:
+    """The other one loads it, and the one that is started again begins with it."""
+
+    async def story() -> None:
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, _checked(SHIPPED))
+        async with supervisor.workers(), asyncio.timeout(SECONDS):
+            slow, killed = processes_of(os.getpid())
+            for each in (slow, killed):
+                os.kill(each, signal.SIGSTOP)
+            editing = asyncio.create_task(supervisor.accepted(_checked(EXAMPLES[0]), policy_of(EXAMPLES[0]).revision))
+            await becomes(_now(lambda: supervisor.is_editing), wanted=True)
+            os.kill(killed, signal.SIGKILL)
+            await becomes(_now(lambda: supervisor.running), 1)
+            os.kill(slow, signal.SIGCONT)
+            await editing
+            await becomes(_now(lambda: supervisor.running), 2)
+            found = await asyncio.to_thread(revisions, supervisor.address)
+            assert found == {policy_of(EXAMPLES[0]).revision: 16}
+
+    uvloop.run(story())
+
+
+def test_a_worker_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may have no process left for a moment."""
+    failing: list[str] = []
+    start = asyncio.create_subprocess_exec
+
+    async def started(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        if failing:
+            raise BlockingIOError(errno.EAGAIN, failing.pop())
+        return await start(*arguments, **options)
+
+    async def story() -> None:
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 1, _checked(SHIPPED))
+        async with supervisor.workers(), asyncio.timeout(SECONDS):
+            failing.append("Resource temporarily unavailable")
+            os.kill(processes_of(os.getpid())[0], signal.SIGKILL)
+            await becomes(_now(lambda: (supervisor.restarts, supervisor.running)), (2, 1))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
+    uvloop.run(story())
 
 
 def test_a_stop_drains_all_workers(workers: Workers) -> None:
