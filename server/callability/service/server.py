@@ -31,6 +31,7 @@ from callability.service.transport.health import Health
 from callability.service.transport.places import Places
 from callability.service.transport.port import Port
 from callability.service.transport.reflection import Reflection
+from callability.service.transport.streams import Streams
 from callability.service.transport.turns import Turns
 from callability.v1 import callability_service_pb2, policy_service_pb2
 
@@ -105,10 +106,11 @@ class Server:
             open_methods=self._health.handlers,
             metrics=calls,
         )
-        self._admission = Admission(handlers, places, turns, concurrent_calls, {health.CHECK}, guard, calls)
-        streams = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
+        streams = Streams(concurrent_calls, self._health.handlers, calls)
+        self._admission = Admission(handlers, places, turns, streams, {health.CHECK}, guard, calls)
+        per_connection = ("grpc.max_concurrent_streams", max(limits.CONNECTION_STREAMS, 3 * concurrent_calls))
         connections = ("grpc.max_allowed_incoming_connections", most_connections())
-        options = (*_OPTIONS, *port.options, streams, connections)
+        options = (*_OPTIONS, *port.options, per_connection, connections)
         self._server = grpc.aio.server(handlers=(self._admission,), options=options)
         self.address = port.open(self._server)
         self._private: Path | None = None

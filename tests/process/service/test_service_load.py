@@ -119,8 +119,8 @@ def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:
 
 
 def test_streams_that_watch_health_take_no_place_of_a_call() -> None:
-    """As many as there may be calls: other callers are answered anyway."""
-    with serving("--max-concurrent-calls", "2") as address, grpc.insecure_channel(address) as channel:
+    """As many as one connection may have: other callers are answered anyway."""
+    with serving("--max-concurrent-calls", "4") as address, grpc.insecure_channel(address) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
         watching = [health.Watch(health_pb2.HealthCheckRequest(service="")) for _ in range(2)]
         assert [next(each).status for each in watching] == [health_pb2.HealthCheckResponse.SERVING] * 2

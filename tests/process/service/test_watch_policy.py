@@ -155,10 +155,14 @@ def test_streams_end_when_the_service_stops_and_hold_it_up_by_nothing() -> None:
 
 
 def test_streams_take_no_place_of_a_call_and_are_bounded_themselves() -> None:
-    """As many as there may be calls, which are still answered beside them; one more is refused."""
+    """Calls are answered beside them. A connection has at most half of the places, and leaves some to the next."""
 
     async def story() -> None:
-        async with _server(concurrent_calls=2) as (_, channel):
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        async with (
+            _server(concurrent_calls=4) as (server, channel),
+            grpc.aio.insecure_channel(server.address, own) as other,
+        ):
             stub = PolicyServiceStub(channel)
             watching = [stub.WatchPolicy(NONE) for _ in range(2)]
             for call in watching:
@@ -167,8 +171,29 @@ def test_streams_take_no_place_of_a_call_and_are_bounded_themselves() -> None:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await _next(stub.WatchPolicy(NONE))
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "this connection has its share of 2" in str(caught.value.details())
+            assert (await _next(PolicyServiceStub(other).WatchPolicy(NONE))).bundle
             watching[0].cancel()
             watching[1].cancel()
+
+    asyncio.run(story())
+
+
+def test_watchers_of_health_take_no_place_of_a_watcher_of_the_policy() -> None:
+    """Health needs no token: whoever can connect may open any number of streams."""
+
+    async def story() -> None:
+        async with _server(concurrent_calls=4) as (server, channel):
+            own = [("grpc.use_local_subchannel_pool", 1)]
+            strangers = [grpc.aio.insecure_channel(server.address, own) for _ in range(4)]
+            watching = [each.unary_stream("/grpc.health.v1.Health/Watch")(b"") for each in strangers * 2]
+            served = await asyncio.gather(*(each.read() for each in watching), return_exceptions=True)
+            assert sum(isinstance(each, bytes) for each in served) == 4
+            assert (await _next(PolicyServiceStub(channel).WatchPolicy(NONE))).bundle
+            for each in watching:
+                each.cancel()
+            for stranger in strangers:
+                await stranger.close()
 
     asyncio.run(story())
 

@@ -18,6 +18,7 @@ from callability.service.requests.errors import ShuttingDown
 from callability.service.transport.edge import refusing
 from callability.service.transport.guard import Guard
 from callability.service.transport.places import Places
+from callability.service.transport.streams import Streams
 from callability.service.transport.turns import Turns
 
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ _QUIET = 0.1
 class Admission(grpc.GenericRpcHandler):
     """Finds the handler of each call, in the order in which calls arrive, or refuses the call.
 
-    A method in `always` is answered whatever the load, and also while the server stops. `streams` is how many streams
-    without an end there may be. `guard` refuses calls whose caller may not make them, and `metrics` counts what
-    is refused.
+    A method in `always` is answered whatever the load, and also while the server stops. `streams` has places for
+    streams without an end. `guard` refuses calls whose caller may not make them, and `metrics` counts what is refused.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Admission(grpc.GenericRpcHandler):
         handlers: Mapping[str, Handler],
         places: Places,
         turns: Turns,
-        streams: int,
+        streams: Streams,
         always: Collection[str],
         guard: Guard,
         metrics: CallMetrics,
@@ -53,14 +53,13 @@ class Admission(grpc.GenericRpcHandler):
         self._metrics = metrics
         metrics.in_progress = lambda: places.in_progress
         metrics.waiting = lambda: turns.waiting
-        metrics.streams = lambda: len(self._streams)
+        metrics.streams = lambda: streams.in_progress
         self._handlers = handlers
         self._places = places
         self._turns = turns
-        self._streams_at_most = streams
+        self._streams = streams
         self._always = frozenset(always)
         self._calls: set[asyncio.Task[Any]] = set()
-        self._streams: set[asyncio.Task[Any]] = set()
         self._crowded = refusing(places.error)
         self._stopping = refusing(ShuttingDown())
         self._closed = False
@@ -82,17 +81,15 @@ class Admission(grpc.GenericRpcHandler):
             return self._stopping
         # Streams without an end, such as those that watch health, take no place of a call that is answered.
         if handler.response_streaming:
-            calls, crowded = self._streams, len(self._streams) >= self._streams_at_most
-        else:
-            # It takes its place when its request has arrived, if there is still one.
-            calls, crowded = self._calls, self._places.taken
-        if crowded and method not in self._always:
+            return self._streams.placed(handler, method)
+        # A call takes its place when its request has arrived, if there is still one.
+        if self._places.taken and method not in self._always:
             self._metrics.refused(method, "RESOURCE_EXHAUSTED", self._places.error.reason)
             return self._crowded
         task = asyncio.current_task()
         assert task is not None
-        calls.add(task)
-        task.add_done_callback(calls.discard)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
         return handler
 
     async def close(self, address: str, seconds: float) -> None:

@@ -18,16 +18,16 @@ class Places:
     sent no request holds none: nothing would end it but its caller.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, does: str = "answers", what: str = "calls") -> None:
         self._limit = limit
+        self._does = f"the service {does} {limit:,} {what} at a time"
         self._free = limit
         self._of: Counter[str] = Counter()
 
     @property
     def error(self) -> TooManyAtOnce:
         """What a call is refused with if all are taken."""
-        message = f"the service answers {self._limit:,} calls at a time, and has as many: try again"
-        return TooManyAtOnce(_REASON, message)
+        return TooManyAtOnce(_REASON, f"{self._does}, and has as many: try again")
 
     @property
     def taken(self) -> bool:
@@ -54,8 +54,7 @@ class Places:
             raise self.error
         # The clients of a Unix socket cannot be distinguished: they share all places.
         if (mine := self._of[connection]) >= self._free and connection != SHARED_PEER:
-            found = f"the service answers {self._limit:,} calls at a time"
-            raise TooManyAtOnce(_REASON, f"{found}, and this connection has its share of {mine:,}: try again")
+            raise TooManyAtOnce(_REASON, f"{self._does}, and this connection has its share of {mine:,}: try again")
         self._free -= 1
         self._of[connection] = mine + 1
 
