@@ -100,7 +100,8 @@ class Callability(Middleware):
         """Find what can be called and, if it is wanted, what cannot be, and why."""
         try:
             adapter.checked_query(query)
-            judgement, texts = await self.judge(), self.inventory.texts
+            judgement = await self.judge()
+            texts = judgement.texts
             words = query.lower().split()
             said = {name: f"{name} {text.description}".lower() for name, text in texts.items()}
             found = sorted(said, key=lambda name: (-sum(word in said[name] for word in words), name))

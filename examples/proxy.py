@@ -69,11 +69,11 @@ class Proxy:
         try:
             adapter.checked_query(query)
             await self.list_tools()
-            judgement, texts = await self.policy.judge(self.inventory, self.agent), self.inventory.texts
-            found, locked = (search(query, tools, texts) for tools in (judgement.callable, judgement.searchable))
-            options: dict[str, Any] = {"texts": texts, "phrases": PHRASES, "not_loaded": self.not_loaded}
+            judged = await self.policy.judge(self.inventory, self.agent)
+            found, locked = (search(query, tools, judged.texts) for tools in (judged.callable, judged.searchable))
+            options: dict[str, Any] = {"texts": judged.texts, "phrases": PHRASES, "not_loaded": self.not_loaded}
             options |= {"found": found, "found_locked": locked, "limit": limit, "include_disabled": include_disabled}
-            result = adapter.tool_result(adapter.discovery(judgement, query, **options))
+            result = adapter.tool_result(adapter.discovery(judged, query, **options))
         except adapter.InvalidArgument as error:
             result = adapter.invalid_argument(error)
         except PolicyUnavailable as error:
@@ -88,8 +88,8 @@ class Proxy:
                 rejected = adapter.rejection(decided, server, tool, phrases=PHRASES)
                 result = rejected or await self.upstreams[server].call_tool(tool, arguments)
             else:
-                judgement = await self.policy.judge(self.inventory, self.agent)
-                result = adapter.unknown_tool(name, [near.name for near in judgement.callable])
+                judged = await self.policy.judge(self.inventory, self.agent)
+                result = adapter.unknown_tool(name, [near.name for near in judged.callable])
         except PolicyUnavailable as error:
             result = adapter.unavailable(str(error))
         except (KeyError, mcp.MCPError, RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from callability.adapter.phrases import Phrases, fill, with_declared
 from callability.adapter.shown_text import on_one_line
@@ -12,6 +12,9 @@ from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckTools
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
 from callability.vocabulary import ToolStatus
+
+if TYPE_CHECKING:
+    from callability.adapter.discovery import ToolText
 
 UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
@@ -56,12 +59,14 @@ class JudgedTool(NamedTuple):
 class Judgement:
     """The tools of the visible servers, in the order of the request, and the words for their statuses.
 
-    `refusals` are why the proxy's own gate refuses tools for good, by qualified name.
+    `refusals` are why the proxy's own gate refuses tools for good, by qualified name. `texts` are what the servers said
+    about the tools when these were judged, by qualified name, if an inventory judged them.
     """
 
     tools: tuple[JudgedTool, ...]
     words: Mapping[tuple[ToolStatus, str], ToolWords]
     refusals: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, ToolText] = field(default_factory=dict)
     # A proxy keeps a judgement of thousands of tools for many answers.
     _parts: dict[str, tuple[JudgedTool, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _named: dict[str, JudgedTool] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -70,7 +70,7 @@ class Inventory:
             server: the name of a server that was put.
             tool: the name of the tool.
             facts: its facts.
-            text: what the server says about it, for `texts`.
+            text: what the server says about it, for the judgement's `texts`.
             refusal: why the proxy's own gate refuses it for good, in whole sentences. The facts then say
                 `caller_refuses`.
 
@@ -123,7 +123,10 @@ class Inventory:
 
     @property
     def texts(self) -> Mapping[str, ToolText]:
-        """The texts of the tools by qualified name, for `adapter.discovery`: those of this moment."""
+        """The texts of the tools by qualified name: those of this moment.
+
+        Give `adapter.discovery` those of the `Judgement` instead. What a server has said since has not been judged.
+        """
         with self._lock:
             return _Texts({name: server.texts() for name, server in self._servers.items()}, self.separator)
 
@@ -182,12 +185,12 @@ class _Server:
     def known(self, name: str) -> KnownServer:
         if self._known is None:
             tools, refusals = MappingProxyType(dict(self._tools)), MappingProxyType(dict(self.refusals))
-            self._known = KnownServer(name, self.facts, tools, refusals)
+            self._known = KnownServer(name, self.facts, tools, refusals, self.texts())
         return self._known
 
     def texts(self) -> Mapping[str, ToolText]:
         if self._texts_known is None:
-            self._texts_known = dict(self._texts)
+            self._texts_known = MappingProxyType(dict(self._texts))
         return self._texts_known
 
     def put_facts(self, facts: facts_pb2.ServerFacts) -> None:
@@ -202,7 +205,8 @@ class _Server:
         self.refusals.pop(tool, None)
         if refusal:
             self.refusals[tool] = refusal
-        self._texts_known = None
+        if text != self._texts.get(tool):
+            self._known = self._texts_known = None
         self._texts.pop(tool, None)
         if text is not None:
             self._texts[tool] = text
@@ -216,10 +220,12 @@ class _Server:
     def replace(self, tools: Mapping[str, facts_pb2.ToolFacts], texts: Mapping[str, ToolText]) -> None:
         if self.refusals or list(tools.items()) != list(self._tools.items()):
             self._known = None
+        if texts != self._texts:
+            self._known = self._texts_known = None
         # What is equal stays the same object, so that a look is enough to see that it has not changed.
         earlier = self._tools
         self._tools = {name: earlier[name] if earlier.get(name) == facts else facts for name, facts in tools.items()}
-        self._texts, self.refusals, self._texts_known = dict(texts), {}, None
+        self._texts, self.refusals = dict(texts), {}
 
 
 class _Texts(Mapping[str, ToolText]):
@@ -230,14 +236,17 @@ class _Texts(Mapping[str, ToolText]):
         self._separator = separator
 
     def __getitem__(self, name: str) -> ToolText:
-        # A server's name may hold the separator.
+        # A server's name may hold the separator. A name of two tools, one of which may be hidden, has no text.
+        found = []
         place = name.find(self._separator)
         while place >= 0:
             tools, tool = self._servers.get(name[:place]), name[place + len(self._separator) :]
             if tools is not None and tool in tools:
-                return tools[tool]
+                found.append(tools[tool])
             place = name.find(self._separator, place + 1)
-        raise KeyError(name)
+        if len(found) != 1:
+            raise KeyError(name)
+        return found[0]
 
     def __iter__(self) -> Iterator[str]:
         for server, tools in self._servers.items():

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from callability.adapter import SEPARATOR, JudgedTool, Judgement, judge
+from callability.adapter import SEPARATOR, JudgedTool, Judgement, ToolText, judge
 from callability.client.batches import batches
 from callability.client.failure import PolicyUnavailable
 from callability.v1 import callability_service_pb2 as pb
@@ -38,6 +38,7 @@ class KnownServer:
     facts: facts_pb2.ServerFacts
     tools: Mapping[str, facts_pb2.ToolFacts]
     refusals: Mapping[str, str]
+    texts: Mapping[str, ToolText] = field(default_factory=dict)
 
     def question(self, tools: Iterable[str] | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all."""
@@ -193,4 +194,8 @@ def _joined(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords]
     refusals = {
         f"{server.known.name}{separator}{tool}": why for server in judged for tool, why in server.known.refusals.items()
     }
-    return Judgement(tools, {key: words[key] for key in in_order}, refusals)
+    # What is shown by a judgement must be what was judged: an upstream may have sent another text meanwhile (A.3).
+    texts = {
+        f"{server.known.name}{separator}{tool}": text for server in judged for tool, text in server.known.texts.items()
+    }
+    return Judgement(tools, {key: words[key] for key in in_order}, refusals, texts)

@@ -311,7 +311,7 @@ def test_a_discovery_answer_and_the_counts_come_from_the_inventory() -> None:
         judgement,
         "run",
         found=["a:b:read:file"],
-        texts=inventory.texts,
+        texts=judgement.texts,
         phrases=PHRASES,
         include_disabled=True,
     )
@@ -320,6 +320,46 @@ def test_a_discovery_answer_and_the_counts_come_from_the_inventory() -> None:
     assert tool_counts(judgement) == {"a:b": {"callable": 1, "disabled_unknown": 1}}
     assert inventory.refusal("a:b", "run_task") == "It needs a task."
     assert inventory.check_request("a:b", "none") is None
+
+
+def test_what_a_server_says_while_its_tools_are_judged_is_not_shown() -> None:
+    """A poisoned description that arrives before the answer of the policy has not been judged (A.3)."""
+    inventory, service = Inventory(), _Service(None)
+    inventory.put_server("s", _server(OPEN))
+    inventory.put_tool("s", "t", _tool(FREE), text=ToolText("Reads."))
+    steps = inventory.judging()
+    request = next(steps)
+    inventory.put_tool("s", "t", _tool(FREE | PENDING), text=ToolText("Poisoned."))
+    with pytest.raises(StopIteration) as end:
+        steps.send(service.answer(request))
+    assert end.value.value.callable
+    assert dict(end.value.value.texts) == {"s:t": ToolText("Reads.")}
+    assert not service.judge(inventory).callable
+
+
+def test_another_text_with_the_same_facts_is_another_judgement() -> None:
+    """A search index that a proxy keeps beside the judgement is made again; nothing is decided again."""
+    inventory, service = Inventory(), _Service(None)
+    inventory.put_server("s", _server(OPEN))
+    inventory.put_tool("s", "t", _tool(FREE), text=ToolText("Reads."))
+    before = service.judge(inventory)
+    inventory.put_tool("s", "t", _tool(FREE), text=ToolText("Reads."))
+    assert service.judge(inventory) is before
+    inventory.put_tool("s", "t", _tool(FREE), text=ToolText("Reads a file."))
+    assert service.judge(inventory).texts["s:t"] == ToolText("Reads a file.")
+    inventory.replace_tools("s", {"t": _tool(FREE)})
+    assert not service.judge(inventory).texts
+
+
+def test_the_text_of_a_hidden_tool_with_the_same_qualified_name_is_not_shown() -> None:
+    """To the agent, the server that it may not see does not exist (FR-007)."""
+    inventory, service = Inventory(separator="_"), _Service(None)
+    for server, tool in (("files", "x_read"), ("files_x", "read")):
+        inventory.put_server(server, _server(OPEN))
+        inventory.put_tool(server, tool, _tool(FREE), text=ToolText(f"Of {server}."))
+    judgement = service.judge(inventory, visible={"files_x"})
+    assert dict(judgement.texts) == {"files_x_read": ToolText("Of files_x.")}
+    assert "files_x_read" not in inventory.texts
 
 
 def test_two_tools_with_one_qualified_name_are_no_answer() -> None:
