@@ -38,7 +38,8 @@ type Discovery struct {
 	Found []string
 	// FoundLocked are qualified names: what it found among the locked tools that may be searched, best first.
 	FoundLocked []string
-	// Text is what is known of a tool's text, by its qualified name. It is not asked about tools that are withheld.
+	// Text is what is known of a tool's text, by its qualified name. It is not asked about tools that are withheld. Leave it
+	// out for a judgement of an Inventory, which has the texts that it is about: an upstream may have sent others since.
 	Text func(name string) (ToolText, bool)
 	// NotLoaded are texts about servers that did not load, from LoadMessages.
 	NotLoaded []string
@@ -134,10 +135,15 @@ func (j *Judgement) matches(d Discovery) []*judged {
 }
 
 func (d Discovery) text(tool *judged) (ToolText, bool) {
-	if tool.withheld || d.Text == nil {
+	switch {
+	case tool.withheld:
 		return ToolText{}, false
+	case d.Text != nil:
+		return d.Text(tool.name)
+	case tool.text != nil:
+		return *tool.text, true
 	}
-	return d.Text(tool.name)
+	return ToolText{}, false
 }
 
 func (j *Judgement) addDisabled(answer *object, d Discovery, matches []*judged) error {

@@ -35,8 +35,9 @@ type listedServer struct {
 }
 
 type listedTool struct {
-	handle  *Tool
-	text    ToolText
+	handle *Tool
+	// text is never changed: judgements share it.
+	text    *ToolText
 	refusal string
 }
 
@@ -123,8 +124,8 @@ func (i *Inventory) renamed(server *listedServer) {
 func (i *Inventory) Tool(server, tool string) *Tool {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	if listed := i.servers[server]; listed != nil && listed.tools[tool] != nil {
-		return listed.tools[tool].handle
+	if listed := i.tool(server, tool); listed != nil {
+		return listed.handle
 	}
 	return nil
 }
@@ -133,8 +134,8 @@ func (i *Inventory) Tool(server, tool string) *Tool {
 func (i *Inventory) Refusal(server, tool string) string {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	if listed := i.servers[server]; listed != nil && listed.tools[tool] != nil {
-		return listed.tools[tool].refusal
+	if listed := i.tool(server, tool); listed != nil {
+		return listed.refusal
 	}
 	return ""
 }
@@ -152,24 +153,37 @@ func (i *Inventory) Servers(scope []string) []string {
 	return found
 }
 
-// Text returns what is known of a tool's text, by its qualified name. A Judgement says which texts may be shown.
+// Text returns what is known of a tool's text at this moment, by its qualified name; false if two tools have the name, one
+// of which may be hidden from the agent. Show those of a Judgement instead: this one may not have been judged.
 func (i *Inventory) Text(name string) (ToolText, bool) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
 	separator := cmp.Or(i.Adapter.Separator, ":")
+	var found *listedTool
 	for place := 0; ; place++ {
 		next := strings.Index(name[place:], separator)
 		if next < 0 {
-			return ToolText{}, false
+			break
 		}
 		// A server's name may hold the separator too.
 		place += next
-		if server := i.servers[name[:place]]; server != nil {
-			if tool := server.tools[name[place+len(separator):]]; tool != nil {
-				return tool.text, true
-			}
+		if tool := i.tool(name[:place], name[place+len(separator):]); tool != nil && found != nil {
+			return ToolText{}, false
+		} else if tool != nil {
+			found = tool
 		}
 	}
+	if found == nil {
+		return ToolText{}, false
+	}
+	return *found.text, true
+}
+
+func (i *Inventory) tool(server, tool string) *listedTool {
+	if listed := i.servers[server]; listed != nil {
+		return listed.tools[tool]
+	}
+	return nil
 }
 
 func (i *Inventory) server(name string) *listedServer {
@@ -185,7 +199,7 @@ func (i *Inventory) server(name string) *listedServer {
 func (i *Inventory) put(server *listedServer, tool ToolEntry) {
 	listed := server.tools[tool.Name]
 	if listed == nil {
-		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), tool.Text, tool.Refusal}
+		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), &tool.Text, tool.Refusal}
 		i.renamed(server)
 		return
 	}
@@ -194,7 +208,7 @@ func (i *Inventory) put(server *listedServer, tool ToolEntry) {
 		i.changed(server)
 	}
 	if !listed.text.equal(tool.Text) || listed.refusal != tool.Refusal {
-		listed.text, listed.refusal = tool.Text, tool.Refusal
+		listed.text, listed.refusal = &tool.Text, tool.Refusal
 		i.changed(server)
 	}
 }

@@ -2,6 +2,7 @@ package callability_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/callability/callability/clients/go"
@@ -30,7 +31,7 @@ func discovered(t *testing.T, inventory *callability.Inventory, scope []string, 
 		t.Fatal(err)
 	}
 	result, err := judgement.Discovery(callability.Discovery{
-		Query: "git status", Found: judgement.CallableNames(), FoundLocked: judgement.LockedNames(), IncludeDisabled: locked, Text: inventory.Text,
+		Query: "git status", Found: judgement.CallableNames(), FoundLocked: judgement.LockedNames(), IncludeDisabled: locked,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,5 +114,50 @@ func TestAnItemWithAnErrorCountsAsUnknown(t *testing.T) {
 	}
 	if found, wanted := string(judgement.Counts()), `{"git":{"callable":1,"disabled_unknown":1}}`; found != wanted {
 		t.Errorf("found %s, wanted %s", found, wanted)
+	}
+}
+
+func TestTextsOfAJudgementAreThoseThatWereJudged(t *testing.T) {
+	pending := openTool
+	pending.Approval = callability.Approval{}
+	var inventory callability.Inventory
+	inventory.PutServer("git", openServer)
+	approved := entry("git_status", openTool)
+	approved.Text = text("Shows the status.")
+	inventory.Put("git", approved)
+	policy := bundled(t, "shipped.bundle")
+	judgement, err := inventory.Judge(policy, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	poisoned := entry("git_status", pending)
+	poisoned.Text = text("Poisoned.")
+	inventory.Put("git", poisoned)
+	result, err := judgement.Discovery(callability.Discovery{Query: "git", Found: judgement.CallableNames()})
+	if err != nil || !strings.Contains(result.Text, "Shows the status.") || strings.Contains(result.Text, "Poisoned") {
+		t.Errorf("found %s and %v", result.Text, err)
+	}
+	if found := discovered(t, &inventory, nil, true); strings.Contains(found, "Poisoned") {
+		t.Errorf("found %s", found)
+	}
+}
+
+func TestTheTextOfAHiddenToolWithTheSameNameIsNotShown(t *testing.T) {
+	inventory := callability.Inventory{Adapter: callability.Adapter{Separator: "_"}}
+	for server, tool := range map[string]string{"files": "x_read", "files_x": "read"} {
+		listed := entry(tool, openTool)
+		listed.Text = text("Of " + server + ".")
+		inventory.PutServer(server, openServer)
+		inventory.Put(server, listed)
+	}
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, []string{"files_x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, known := judgement.Text("files_x_read"); !known || *found.Description != "Of files_x." {
+		t.Errorf("found %v, %v", found, known)
+	}
+	if found, known := inventory.Text("files_x_read"); known {
+		t.Errorf("found %v", found)
 	}
 }

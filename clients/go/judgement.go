@@ -56,6 +56,8 @@ type judged struct {
 	undetermined       bool
 	wordsRule          string
 	refusal            string
+	// text is what its upstream said when it was judged; nil if no inventory judged it.
+	text *ToolText
 	// nameWords are the words of a locked tool's name and of its server's.
 	nameWords []string
 }
@@ -157,6 +159,15 @@ func (j *Judgement) Status(name string) Status {
 		return tool.status
 	}
 	return StatusUnspecified
+}
+
+// Text is what the upstream said about a tool when it was judged, by its qualified name; false if no Inventory judged the
+// tool. It must not be shown unless Searchable says so.
+func (j *Judgement) Text(name string) (ToolText, bool) {
+	if tool := j.tool(name); tool != nil && tool.text != nil {
+		return *tool.text, true
+	}
+	return ToolText{}, false
 }
 
 // CallableNames are the qualified names of the callable tools, in the order of the items.

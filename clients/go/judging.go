@@ -147,6 +147,7 @@ func (k *keptJudgement) addTools(before *keptJudgement, kept keptServer, server 
 			k.judgement.tools = append(k.judgement.tools, k.judgement.judged(&item))
 			k.decided++
 		}
+		k.judgement.tools[len(k.judgement.tools)-1].text = tool.text
 		k.stamps = append(k.stamps, now)
 	}
 }

@@ -96,7 +96,6 @@ func said(t *testing.T, inventory *callability.Inventory, judgement *callability
 	for _, query := range []string{"read files", "write", "find git"} {
 		result, err := judgement.Discovery(callability.Discovery{
 			Query: query, Found: judgement.CallableNames(), FoundLocked: judgement.LockedNames(), IncludeDisabled: true,
-			Text: inventory.Text,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -91,9 +91,8 @@ func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*
 		Query:           arguments.Query,
 		Limit:           arguments.Limit,
 		IncludeDisabled: arguments.IncludeDisabled,
-		Found:           g.Search(arguments.Query, g.documents(judgement.CallableNames())),
-		FoundLocked:     g.Search(arguments.Query, g.documents(judgement.LockedNames())),
-		Text:            g.Inventory.Text,
+		Found:           g.Search(arguments.Query, documents(judgement, judgement.CallableNames())),
+		FoundLocked:     g.Search(arguments.Query, documents(judgement, judgement.LockedNames())),
 	})
 	if err != nil {
 		return nil, err
@@ -101,11 +100,11 @@ func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*
 	return Result(result), nil
 }
 
-func (g *Gateway) documents(names []string) []Document {
+func documents(judgement *callability.Judgement, names []string) []Document {
 	found := make([]Document, len(names))
 	for place, name := range names {
 		found[place].Name = name
-		if text, known := g.Inventory.Text(name); known && text.Description != nil {
+		if text, known := judgement.Text(name); known && text.Description != nil {
 			found[place].Description = *text.Description
 		}
 	}
