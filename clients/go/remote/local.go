@@ -40,6 +40,8 @@ type Local struct {
 	tooOld  atomic.Bool
 	// refused is the digest of the bundle that was refused last, which is reported once. Only Run uses it.
 	refused string
+	// unkept is the bundle in effect if it could not be written: the file then has an older one. Only Run uses it.
+	unkept []byte
 }
 
 // A confirmed policy, and when a contact confirmed it last.
@@ -218,8 +220,9 @@ func (l *Local) keep(ctx context.Context, bundle []byte) {
 	if l.options.File == "" {
 		return
 	}
-	err := write(l.options.File, bundle)
-	if err != nil {
+	l.unkept = nil
+	if err := write(l.options.File, bundle); err != nil {
+		l.unkept = bundle
 		l.hooks().Warn(ctx, "bundle_not_kept", "why", err.Error())
 	}
 }
@@ -240,9 +243,13 @@ func write(path string, data []byte) error {
 	return nil
 }
 
-// confirmFile marks the file as confirmed, every few seconds.
+// confirmFile marks the file as confirmed, every few seconds. If it has an older bundle, it is written again instead.
 func (l *Local) confirmFile(ctx context.Context, now time.Time) {
 	if l.options.File == "" {
+		return
+	}
+	if l.unkept != nil {
+		l.keep(ctx, l.unkept)
 		return
 	}
 	about, err := os.Stat(l.options.File)

@@ -222,6 +222,30 @@ func TestAPolicyThatNoContactConfirmsFailsClosedPastItsAge(t *testing.T) {
 	}
 }
 
+func TestABundleThatCouldNotBeWrittenIsWrittenLaterAndAnOlderOneIsNotConfirmed(t *testing.T) {
+	directory, file := policyDirectory(t), filepath.Join(t.TempDir(), "policy.bundle")
+	local := followed(t, dial(t, serve(t, directory, "127.0.0.1:0").address), remote.LocalOptions{File: file})
+	waitUntil(t, "a file", func() bool { _, err := os.Stat(file); return err == nil && local.Policy() != nil })
+	older, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := local.Policy().Revision()
+	// No file can be put in the place of a directory that is not empty.
+	if err := errors.Join(os.Remove(file), os.MkdirAll(filepath.Join(file, "full"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	reworded(t, directory, 0)
+	waitUntil(t, "the edit", func() bool { return local.Policy() != nil && local.Policy().Revision() != before })
+	if err := errors.Join(os.RemoveAll(file), os.WriteFile(file, older, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the file of the edit", func() bool {
+		kept, err := callability.ReadPolicyFile(file)
+		return err == nil && kept.Revision() == local.Policy().Revision()
+	})
+}
+
 func TestAClientThatIsClosedLeavesNoGoroutineBehind(t *testing.T) {
 	service := serve(t, policyDirectory(t), "127.0.0.1:0")
 	before := runtime.NumGoroutine()
