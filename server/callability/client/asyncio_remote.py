@@ -100,7 +100,7 @@ class AsyncioRemote:
         except grpc.aio.AioRpcError as error:
             return Failed(error.code(), error.details() or "")
         except (asyncio.CancelledError, grpc.aio.UsageError):
-            if self._closed:
+            if self._closed and not _task_is_cancelled():
                 raise ClientClosed("the client was closed during the call") from None
             raise
         return answer
@@ -125,8 +125,7 @@ class AsyncioRemote:
             except PolicyUnavailable:
                 self.replicas.unwatched(replica, grpc.StatusCode.UNAUTHENTICATED)
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if self._closed or (task is not None and task.cancelling()):
+                if self._closed or _task_is_cancelled():
                     raise
                 renewed = True
                 continue
@@ -147,6 +146,12 @@ class AsyncioRemote:
                 self.replicas.saw(replica, health.state_in(response))
         finally:
             call.cancel()
+
+
+def _task_is_cancelled() -> bool:
+    """Say whether somebody cancelled the current task, and not only the call for which it waits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _flushed(channel: grpc.aio.Channel) -> None:

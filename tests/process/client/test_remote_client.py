@@ -258,6 +258,23 @@ def test_a_closed_client_says_so(kind: str, two: list[Replica]) -> None:
             caller.check()
 
 
+def test_a_task_that_is_cancelled_while_the_client_is_closed_is_cancelled() -> None:
+    """A group of tasks that ends with its client reports no error of theirs."""
+
+    async def story(address: str) -> None:
+        client = Client.remote([address])
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(client.get_policy()) for _ in range(2)]
+            await asyncio.sleep(0)
+            for each in waiting:
+                each.cancel()
+            await client.close()
+        assert all(each.cancelled() for each in waiting)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(story(f"127.0.0.1:{silent.getsockname()[1]}"))
+
+
 def test_a_closed_client_leaves_nothing_to_the_next_event_loop() -> None:
     """With gRPC, the end of a call that outlives its event loop is an error of the next one in the process."""
     errors: list[Any] = []
