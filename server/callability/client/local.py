@@ -28,6 +28,8 @@ FIRST_SECONDS = 5.0
 """How long the first calls wait for a policy, counted from when the client was opened."""
 MAX_AGE_SECONDS = 300.0
 """For how long a policy decides that nothing has confirmed, unless the caller says otherwise."""
+LOOK_SECONDS = 0.01
+"""How often a call in an event loop looks for the first policy."""
 MANY_TOOLS = 500
 """Tools in a request that is decided beside the event loop, so that other tasks go on."""
 
@@ -171,8 +173,10 @@ class AsyncioLocal:
     async def call(self, method: Method[Request, Response], request: Request) -> Response:
         """Answer a call; the first ones wait for a policy."""
         self.decisions.open()
-        if seconds := self.decisions.waits:
-            await asyncio.to_thread(self.decisions.held.accepted.wait, seconds)
+        while seconds := self.decisions.waits:
+            # Not in threads: the first calls would take all those that the event loop has for others.
+            await asyncio.sleep(min(seconds, LOOK_SECONDS))
+            self.decisions.open()
         if isinstance(request, pb.CheckToolsRequest) and _tools(request) > MANY_TOOLS:
             return await asyncio.to_thread(self.decisions.answer, method, request)
         return self.decisions.answer(method, request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from support.bundles import POLICIES, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.clients import KINDS, Caller, Recorded, calling
 from support.services import OPEN_SERVER, SWITCHED_OFF
-from support.waiting import eventually
+from support.waiting import SECONDS, eventually
 
 MAX_AGE = 60.0
 
@@ -72,6 +73,21 @@ def clocks() -> _Clocks:
 def recorded() -> Recorded:
     """Hooks that keep what they receive."""
     return Recorded()
+
+
+def test_the_first_calls_take_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy may have many agents while no service answers yet. The calls end when the client is closed."""
+    monkeypatch.setattr(local_client, "FIRST_SECONDS", SECONDS)
+
+    async def story() -> None:
+        async with Client.local(["127.0.0.1:1"]) as client:
+            waiting = [asyncio.create_task(client.check_tool(SWITCHED_OFF)) for _ in range(100)]
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(lambda: not any(each.done() for each in waiting))
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(each, ClientClosed) for each in ended)
+
+    asyncio.run(asyncio.wait_for(story(), SECONDS / 4))
 
 
 @pytest.fixture(params=KINDS)
