@@ -112,7 +112,7 @@ class GetPolicyResponse(_message.Message):
     revision: _builtins.str
     """SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters."""
     engine: _builtins.str
-    """The engine that filled the decision tables: `durable-rules VERSION`, or `reference` if durable-rules cannot be
+    """The engine that confirmed the decision diagrams: `durable-rules VERSION`, or `reference` if durable-rules cannot be
     imported.
     """
     version: _builtins.str
@@ -342,7 +342,7 @@ class ValidatePolicyResponse(_message.Message):
     warnings: _builtins.int
     """How many warnings there are."""
     engine: _builtins.str
-    """The engine that filled the decision tables; empty if there are none."""
+    """The engine that confirmed the decision diagrams; empty if there are none."""
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___PolicyFinding]:
         """What was found, in the order of the files; the first 1,000."""

@@ -175,7 +175,7 @@ type GetPolicyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 over the rule set files, in lower-case hexadecimal, 64 characters.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// The engine that filled the decision tables: `durable-rules VERSION`, or `reference` if durable-rules cannot be
+	// The engine that confirmed the decision diagrams: `durable-rules VERSION`, or `reference` if durable-rules cannot be
 	// imported.
 	Engine string `protobuf:"bytes,2,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The version of the service's software.
@@ -619,7 +619,7 @@ type ValidatePolicyResponse struct {
 	Warnings uint32 `protobuf:"varint,5,opt,name=warnings,proto3" json:"warnings,omitempty"`
 	// The rule sets that were decided, by name, even if others could not be.
 	RuleSets []*RuleSet `protobuf:"bytes,6,rep,name=rule_sets,json=ruleSets,proto3" json:"rule_sets,omitempty"`
-	// The engine that filled the decision tables; empty if there are none.
+	// The engine that confirmed the decision diagrams; empty if there are none.
 	Engine        string `protobuf:"bytes,7,opt,name=engine,proto3" json:"engine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
