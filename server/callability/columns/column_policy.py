@@ -95,7 +95,8 @@ class Reading:
         self, policy: ColumnPolicy, rules: RuleColumns, verdicts: VerdictColumns, schema: pa.Schema, columns: Columns
     ) -> None:
         self._rules, self._verdicts = rules, verdicts
-        self._readers = {place: FactReader(rules.rule_set.facts[place]) for place in rules.facts}
+        facts = rules.rule_set.facts
+        self._readers = {place: FactReader(facts[place], rules.names.get(place)) for place in rules.facts}
         self._table = schema
         self._constants = _constants(self._readers, schema, columns)
         self._kept = tuple(schema.names) if columns.kept is None else columns.kept

@@ -36,10 +36,11 @@ class FactReader:
     """Reads the columns of one fact.
 
     A *code* is the place of a value of the fact; the number of values stands for unknown. An asserted fact
-    has its default if it is null, or has a value outside its domain.
+    has its default if it is null, or has a value outside its domain. `classes` are those of a name, which readers of
+    other tables share; they are found if they are not given.
     """
 
-    def __init__(self, fact: pb.Fact) -> None:
+    def __init__(self, fact: pb.Fact, classes: NameClasses | None = None) -> None:
         self.name = fact.name
         self.is_name = fact.kind == pb.FACT_KIND_NAME
         self.unknown = len(fact.values)
@@ -48,7 +49,7 @@ class FactReader:
         self._values: Sequence[str] = tuple(fact.values)
         self._null = fact.default_value if fact.asserted and not self.is_name else self.unknown
         self._needed = fact.asserted and self.is_name
-        self._classes = NameClasses(fact) if self.is_name else None
+        self._classes = (classes or NameClasses(fact)) if self.is_name else None
         self._last: tuple[pa.Array, NDArray[np.int32], NDArray[np.bool_] | None] | None = None
 
     @property
