@@ -27,7 +27,9 @@ class RuleColumns:
         self.rule_set = rule_set
         facts, axes, verdicts = rule_set.facts, rule_set.axes, len(rule_set.verdicts)
         self.facts = tuple(sorted({fact for axis in axes for fact in sources(axis, facts)}))
-        self.names = {place: NameClasses(facts[place]) for place in self.facts if facts[place].kind == pb.FACT_KIND_NAME}
+        self.names = {
+            place: NameClasses(facts[place]) for place in self.facts if facts[place].kind == pb.FACT_KIND_NAME
+        }
         """The classes of each fact that is a name."""
         nodes = len(rule_set.diagram.places)
         self._walk = walk_of(rule_set.diagram, axes, facts, [verdicts + nodes - 1 if nodes else 0], verdicts)

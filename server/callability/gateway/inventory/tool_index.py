@@ -69,7 +69,9 @@ class ToolIndex:
         self._documents: tuple[SearchDocument, ...] = (*base._documents, *added) if base else added
         self._searcher = self._parts.searcher_with(added, len(self._documents))
         # What the base has in order and in its set is not compared and hashed again: both take longer than a search.
-        self._in_order: tuple[_Ordered, ...] = tuple(sorted((*(base._in_order if base else ()), *_ordered(added, base))))
+        self._in_order: tuple[_Ordered, ...] = tuple(
+            sorted((*(base._in_order if base else ()), *_ordered(added, base)))
+        )
         self._ranks = [0] * len(self._in_order)
         for rank, (_, _, place) in enumerate(self._in_order):
             self._ranks[place] = rank

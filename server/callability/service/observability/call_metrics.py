@@ -91,7 +91,7 @@ def _none() -> int:
 
 
 class CallMetrics(Collector):
-    """All calls. Only the event loop counts; another thread may collect. `observers` get a report of each call's end."""
+    """All calls. Only the event loop counts; another thread may collect. `observers` get a report of each."""
 
     def __init__(self, registry: CollectorRegistry | None = None, observers: Sequence[Observer] = ()) -> None:
         self._observers = observers
