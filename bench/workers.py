@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -54,6 +55,7 @@ def rows(rounds: Rounds) -> list[Row]:
             _batches(two, _TOOLS, processes[2]) as other,
             _channel(one) as one_channel,
             _channel_to(two, processes[2], other.worker) as two_channel,
+            _computing() as computing,
         ):
             subjects: dict[str, Callable[[], Figures]] = {
                 "cpu 1": partial(_cpu, one, processes[1], question, calls),
@@ -61,6 +63,7 @@ def rows(rounds: Rounds) -> list[Row]:
                 "one": partial(_waits, one_channel, question[0], beside, waited),
                 "legal": partial(_waits, one_channel, question[0], legal, waited),
                 "two": partial(_waits, two_channel, question[0], other, waited),
+                "computing": partial(_waits, two_channel, question[0], computing, waited),
             }
             measured = rounds.interleaved(PART, subjects)
     cpu = {workers: measured[f"cpu {workers}"]["cpu"] for workers in (1, 2)}
@@ -77,6 +80,10 @@ def rows(rounds: Rounds) -> list[Row]:
         quiet, busy = measured[name]["quiet"], measured[name]["busy"]
         found.append(Row(PART, f"CheckTool, p99 without batches of {where}", "ms", quiet))
         found.append(Row(PART, f"CheckTool, p99 beside batches of {where}", "ms", busy, against=quiet, aim=Aim(aim)))
+    # What is left of a core by others is the machine's doing: the service does nothing else meanwhile.
+    quiet, busy = (measured["computing"][name] for name in ("quiet", "busy"))
+    beside = "a process that only computes and asks nothing, two workers"
+    found.append(Row(PART, f"CheckTool, p99 beside {beside}", "ms", busy, against=quiet))
     return found
 
 
@@ -103,6 +110,32 @@ class _Batches:
         self._process.stdin.flush()
         if self._process.stdout.readline() != "done\n":
             raise RuntimeError("the process that sends batches has ended")
+
+
+class _Computing:
+    """A process that takes a core and asks nothing: how long others wait then is the machine's doing."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @contextmanager
+    def sent(self) -> Iterator[None]:
+        """Compute inside the context."""
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGSTOP)
+
+
+@contextmanager
+def _computing() -> Iterator[_Computing]:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield _Computing(process)
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -186,7 +219,7 @@ def _cpu(server: Served, processes: tuple[int, ...], question: tuple[bytes, byte
     return {"cpu": 1e6 * (sum(each.cpu_seconds() for each in answering) - before) / calls}
 
 
-def _waits(channel: grpc.Channel, request: bytes, batches: _Batches, calls: int) -> Figures:
+def _waits(channel: grpc.Channel, request: bytes, batches: _Batches | _Computing, calls: int) -> Figures:
     """Return the p99 of calls without batches and beside them, in ms."""
     quiet = _p99(channel, request, calls)
     with batches.sent():
