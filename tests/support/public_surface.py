@@ -31,7 +31,7 @@ from support.commands import callability
 RECORDED = TESTS / "public_surface.json"
 EXPORTING = (
     *("callability.adapter", "callability.bundle", "callability.client", "callability.gateway.loading"),
-    "callability.otel",
+    *("callability.columns", "callability.otel"),
 )
 JSON_COMMANDS = (
     ("check", "--json"),
