@@ -16,7 +16,7 @@ from threading import Thread
 
 from mcp import Client
 
-from callability.command_line.gateway import connected_options
+from callability.command_line.gateway_process import connected_options
 from callability.command_line.loaded_policy import loaded_to_serve
 from callability.command_line.policy_service import PolicyService
 from callability.gateway.config import load_config

@@ -13,7 +13,7 @@ import typer
 from callability import document
 from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
 from callability.command_line.options import PolicyAddressOption, check_policy_choice
-from callability.command_line.policy_connection import NoAnswer, declared_at, declared_by
+from callability.command_line.policy_declarations import NoAnswer, declared_at, declared_by
 from callability.command_line.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from callability.address import AddressRefused
 from callability.command_line.config import PolicyChoice, checked_files, start_report
-from callability.command_line.gateway_files import GivenApprovalsOption, GivenConfigOption, config_or_default
-from callability.command_line.loaded_policy import Loaded, loaded_to_serve
+from callability.command_line.gateway_files import (
+    GivenApprovalsOption,
+    GivenConfigOption,
+    config_or_default,
+    print_refused,
+)
+from callability.command_line.loaded_policy import loaded_to_serve
 from callability.command_line.options import (
     LOG_CALLS,
     TRACES,
@@ -31,8 +33,6 @@ from callability.command_line.options import (
     leave,
     traces_or_exit,
 )
-from callability.command_line.own_policy import OwnPolicy
-from callability.command_line.policy_connection import PolicyConnection, connect_in_process, connect_to_service
 from callability.command_line.policy_service import (
     PolicyCaOption,
     PolicyCertificateOption,
@@ -41,7 +41,6 @@ from callability.command_line.policy_service import (
     PolicyTokenFileOption,
 )
 from callability.command_line.start_report import FormOption, ReportFormat, StartReport, StrictOption
-from callability.command_line.status_line import status_line
 from callability.command_line.tls import (
     InsecureListenOption,
     InsecureMetricsOption,
@@ -51,18 +50,11 @@ from callability.command_line.tls import (
     certificate_files,
     certificates_of,
 )
-from callability.exposition import exposed
-from callability.finding import did_you_mean, line, shown
+from callability.finding import did_you_mean, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
-from callability.gateway.observability import call_log
-from callability.gateway.observability.metrics import Metrics
-from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
-from callability.gateway.serving.lifecycle import run
 from callability.log_output import LogFormat, log_to_standard_error
 from callability.policy.shipped import shipped_policy
-from callability.service.edits import Edits, followed
-from callability.service.observability.metrics import PolicyMetrics
 
 _ADDRESS = "127.0.0.1:7421"
 _log = logging.getLogger(__name__)
@@ -134,8 +126,6 @@ def gateway(
     address that cannot be listened on.
     """
     log_to_standard_error(log_level, log_format)
-    if log_calls:
-        logging.getLogger(call_log.__name__).setLevel(logging.DEBUG)
     if not check and (strict or form is not ReportFormat.TEXT):
         leave("`--strict` and `--format` go with `--check`", 2)
     check_policy_choice(policy, policy_address)
@@ -156,60 +146,14 @@ def gateway(
     for finding in read.warnings:
         _log.warning("%s", finding)
     of_policy = loaded_to_serve(policy) if policy_address is None else None
+    # It imports the MCP SDK, which takes longer than everything up to here.
+    from callability.command_line import gateway_process  # noqa: PLC0415
 
-    async def serve() -> None:
-        async with connected_options(read, approvals, of_policy, policy, service, metrics_address) as options:
-            with status_line(options.metrics):
-                await run(options, transport.value, port, agent, _started)
-
+    if log_calls:
+        gateway_process.log_calls()
     end = traces_or_exit("callability-gateway") if traces else lambda: None
-    _run_and_exit(serve(), end)
-
-
-@asynccontextmanager
-async def connected_options(
-    config: Config,
-    approvals: Path | None,
-    of_policy: Loaded | None,
-    directory: Path | None,
-    service: PolicyService | None,
-    metrics_address: str | None,
-) -> AsyncIterator[GatewayOptions]:
-    """Yield the options of a gateway that is connected to its policy, while its metrics are served.
-
-    Raises:
-        ConfigRefused: the config has `strict_labels`, and labels that are not declared or cannot be checked.
-    """
-    metrics = Metrics()
-    own = OwnPolicy(of_policy, PolicyMetrics(metrics.registry)) if of_policy else None
-    async with _connect(own, service, metrics) as connection:
-        await connection.labels.start(config)
-        options = GatewayOptions(config, approvals, connection.policy, metrics, labels=connection.labels)
-        with exposed(metrics.registry, metrics_address):
-            async with followed(_edits(options, own, directory, of_policy)):
-                yield options
-
-
-def _run_and_exit(serving: Coroutine[None, None, None], end: Callable[[], None]) -> NoReturn:
-    """Run, and end the process.
-
-    A thread may still wait for a line of standard input, and would wait for ever; and to free the memory of thousands
-    of sessions one by one takes longer than to end them.
-    """
-    code = 1
-    try:
-        asyncio.new_event_loop().run_until_complete(serving)
-        code = 0
-    except AddressRefused as error:
-        typer.echo(f"callability: {error}", err=True)
-        code = 2
-    except ConfigRefused as refused:
-        _print_refused(refused)
-    except Exception:
-        _log.exception("the gateway failed")
-    end()
-    logging.shutdown()
-    os._exit(code)
+    opened = gateway_process.connected_options(read, approvals, of_policy, policy, service, metrics_address)
+    gateway_process.run_and_exit(opened, transport.value, port, agent, end)
 
 
 def _check_transport(transport: Transport, address: str | None, port: HttpPort) -> None:
@@ -237,23 +181,12 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
-def _started(url: str) -> None:
-    _log.info("serving MCP on %s", url)
-    typer.echo(f"listening on {url}")
-
-
 def _config(path: Path | None) -> Config:
     try:
         return load_config(config_or_default(path), os.environ)
     except ConfigRefused as refused:
-        _print_refused(refused)
+        print_refused(refused)
         raise typer.Exit(1) from None
-
-
-def _print_refused(refused: ConfigRefused) -> None:
-    for finding in refused.findings:
-        typer.echo(line(finding), err=True)
-    typer.echo("callability: the config is refused", err=True)
 
 
 def _checked(
@@ -272,23 +205,3 @@ def _checked(
     if port is not None and files.config is not None:
         _check_port(port, files.config)
     return start_report(files, policy, strict=strict)
-
-
-def _edits(
-    options: GatewayOptions, own: OwnPolicy | None, directory: Path | None, of_policy: Loaded | None
-) -> Edits | None:
-    """Return the edits of a policy in this process; the shipped one, which has no directory of its own, has none."""
-    if own is None or of_policy is None or directory is None:
-        return None
-    options.file_status.policy_broken = lambda: own.is_broken
-    return Edits(own, directory, of_policy.digest)
-
-
-def _connect(
-    own: OwnPolicy | None, service: PolicyService | None, metrics: Metrics
-) -> AbstractAsyncContextManager[PolicyConnection]:
-    """Return the policy in this process, or a connection to the service."""
-    if service is not None:
-        return connect_to_service(service, metrics)
-    assert own is not None
-    return connect_in_process(own, metrics)

@@ -143,6 +143,13 @@ def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
     return GatewayFiles(config, path, records if named else NO_APPROVALS, named, approvals)
 
 
+def print_refused(refused: ConfigRefused) -> None:
+    """Print the findings of a config that does not load."""
+    for finding in refused.findings:
+        typer.echo(line(finding), err=True)
+    typer.echo("callability: the config is refused", err=True)
+
+
 def known_server(servers: Collection[str], name: str) -> str:
     """Return the name of a server if the config has it, or exit with code 2."""
     if name not in servers:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from callability.adapter import DeclaredInputs, NotPublished
-from callability.client import PolicyUnavailable
 from callability.command_line.own_policy import OwnPolicy
 from callability.command_line.policy_service import PolicyService
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.policy_client import PolicyClient
-from callability.gateway.runtime.label_check import GET_SECONDS, LabelCheck
-from callability.policy.loading import Policy
-from callability.service.translation.messages import policy_message
+from callability.gateway.runtime.label_check import LabelCheck
 
 CALL_SECONDS = 5.0
 """How long a call to a service takes at most, with both attempts."""
@@ -47,31 +42,3 @@ async def connect_to_service(service: PolicyService, metrics: Metrics) -> AsyncI
         labels = LabelCheck(policy, metrics)
         policy.answered = labels.answered
         yield PolicyConnection(policy, labels)
-
-
-def declared_by(policy: Policy) -> DeclaredInputs:
-    """Return the labels and facts that a policy declares."""
-    return DeclaredInputs.of(policy_message(policy))
-
-
-class NoAnswer(Exception):
-    """No policy service answers at an address; the text says why."""
-
-
-def declared_at(service: PolicyService) -> DeclaredInputs | None:
-    """Return what the policy of a service declares; None if the service does not say.
-
-    Raises:
-        NoAnswer: no service answers at the address.
-    """
-
-    async def ask() -> DeclaredInputs:
-        async with service.client(GET_SECONDS) as client:
-            return DeclaredInputs.of(await client.get_policy())
-
-    try:
-        return asyncio.run(ask())
-    except PolicyUnavailable as error:
-        raise NoAnswer(error.code) from error
-    except NotPublished:
-        return None

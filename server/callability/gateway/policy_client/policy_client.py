@@ -11,6 +11,8 @@ from callability.client import Client, ClientClosed, InvalidRequest, PolicyUnava
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 
+GET_SECONDS = 2.0
+"""How long to wait for what a policy declares; the start of a gateway waits too."""
 _logger = logging.getLogger(__name__)
 
 

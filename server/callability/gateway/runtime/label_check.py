@@ -12,10 +12,8 @@ from callability.finding import Finding, has_errors, line
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.policy_client.policy_client import GET_SECONDS, PolicyClient
 
-GET_SECONDS = 2.0
-"""How long to wait for the policy service; the start of a gateway waits too."""
 RETRY_SECONDS = 10.0
 """How long to wait before a service that gave no answer is asked again, unless it answers another call first."""
 _logger = logging.getLogger(__name__)
