@@ -161,3 +161,21 @@ func TestTheTextOfAHiddenToolWithTheSameNameIsNotShown(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+func TestScopesWithAnyByteInANameAreDifferentScopes(t *testing.T) {
+	var inventory callability.Inventory
+	for _, server := range []string{"a", "b", "a\x00b"} {
+		inventory.PutServer(server, openServer)
+		inventory.Put(server, entry("read", openTool))
+	}
+	policy := bundled(t, "shipped.bundle")
+	for _, scope := range [][]string{{"a\x00b"}, {"a", "b"}, {"1:a"}, {"1:b", "a"}, {"a"}, {}} {
+		judgement, err := inventory.Judge(policy, nil, scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, wanted := judgement.CallableNames(), len(inventory.Servers(scope)); len(found) != wanted {
+			t.Errorf("scope %q: found %q", scope, found)
+		}
+	}
+}

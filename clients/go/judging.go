@@ -3,7 +3,7 @@ package callability
 import (
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 )
 
@@ -80,13 +80,17 @@ func (i *Inventory) judge(policy *Policy, agent *Agent, scope []string) (found *
 	return after.judgement, after.decided, nil
 }
 
-// scopeKey is equal for equal scopes. A nil scope has a key of its own.
+// scopeKey is equal for equal scopes, and for no others: a name may hold every byte. A nil scope has a key of its own.
 func scopeKey(scope []string) string {
 	if scope == nil {
 		return "*"
 	}
-	sorted := slices.Compact(slices.Sorted(slices.Values(scope)))
-	return "=" + strings.Join(sorted, "\x00")
+	key := []byte("=")
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(scope))) {
+		key = append(strconv.AppendInt(key, int64(len(name)), 10), ':')
+		key = append(key, name...)
+	}
+	return string(key)
 }
 
 // judged returns a judgement with what a judgement before it has that still holds.
