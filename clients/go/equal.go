@@ -24,7 +24,10 @@ func (a *Annotations) equal(other *Annotations) bool {
 		equalPointers(a.Idempotent, other.Idempotent) && equalPointers(a.OpenWorld, other.OpenWorld)
 }
 
-func (t ToolText) equal(other ToolText) bool {
+func (t *ToolText) equal(other *ToolText) bool {
+	if t == nil || other == nil {
+		return t == other
+	}
 	return equalPointers(t.Description, other.Description) && equalBytes(t.InputSchema, other.InputSchema) &&
 		equalBytes(t.Annotations, other.Annotations)
 }

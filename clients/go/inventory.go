@@ -36,7 +36,7 @@ type listedServer struct {
 
 type listedTool struct {
 	handle *Tool
-	// text is never changed: judgements share it.
+	// text is never changed: judgements share it. It is nil if it is not known.
 	text    *ToolText
 	refusal string
 }
@@ -45,7 +45,7 @@ type listedTool struct {
 type ToolEntry struct {
 	Name  string
 	Facts ToolFacts
-	// Text is what the upstream says about the tool. Leave it out if it is not known.
+	// Text is what the upstream says about the tool. Leave it out if it is not known: a query then finds the tool by its name.
 	Text ToolText
 	// Refusal says why the proxy's own gate refuses the tool for good, if Facts assert that it does.
 	Refusal string
@@ -153,8 +153,9 @@ func (i *Inventory) Servers(scope []string) []string {
 	return found
 }
 
-// Text returns what is known of a tool's text at this moment, by its qualified name; false if two tools have the name, one
-// of which may be hidden from the agent. Show those of a Judgement instead: this one may not have been judged.
+// Text returns what is known of a tool's text at this moment, by its qualified name; false if nothing is, or if two tools
+// have the name, one of which may be hidden from the agent. Show those of a Judgement instead: this one may not have been
+// judged.
 func (i *Inventory) Text(name string) (ToolText, bool) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
@@ -173,7 +174,7 @@ func (i *Inventory) Text(name string) (ToolText, bool) {
 			found = tool
 		}
 	}
-	if found == nil {
+	if found == nil || found.text == nil {
 		return ToolText{}, false
 	}
 	return *found.text, true
@@ -199,7 +200,7 @@ func (i *Inventory) server(name string) *listedServer {
 func (i *Inventory) put(server *listedServer, tool ToolEntry) {
 	listed := server.tools[tool.Name]
 	if listed == nil {
-		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), &tool.Text, tool.Refusal}
+		server.tools[tool.Name] = &listedTool{server.handle.Tool(tool.Name, tool.Facts), tool.knownText(), tool.Refusal}
 		i.renamed(server)
 		return
 	}
@@ -207,8 +208,16 @@ func (i *Inventory) put(server *listedServer, tool ToolEntry) {
 		listed.handle.Set(tool.Facts)
 		i.changed(server)
 	}
-	if !listed.text.equal(tool.Text) || listed.refusal != tool.Refusal {
-		listed.text, listed.refusal = &tool.Text, tool.Refusal
+	if text := tool.knownText(); !listed.text.equal(text) || listed.refusal != tool.Refusal {
+		listed.text, listed.refusal = text, tool.Refusal
 		i.changed(server)
 	}
+}
+
+// knownText is what the upstream says about the tool; nil if nothing of it is given.
+func (t ToolEntry) knownText() *ToolText {
+	if t.Text.equal(&ToolText{}) {
+		return nil
+	}
+	return &t.Text
 }

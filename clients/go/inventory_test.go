@@ -179,3 +179,26 @@ func TestScopesWithAnyByteInANameAreDifferentScopes(t *testing.T) {
 		}
 	}
 }
+
+func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
+	var inventory callability.Inventory
+	inventory.PutServer("git", openServer)
+	inventory.Put("git", callability.ToolEntry{Name: "git_reset", Facts: deniedTool})
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := judgement.Text("git:git_reset"); known {
+		t.Error("found a text")
+	}
+	for _, flag := range []bool{false, true} {
+		result, err := judgement.Discovery(callability.Discovery{Query: "reset", IncludeDisabled: flag})
+		if err != nil || flag != strings.Contains(result.Text, "disabled_by_config") || flag == strings.Contains(result.Text, "notice") {
+			t.Errorf("flag %t: found %s and %v", flag, result.Text, err)
+		}
+	}
+	inventory.Put("git", entry("git_reset", deniedTool))
+	if _, known := inventory.Text("git:git_reset"); !known {
+		t.Error("found no text")
+	}
+}

@@ -56,7 +56,7 @@ type judged struct {
 	undetermined       bool
 	wordsRule          string
 	refusal            string
-	// text is what its upstream said when it was judged; nil if no inventory judged it.
+	// text is what its upstream said when it was judged; nil if no inventory judged it, or if it was not known.
 	text *ToolText
 	// nameWords are the words of a locked tool's name and of its server's.
 	nameWords []string
@@ -162,7 +162,7 @@ func (j *Judgement) Status(name string) Status {
 }
 
 // Text is what the upstream said about a tool when it was judged, by its qualified name; false if no Inventory judged the
-// tool. It must not be shown unless Searchable says so.
+// tool, or if no text was known. It must not be shown unless Searchable says so.
 func (j *Judgement) Text(name string) (ToolText, bool) {
 	if tool := j.tool(name); tool != nil && tool.text != nil {
 		return *tool.text, true
