@@ -10,6 +10,7 @@ from threading import Lock
 from callability.adapter import SEPARATOR, JudgedTool, Judgement, ToolText, judge
 from callability.client.batches import batches
 from callability.client.failure import PolicyUnavailable
+from callability.client.too_large import StandIns
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.verdict_pb2 import ToolWords
@@ -40,12 +41,11 @@ class KnownServer:
     refusals: Mapping[str, str]
     texts: Mapping[str, ToolText] = field(default_factory=dict)
 
-    def question(self, tools: Iterable[str] | None = None) -> pb.ServerTools:
+    def question(self, tools: Iterable[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all."""
-        wanted = self.tools if tools is None else tools
-        return pb.ServerTools(
-            name=self.name, facts=self.facts, tools=[pb.Tool(name=tool, facts=self.tools[tool]) for tool in wanted]
-        )
+        asked = stand_ins.asked if stand_ins else _asked
+        messages = [asked(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
+        return pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,15 +86,15 @@ class Judgements:
         revision = self._latest(key)
         judged: dict[str, dict[str, _JudgedServer]] = {}
         for _ in range(MAX_ROUNDS):
-            seen = set()
+            seen, stand_ins = set(), StandIns()
             by_now = judged.get(revision) or self._kept(key, revision)
-            missing = [known.question(tools) for known in servers if (tools := _missing(known, by_now))]
+            missing = [known.question(tools, stand_ins) for known in servers if (tools := _missing(known, by_now))]
             for request in list(batches(agent, missing)) or [pb.CheckToolsRequest(agent=agent)]:
                 response = yield request
                 revision = response.revision
                 seen.add(revision)
                 by_now = judged.setdefault(revision, self._kept(key, revision))
-                self._learn(key, request, response, servers, by_now)
+                self._learn(key, request, response, servers, by_now, stand_ins)
             if len(seen) == 1 and not any(_missing(known, by_now) for known in servers):
                 return self._joined(key, revision, [by_now[known.name] for known in servers])
         raise PolicyUnavailable("the policy changes with each answer", "ABORTED")
@@ -126,6 +126,7 @@ class Judgements:
         response: pb.CheckToolsResponse,
         servers: Sequence[KnownServer],
         by_now: dict[str, _JudgedServer],
+        stand_ins: StandIns,
     ) -> None:
         """Add what a response says to what is judged by its revision."""
         try:
@@ -133,7 +134,7 @@ class Judgements:
         except ValueError as error:
             raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error
         found: dict[str, dict[str, JudgedTool]] = {}
-        for tool in judgement.tools:
+        for tool in map(stand_ins.judged, judgement.tools):
             found.setdefault(tool.server, {})[tool.tool] = tool
         for known in servers:
             before = by_now.get(known.name)
@@ -152,6 +153,10 @@ class Judgements:
                 if len(kept.servers) > MAX_SERVERS:
                     kept.servers = {each.known.name: each for each in judged}
             return kept.latest[1]
+
+
+def _asked(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
+    return pb.Tool(name=tool, facts=facts)
 
 
 def _missing(known: KnownServer, by_now: Mapping[str, _JudgedServer]) -> list[str]:

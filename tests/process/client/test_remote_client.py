@@ -16,6 +16,7 @@ import pytest
 
 from callability.address import AddressRefused
 from callability.client import (
+    NO_RECORD,
     BlockingClient,
     Client,
     ClientClosed,
@@ -27,6 +28,7 @@ from callability.client import (
     PolicyUnavailable,
 )
 from callability.v1 import callability_service_pb2 as pb
+from callability.v1.facts_pb2 import Annotations, Labels, ServerFacts, ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
 from support.raw_http2 import RawConnection
@@ -72,6 +74,18 @@ def test_each_call_of_the_contract_is_answered(kind: str, two: list[Replica]) ->
         assert caller.do("classify_load", pb.ClassifyLoadRequest()).revision == revision
         assert caller.do("classify_enable", pb.ClassifyEnableRequest()).revision == revision
         assert caller.do("get_policy").revision == revision
+
+
+def test_an_inventory_larger_than_a_request_is_judged(kind: str, two: list[Replica]) -> None:
+    """With 19 MiB of labels, and a tool that is too large for any request."""
+    labels = Labels(values={f"key-{number}": "x" * 500 for number in range(60)})
+    inventory = Inventory()
+    inventory.put_server("s", ServerFacts(enabled=True, quarantined=False, labels=Labels()))
+    facts = ToolFacts(config_denied=False, approval=NO_RECORD, annotations=Annotations(), labels=labels)
+    inventory.replace_tools("s", dict.fromkeys((*map(str, range(650)), "x" * 100_000), facts))
+    with _remote(kind, two, attempt_seconds=SECONDS) as caller:
+        judgement = caller.do("judge", inventory)
+    assert [len(judgement.callable), len(judgement.locked)] == [650, 1]
 
 
 def test_columns_are_built_by_the_policy_that_decides(kind: str, two: list[Replica]) -> None:

@@ -18,9 +18,13 @@ from mcp_types import Tool, ToolAnnotations
 
 from callability.adapter import Judgement, ToolText, discovery, judge, tool_counts
 from callability.client import NO_RECORD, Inventory, PolicyUnavailable, tool_facts
+from callability.client.batches import MAX_BYTES
 from callability.client.judgements import MAX_ROUNDS, Judging
+from callability.service.requests.request_size import REQUEST_BYTES
 from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import facts_pb2
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts
+from callability.vocabulary import ToolStatus
 from support.drawing import drawing
 from support.judging import DENIED, FREE, OPEN, PENDING, PHRASES, SWITCHED_OFF, UNREAD, answered, stub_of
 from support.policies import write_policy
@@ -244,6 +248,43 @@ def test_more_tools_than_a_request_may_hold_are_spread_over_several() -> None:
     assert [len(request.servers[0].tools) for request in service.requests] == [20_000, 1]
     assert len(judgement.callable) == 20_001
     assert service.judge(inventory) is judgement
+
+
+def test_requests_are_within_the_bytes_that_a_service_takes() -> None:
+    """However large facts are, of tools, of servers and of the agent; each tool is asked about once."""
+    labels = facts_pb2.Labels(values={f"key-{number}": "x" * 500 for number in range(60)})
+    inventory, service, agent = Inventory(), _Service(None), Agent(name="robot", labels=labels)
+    for server in ("git", "files", "none"):
+        inventory.put_server(server, ServerFacts(enabled=True, quarantined=False, labels=labels))
+    large = _tool(FREE)
+    large.labels.CopyFrom(labels)
+    for server in ("git", "files"):
+        inventory.replace_tools(server, {f"tool_{number}": large for number in range(300)})
+    judgement = service.judge(inventory, agent)
+    sizes = [request.ByteSize() for request in service.requests]
+    assert len(sizes) == 3
+    assert max(sizes) <= MAX_BYTES < REQUEST_BYTES["callability.v1.CallabilityService/CheckTools"]
+    assert [len(judgement.tools), service.decided()] == [600, 600]
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "y" * 513, "é" * 257, "0" * 512 + "1"])
+def test_a_tool_too_large_for_any_request_is_held_back_by_itself(name: str) -> None:
+    """And those of its inventory are decided; a server that lists one would otherwise hide all servers."""
+    inventory, service = Inventory(), _Service(None)
+    inventory.put_server("git", _server(OPEN))
+    large = _tool(FREE)
+    large.labels.values["key"] = "x" * 70_000
+    inventory.replace_tools("git", {"read": _tool(FREE), name: _tool(FREE), "large": large, "write": _tool(FREE)})
+    judgement = service.judge(inventory)
+    assert [tool.tool for tool in judgement.callable] == ["read", "write"]
+    assert [(tool.tool, tool.status, tool.withhold_text) for tool in judgement.locked] == [
+        (name, ToolStatus.DISABLED_UNKNOWN, True),
+        ("large", ToolStatus.DISABLED_UNKNOWN, True),
+    ]
+    assert max(request.ByteSize() for request in service.requests) < 4_000
+    assert service.judge(inventory) is judgement
+    answer = discovery(judgement, "large", found=[], texts=judgement.texts, phrases=PHRASES, include_disabled=True)
+    assert "disabled_unknown" in answer["remediation"]
 
 
 @pytest.mark.parametrize(
