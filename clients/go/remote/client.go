@@ -179,34 +179,6 @@ func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *call
 	return AnswerOf(reply.GetVerdict(), reply.GetWords()), nil
 }
 
-// Judge decides about many tools for a discovery answer or counts, and joins the answers by an adapter.
-func (c *Client) Judge(
-	ctx context.Context, adapter callability.Adapter, agent *callability.Agent, tools []*callability.Tool,
-) (*callability.Judgement, error) {
-	reply, err := v1.NewCallabilityServiceClient(c).CheckTools(ctx, CheckToolsRequest(agent, tools))
-	if err != nil {
-		return nil, err
-	}
-	var results []*v1.ToolResult
-	for _, server := range reply.GetServers() {
-		results = append(results, server.GetResults()...)
-	}
-	if len(results) != len(tools) {
-		return nil, fmt.Errorf("%w: found %d results, wanted %d", ErrUnavailable, len(results), len(tools))
-	}
-	items := make([]callability.Item, len(tools))
-	for place, tool := range tools {
-		items[place] = callability.Item{
-			Server: tool.Server().Name(), Tool: tool.Name(), Answer: AnswerOf(results[place].GetVerdict(), nil),
-		}
-	}
-	words := make([]callability.Words, len(reply.GetWords()))
-	for place, each := range reply.GetWords() {
-		words[place] = WordsOf(each)
-	}
-	return adapter.Judgement(items, words...)
-}
-
 // Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own.
 func (c *Client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) (err error) {
 	name, hooks := path.Base(method), c.settings.hooks
