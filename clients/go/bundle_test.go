@@ -233,3 +233,16 @@ func FuzzReadPolicy(f *testing.F) {
 		_ = policy.ClassifyEnable(callability.EnableFacts{Known: callability.True, Ended: callability.EndConnected})
 	})
 }
+
+func TestAnAxisOfOneFactWithoutAPointForAReadingIsRefused(t *testing.T) {
+	payload := shippedPayload(t)
+	// The axis of the first fact, with a point for each of its three readings.
+	axis := fields(1, []byte{0}, 2, []byte{0, 1, 2})
+	if bytes.Count(payload, axis) == 0 {
+		t.Fatal("the shipped policy has no such axis")
+	}
+	_, err := callability.ReadPolicy(enveloped(bytes.Replace(payload, axis, fields(1, []byte{0}, 2, []byte{0, 1, 1}), 1)))
+	if err == nil || !strings.Contains(err.Error(), "points for 2 readings") {
+		t.Errorf("found %v", err)
+	}
+}

@@ -1,6 +1,9 @@
 package callability
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 func (s *ruleSet) checkAxes() error {
 	tested := map[int32]bool{}
@@ -46,15 +49,26 @@ func (s *ruleSet) checkAxis(a axis) error {
 	}
 	for number, reading := range a.readings {
 		fact := &s.facts[a.facts[number%len(a.facts)]]
-		readings := len(fact.values)
-		if !fact.asserted {
-			readings++
-		}
-		if err := within("reading of an axis", reading, readings); err != nil {
+		if err := within("reading of an axis", reading, fact.readings()); err != nil {
 			return err
 		}
 	}
+	if len(a.facts) > 1 {
+		return nil
+	}
+	different := len(slices.Compact(slices.Sorted(slices.Values(a.readings))))
+	if wanted := s.facts[a.facts[0]].readings(); different != wanted {
+		return fmt.Errorf("found points for %d readings of fact %d, wanted %d", different, a.facts[0], wanted)
+	}
 	return nil
+}
+
+// readings is how many readings a fact has: its values, and that it is unknown.
+func (t *fact) readings() int {
+	if t.asserted {
+		return len(t.values)
+	}
+	return len(t.values) + 1
 }
 
 func (s *ruleSet) checkVerdicts() error {

@@ -105,7 +105,7 @@ def _answers(policy: LocalPolicy) -> None:
         request = drawn.check_tool()
         try:
             calls.check_tool(request)
-        except (BundleRefused, KeyError):
+        except BundleRefused:
             continue
     facts = dict.fromkeys(islice(rule_set.question.facts, 100), UNKNOWN)
     try:

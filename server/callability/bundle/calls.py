@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from callability.bounded_cache import BoundedCache
+from callability.bundle.diagram import Points
 from callability.bundle.policy import LocalPolicy
+from callability.bundle.refusal import invalid
+from callability.bundle.rule_set import RuleSet
 from callability.bundle.tool_facts import InvalidName, ToolFactReader
 from callability.bundle.v1 import bundle_pb2
 from callability.bundle.verdict import Verdict, Words
@@ -59,9 +62,9 @@ class LocalCalls:
 
         Raises:
             InvalidName: a name is empty or too long.
-            BundleRefused: the bundle contradicts itself about a name.
+            BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
-        points = self._tools.points_of(self._facts(request))
+        points = _points(self._tools, self._facts(request))
         verdict = self._tools.decide(points)
         message = self.verdict_message(verdict, self._tools.unread(verdict, points))
         return pb.CheckToolResponse(revision=self.policy.revision, verdict=message, words=self.words_message(verdict))
@@ -71,7 +74,7 @@ class LocalCalls:
 
         Raises:
             InvalidName: the name of the agent is too long.
-            BundleRefused: the bundle contradicts itself about a name.
+            BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
         """
         agent = self.reader.of_agent(request.agent if request.HasField("agent") else None)
         said: set[_WordsKey] = set()
@@ -85,10 +88,10 @@ class LocalCalls:
 
         Raises:
             InvalidName: a name is empty or too long.
-            BundleRefused: the bundle contradicts itself.
+            BundleRefused: the bundle contradicts itself, or lacks facts that a request can have.
         """
         facts = self._facts(request)
-        points = self._tools.points_of(facts)
+        points = _points(self._tools, facts)
         verdict = self._tools.decide(points)
         explanation = self._tools.explain(facts)
         return pb.ExplainToolResponse(
@@ -101,9 +104,13 @@ class LocalCalls:
         )
 
     def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
-        """Classify one load of a server's tools."""
+        """Classify one load of a server's tools.
+
+        Raises:
+            BundleRefused: the bundle lacks facts that a request can have.
+        """
         rules = self.policy.load_outcome
-        verdict = rules.decide(rules.points_of(load_facts(request.signals, request.error_text)))
+        verdict = rules.decide(_points(rules, load_facts(request.signals, request.error_text)))
         status = verdict.status
         message = outcome_pb2.LoadVerdict(
             status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
@@ -118,9 +125,13 @@ class LocalCalls:
         return pb.ClassifyLoadResponse(revision=self.policy.revision, verdict=message, words=words)
 
     def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
-        """Classify one attempt to enable a server."""
+        """Classify one attempt to enable a server.
+
+        Raises:
+            BundleRefused: the bundle lacks facts that a request can have.
+        """
         rules = self.policy.enable_outcome
-        verdict = rules.decide(rules.points_of(enable_facts(request.facts)))
+        verdict = rules.decide(_points(rules, enable_facts(request.facts)))
         status = verdict.status
         message = outcome_pb2.EnableVerdict(
             status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
@@ -203,7 +214,7 @@ class LocalCalls:
         return result
 
     def _decided(self, facts: Mapping[str, str]) -> _Result:
-        points = self._tools.points_of(facts)
+        points = _points(self._tools, facts)
         verdict = self._tools.decide(points)
         message = self.verdict_message(verdict, self._tools.unread(verdict, points))
         number = verdict.status.number
@@ -266,6 +277,14 @@ class LocalCalls:
             )
             changes.append(message)
         return pb.PathStep(rule=step.rule.id, status=self._numbers[step.rule.status], changes=changes)  # type: ignore[arg-type]
+
+
+def _points(rules: RuleSet, facts: Mapping[str, str]) -> Points:
+    """Return the points of the facts of a request. No reader knows which facts can occur together."""
+    try:
+        return rules.points_of(facts)
+    except KeyError:
+        raise invalid("an axis has no point for facts that a request can have") from None
 
 
 def _names(words: Words, action: str) -> bool:

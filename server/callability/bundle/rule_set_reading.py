@@ -177,6 +177,8 @@ def _axis(message: pb.Axis, facts: Sequence[Fact]) -> Axis:
     for offset, fact in enumerate(mine):
         if not fact.values or max(readings[offset::width]) >= fact.readings:
             raise invalid(f"an axis has a reading that {shown(fact.name)} has not")
+    if width == 1 and len(set(readings)) != mine[0].readings:
+        raise invalid(f"an axis has no point for a reading of {shown(mine[0].name)}")
     points: dict[tuple[int, ...], int] = {}
     size = len(readings) // width
     for number in range(size):
