@@ -26,6 +26,7 @@ class BundleFile:
         self._hooks = hooks
         self._rollback = rollback
         self._accepted: _Signature | None = None
+        self._refused: _Signature | None = None
         self._why = ""
         self._closed = Event()
         self._thread = Thread(target=self._follow, daemon=True, name="callability-policy")
@@ -51,6 +52,8 @@ class BundleFile:
             if before == self._accepted:
                 self._held.confirm()
                 return
+            if before == self._refused:
+                return
             with self._path.open("rb") as file:
                 bundle = file.read(MAX_BYTES + 1)
             # A file that changes while it is read is read again.
@@ -59,7 +62,10 @@ class BundleFile:
             self._report(error.strerror or "error")
             return
         if whole and self._held.accept(bundle, rollback=self._rollback):
-            self._accepted = before
+            self._accepted, self._refused = before, None
+        elif whole:
+            # It stays refused: the keys are the same, and a sequence number that was accepted never becomes lower.
+            self._refused = before
         self._report("")
 
     def _signature(self) -> _Signature:

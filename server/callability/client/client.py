@@ -110,7 +110,7 @@ class Client:
         """Return a client that decides in this process, without a call.
 
         The policy comes from a service, which streams each change of it, or from a bundle in a file, which is read
-        again when it changes. A bundle that is refused changes nothing: the last good one decides on.
+        again when it changes. A bundle that is refused changes nothing: the last good one decides until it is too old.
 
         Args:
             source: the addresses of the replicas of a service, or the path of a bundle.
@@ -127,6 +127,7 @@ class Client:
             ValueError: there is no address, or one is given twice; the age is not above zero; or there are `keys` for
                 a service.
             AddressRefused: an address cannot be used.
+            MissingCryptography: there are `keys`, and the extra `bundle` is not installed. It is an `ImportError`.
         """
         guarded = GuardedHooks(hooks or LoggingHooks())
         return cls(

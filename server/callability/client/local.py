@@ -80,9 +80,10 @@ class LocalDecisions:
             if self._closed:
                 raise ClientClosed("the client is closed")
             if self._opened_at is None:
-                self._opened_at = time.monotonic()
                 self.held.load()
                 self._source.open()
+                # Not before: if one of them fails, the next call tries again.
+                self._opened_at = time.monotonic()
 
     def close(self) -> None:
         """Stop following the source."""
@@ -205,7 +206,11 @@ def local_decisions(
     Raises:
         ValueError: an argument cannot be used.
         AddressRefused: an address cannot be used.
+        MissingCryptography: there are `keys`, and the extra `bundle` is not installed.
     """
+    if keys is not None:
+        # Without keys, no cryptography is needed.
+        import callability.bundle.signatures  # noqa: F401, PLC0415
     held = HeldPolicy(max_age_seconds, hooks, keep=keep, keys=keys)
     if isinstance(source, Path):
         return LocalDecisions(held, BundleFile(source, held, hooks, rollback=rollback), hooks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ from callability.client import (
     bundle_file,
 )
 from callability.client import local as local_client
+from callability.client.bundle_file import BundleFile
 from callability.client.failure import no_answer
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
-from callability.client.local import MANY_TOOLS
+from callability.client.local import MANY_TOOLS, LocalDecisions
 from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
@@ -273,6 +275,65 @@ def _refused(caller: Caller) -> bool:
     except PolicyUnavailable:
         return True
     return False
+
+
+def test_a_refused_file_is_read_once_and_confirms_nothing(
+    local: Any, tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have megabytes, and lie there for days; the policy before it becomes too old meanwhile."""
+    path = tmp_path / "policy.bundle"
+    _written(path, bundle_of("shipped"))
+    given: list[bytes] = []
+    accept = HeldPolicy.accept
+
+    def accepted(self: HeldPolicy, bundle: bytes, digest: str = "", *, rollback: bool = False) -> bool:
+        given.append(bundle)
+        return accept(self, bundle, digest, rollback=rollback)
+
+    monkeypatch.setattr(HeldPolicy, "accept", accepted)
+    with local(path, max_age_seconds=2.0, hooks=recorded) as caller:
+        caller.check()
+        _written(path, b"callability")
+        eventually(lambda: _refused(caller))
+        assert given == [bundle_of("shipped"), b"callability"]
+        _written(path, bundle_of("shipped"))
+        eventually(lambda: not _refused(caller))
+
+
+@pytest.mark.parametrize("client", [Client, BlockingClient])
+def test_keys_without_cryptography_are_refused_at_once(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call would find no policy, and only the first one would say why."""
+    monkeypatch.delitem(sys.modules, "callability.bundle.signatures", raising=False)
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(ImportError, match=r"callability\[bundle\]"):
+        client.local(tmp_path / "policy.bundle", keys={"old": bytes(32)})
+
+
+def test_a_client_that_could_not_open_tries_again(
+    tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for want of threads: a later call begins to follow the file."""
+    path = tmp_path / "policy.bundle"
+    opening = BundleFile.open
+    failing = iter([True])
+
+    def opened(self: BundleFile) -> None:
+        if next(failing, False):
+            raise RuntimeError("can't start new thread")
+        opening(self)
+
+    monkeypatch.setattr(BundleFile, "open", opened)
+    _written(path, bundle_of("shipped"))
+    hooks = GuardedHooks(recorded)
+    held = HeldPolicy(MAX_AGE, hooks)
+    calls = LocalDecisions(held, BundleFile(path, held, hooks, rollback=False), hooks)
+    with pytest.raises(RuntimeError):
+        calls.open()
+    calls.open()
+    assert held.policy is not None
+    calls.close()
 
 
 def test_a_bundle_must_be_signed_by_one_of_the_keys(
