@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from callability import document
-from callability.finding import Finding, Place, line
+from callability.finding import Finding, Place, line, shown
 from callability.watching import looks
 
 _EXPIRED = 10
 """OpenSSL's number of the fault that a certificate has expired."""
 _SWAPPED = "give the certificate to `--tls-certificate`, and its key to `--tls-key`"
+_USUAL_KEYS = "use an RSA key of 2,048 bits or more, or an elliptic curve key on P-256"
 _logger = logging.getLogger(__name__)
 
 
@@ -156,6 +157,11 @@ def _seen_by_a_client(path: Path, chain: bytes, context: ssl.SSLContext) -> dict
         else:
             sentence = f"the certificate cannot be used: {error.verify_message}"
             finding = Finding(Place(str(path)), "bad-certificate", sentence)
+        raise CertificateRefused(finding) from error
+    except ssl.SSLError as error:
+        # Such as a key of a kind or on a curve that no client of today offers.
+        sentence = f"no client can connect with the certificate: {shown(error.reason or 'TLS failed')}"
+        finding = Finding(Place(str(path)), "bad-certificate", sentence, _USUAL_KEYS)
         raise CertificateRefused(finding) from error
 
 

@@ -47,9 +47,11 @@ class Authority:
         context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def pair(self, name: str, identity: str = "", *, days: float = 1) -> Pair:
+    def pair(
+        self, name: str, identity: str = "", *, days: float = 1, curve: type[ec.EllipticCurve] = ec.SECP256R1
+    ) -> Pair:
         """Write a certificate for 127.0.0.1, or for another `identity`, and its key; it expires in so many days."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(curve())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity or "127.0.0.1")])
         certificate = self._certificate(subject, key, authority=False, identity=identity, days=days)
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}-key.pem")

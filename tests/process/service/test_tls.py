@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.callers import bearer, tls_channel, token_entry, write_callers
@@ -145,13 +146,15 @@ def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, 
         ("missing", "unreadable-file"),
         ("empty", "bad-certificate"),
         ("no authority", "bad-certificate"),
+        ("on a curve that no client offers", "bad-certificate"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused_at_start(
     broken: str, code: str, authority: Authority, tmp_path: Path
 ) -> None:
     """With the file, and exit code 1."""
-    pair = authority.pair("server", days=-1 if broken == "expired" else 1)
+    curve = ec.SECP256K1 if broken.startswith("on a curve") else ec.SECP256R1
+    pair = authority.pair("server", days=-1 if broken == "expired" else 1, curve=curve)
     if broken == "mismatched":
         pair = Pair(pair.certificate, authority.pair("other").key)
     if broken == "swapped":
