@@ -55,26 +55,27 @@ class Callability(Middleware):
         server = next((each for each in self.config if name.startswith(f"{each}{SEPARATOR}")), "")
         return server, name.removeprefix(f"{server}{SEPARATOR}") if server else name
 
-    async def judge(self) -> adapter.Judgement:
-        """List what servers have now, and decide it; what has not changed is not decided again."""
-        every = await self.server.list_tools(run_middleware=False)
+    async def judge(self, listed: Sequence[Tool] | None = None) -> adapter.Judgement:
+        """Decide what is listed, by default what servers have now; what has not changed is not decided again."""
+        every = await self.server.list_tools(run_middleware=False) if listed is None else listed
         for server in (name for name, given in self.config.items() if given["state"]["enabled"]):
             parted = [(tool, *self.parted(tool.name)) for tool in every]
-            listed = [
-                tool.model_copy(update={"name": name}) for tool, its_server, name in parted if its_server == server
-            ]
-            self.inventory.replace_listed(server, listed, partial(self.facts, server))
+            mine = [tool.model_copy(update={"name": name}) for tool, its_server, name in parted if its_server == server]
+            self.inventory.replace_listed(server, mine, partial(self.facts, server))
         return await self.policy.judge(self.inventory, self.agent)
 
     async def on_list_tools(
         self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
     ) -> Sequence[Tool]:
         """List the tools that can be called, and the proxy's own; if the policy is out of reach, only the latter."""
+        listed: dict[str, Tool] = {}
+        for tool in await call_next(context):
+            listed.setdefault(tool.name, tool)  # as the inventory does: what is shown is what was judged
         try:
-            names = {tool.name for tool in (await self.judge()).callable}
+            names = {tool.name for tool in (await self.judge([*listed.values()])).callable}
         except PolicyUnavailable:
             names = set()
-        return [tool for tool in await call_next(context) if tool.name in names or not self.parted(tool.name)[0]]
+        return [tool for tool in listed.values() if tool.name in names or not self.parted(tool.name)[0]]
 
     async def on_call_tool(
         self,
