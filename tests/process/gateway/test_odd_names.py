@@ -132,6 +132,25 @@ def test_a_withheld_tool_with_an_odd_name_is_counted_and_not_named(tmp_path: Pat
     asyncio.run(check())
 
 
+def test_a_tool_that_cannot_be_approved_or_called_is_refused_with_what_can_be_done(tmp_path: Path) -> None:
+    """No agent passes on a command that refuses the name, or waits for a tool that no request can name (E-9)."""
+    unprintable, long = "bu\u202ern", "x" * 1030
+    _write(tmp_path, unprintable, long)
+
+    async def check() -> None:
+        async with client_of(tmp_path / "mcp_config.json") as client:
+            locked = await call(client, f"evil:{unprintable}")
+            assert "approvals approve" not in text_of(locked)
+            assert "a tool with such a name cannot be approved" in text_of(locked)
+            never = await call(client, f"evil:{long}")
+            assert isinstance(never.structured_content, dict)
+            assert never.structured_content["status"] == "disabled_unknown"
+            assert never.structured_content["retry"] == "never"
+            assert "The name of this tool has 1,030 bytes" in text_of(never)
+
+    asyncio.run(check())
+
+
 def test_a_tool_that_was_disabled_by_hand_can_be_enabled_whatever_its_name(tmp_path: Path) -> None:
     """Its record exists already, so no new name is written to the file."""
     _write(tmp_path, "\x01", approvals="approvals.yaml")

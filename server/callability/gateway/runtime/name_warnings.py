@@ -44,8 +44,8 @@ class NameWarnings:
         uncallable = sum(not 0 < byte_length(name) <= MAX_BYTES for name in names)
         if uncallable:
             self._warn(
-                f"`{upstream.name}` lists {uncallable} tools whose names are empty or have more than"
-                f" {MAX_BYTES} bytes: they cannot be called"
+                f"`{upstream.name}` lists tools that cannot be called: names that are empty or have more than"
+                f" {MAX_BYTES} bytes: {uncallable:,}"
             )
 
     def _warn(self, sentence: str) -> None:

@@ -12,8 +12,9 @@ from callability.gateway.inventory.agent import agent_message
 from callability.gateway.inventory.inventory import KnownServer
 from callability.gateway.observability.unread_facts import UnreadFacts
 from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.tool_name import MAX_BYTES, byte_length
 from callability.v1 import callability_service_pb2 as pb
-from callability.v1 import outcome_pb2
+from callability.v1 import outcome_pb2, verdict_pb2
 from callability.v1.callability_service_pb2 import FactChange
 from callability.vocabulary import EDIT_LABELS
 
@@ -39,9 +40,14 @@ class Decisions:
     async def check(self, known: KnownServer, tool: str) -> pb.CheckToolResponse:
         """Decide one tool; a tool that the service cannot be asked about is undetermined, as in a batch.
 
+        A listed tool whose name no request can hold is one that the gateway refuses.
+
         Raises:
             PolicyUnavailable: there is no answer.
         """
+        if byte_length(tool) > MAX_BYTES:
+            status = verdict_pb2.TOOL_STATUS_DISABLED_UNKNOWN
+            return pb.CheckToolResponse(verdict=verdict_pb2.ToolVerdict(status=status, withhold_text=True))
         request = pb.CheckToolRequest(
             agent=self._agent,
             server=known.facts.name,

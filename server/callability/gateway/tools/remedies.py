@@ -9,7 +9,7 @@ from pathlib import Path
 
 from callability.adapter import Phrases
 from callability.gateway.config import is_found_without_option
-from callability.tool_name import is_plain
+from callability.tool_name import is_plain, unrecordable
 from callability.v1.callability_service_pb2 import FactChange
 from callability.vocabulary import EDIT_LABELS
 
@@ -42,6 +42,10 @@ class Commands:
         """
         names = (server if is_plain(server) else _SERVER, tool if is_plain(tool) else _TOOL)
         found = self._phrases(*names, _meaning(*names[:1]), _meaning(*(names if tool else names[:1])))
+        if tool and unrecordable(tool):
+            # The command would refuse it: no file gets a record for such a name.
+            exclude = f"have the operator exclude the tool by `enabled_tools` or `disabled_tools` in {self._config}"
+            found = {**found, "approve_tool": f"{exclude}: a tool with such a name cannot be approved"}
         if not labels:
             return found
         changes = " and ".join(_label_change(change, names[1], agent) for change in labels)
