@@ -23,7 +23,7 @@ from callability.tool_name import is_plain, unrecordable
 from support.commands import callability
 from support.gateway_in_process import client_of
 from support.gateways import call, retrieve, shelf, text_of, write_config
-from support.running import COMMAND
+from support.running import COMMAND, serving
 
 HOSTILE = {"1,030 characters": "x" * 1030, "control characters": "\x01" * 200}
 ODD = ("read all files", 'it\'s "odd" $(id) `x`', "back\\slash", "\u8aad\u3080", "-x y", "un\ufe0fseen", '"' * 512)
@@ -149,6 +149,21 @@ def test_a_tool_that_cannot_be_approved_or_called_is_refused_with_what_can_be_do
             assert "The name of this tool has 1,030 bytes" in text_of(never)
 
     asyncio.run(check())
+
+
+def test_a_name_that_no_request_can_hold_costs_no_other_tool(tmp_path: Path) -> None:
+    """A server that lists one would otherwise end discovery and calls for every agent."""
+    _write(tmp_path, "x" * 1_100_000, "plain")
+    assert _approvals(tmp_path, "approve", "good", "--all", "--yes").returncode == 0
+
+    async def ask(address: str) -> None:
+        async with client_of(tmp_path / "mcp_config.json", "--policy-address", address) as client:
+            found = await retrieve(client, "read", include_disabled=True)
+            assert [each["name"] for each in found["tools"]] == ["good:read"]
+            assert not (await call(client, "good:read")).is_error
+
+    with serving() as address:
+        asyncio.run(ask(address))
 
 
 def test_a_tool_that_was_disabled_by_hand_can_be_enabled_whatever_its_name(tmp_path: Path) -> None:
