@@ -30,7 +30,7 @@ from callability.command_line.inventory_tables import (
 )
 from callability.command_line.options import JsonOption
 from callability.command_line.policy_pair import policy_pair
-from callability.command_line.terminal import number_of
+from callability.command_line.terminal import escaped, number_of
 from callability.vocabulary import ToolStatus
 
 NAMES = ("server.name", "tool.name")
@@ -143,7 +143,8 @@ def _as_text(rows: int, ordered: list[Change], found: Counter[Change], examples:
     for change in ordered:
         agent, before, after = change
         who = f", for agent `{agent}`" if agent is not None else ""
-        lines += ["", f"{before} -> {after}{who}: {found[change]:,}", *(f"  {tool}" for tool in examples[change])]
+        lines += ["", f"{before} -> {after}{who}: {found[change]:,}"]
+        lines += [f"  {escaped(tool)}" for tool in examples[change]]
         if found[change] > len(examples[change]):
             lines.append(f"  and {found[change] - len(examples[change]):,} more")
     return "\n".join(lines)

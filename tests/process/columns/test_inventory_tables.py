@@ -197,6 +197,13 @@ def test_diff_groups_the_tools_that_change_by_their_effect(tmp_path: Path) -> No
     assert (same.returncode, same.stdout) == (0, "no status changes in 15 rows\n")
 
 
+def test_the_name_of_a_tool_adds_no_line_and_no_colour_to_a_report(tmp_path: Path) -> None:
+    """Upstreams choose names, and people decide by the report whether to roll a policy out."""
+    path = _written(tmp_path, ".parquet", [{**OPEN, "tool.name": "git_log\n\x1b[32mno status changes"}])
+    done = _run("diff", path, "--against", POLICY, "--policy", _locking(tmp_path / "newer", "git_log*"))
+    assert done.stdout.splitlines()[-1] == "  git:git_log\\u000a\\u001b[32mno status changes"
+
+
 def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
     """A bundle that is damaged is refused, with its code."""
     path, bundle = _written(tmp_path, ".csv"), tmp_path / "policy.bundle"
@@ -261,6 +268,15 @@ def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None
         done = _run("decide", path, "--output", output)
         assert done.returncode == 1
         assert f"{output}: {sentence}" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_column_that_the_format_of_the_output_cannot_hold_is_an_error(tmp_path: Path) -> None:
+    """And not a traceback."""
+    path = _written(tmp_path, ".parquet", [{**OPEN, "team": ["tools", "data"]}])
+    done = _run("decide", path, "--output", tmp_path / "out.csv")
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (1, [])
+    assert f"{tmp_path / 'out.csv'}: cannot be written: unsupported type:list" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
