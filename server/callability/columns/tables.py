@@ -19,7 +19,7 @@ import pyarrow.parquet
 from callability.columns.decoding import decoded, decoded_schema, plain_type
 from callability.columns.fact_column import UnfitColumn
 from callability.columns.table_format import TableFormat
-from callability.columns.unreadable import reason
+from callability.columns.unreadable import MAX_CHARACTERS, reason
 
 BATCH_ROWS = 1 << 16
 _READ_BYTES = 1 << 20
@@ -188,8 +188,9 @@ def table_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter
         with _writer(beside, output_format(path), schema) as writer:
             yield writer
         beside.replace(path)
-    except OSError as error:
-        raise TableRefused(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    except (pa.ArrowException, OSError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
+        raise TableRefused(f"{path}: cannot be written: {why[:MAX_CHARACTERS].lower()}") from None
     finally:
         beside.unlink(missing_ok=True)
 
