@@ -253,6 +253,7 @@ async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None
         ("hangs", "did not answer within 1 s"),
         ("writes garbage", "did not answer within 10 s, and wrote only what is not MCP"),
         ("lists without end", "lists more than 20,000 tools, or them on more than 100 pages"),
+        ("lists at length", "lists tools of more than 67,108,864 bytes together"),
     ],
 )
 async def test_a_child_that_does_not_open_fails_for_all_that_wait(how: str, words: str) -> None:

@@ -174,7 +174,12 @@ INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "too much": say_too_much,
     "too much first": say_too_much_first,
 }
-LISTED = {"lists without end": '{"tools":[],"nextCursor":"again"}', "lists this": sys.argv[-1]}
+LARGE_TOOL = {"name": "pid", "description": "x" * 15 * MEGABYTE, "inputSchema": {"type": "object"}}
+LISTED = {
+    "lists without end": '{"tools":[],"nextCursor":"again"}',
+    "lists at length": json.dumps({"tools": [LARGE_TOOL], "nextCursor": "again"}),
+    "lists this": sys.argv[-1],
+}
 
 
 def answer(request: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, Too
 from pydantic import ValidationError
 
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
-from callability.gateway.upstream.failure import Failure
+from callability.gateway.upstream.failure import MESSAGE_BYTES, Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
 from callability.log_output import fields
@@ -25,6 +25,8 @@ from callability.log_output import fields
 MAX_PAGES = 100
 MAX_TOOLS = 20_000
 """Tools of one upstream: a longer list would delay every discovery."""
+MAX_BYTES = 4 * MESSAGE_BYTES
+"""Bytes of all pages of a list, as JSON: they are in memory together."""
 # In seconds, between two listings: an upstream that announces without end must not keep the gateway busy.
 LEAST_PAUSE = 0.1
 LONGEST_PAUSE = 30.0
@@ -198,12 +200,13 @@ class Listing:
 
 
 class EndlessListError(Exception):
-    """A tool list does not end, or is too long."""
+    """A tool list does not end, or is too long. Its text says what the server does, after the server's name."""
 
 
 async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTool, ...]:
     tools: list[UpstreamTool] = []
     params: PaginatedRequestParams | None = None
+    size = 0
     for _ in range(MAX_PAGES):
         try:
             page = await session.list_tools(params=params)
@@ -211,10 +214,13 @@ async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTo
             if error.code == METHOD_NOT_FOUND and exchange.failure is None:
                 return tuple(tools)
             raise
+        size += len(page.model_dump_json())
+        if size > MAX_BYTES:
+            raise EndlessListError(f"lists tools of more than {MAX_BYTES:,} bytes together")
         tools += map(upstream_tool, page.tools)
         if len(tools) > MAX_TOOLS:
             break
         if page.next_cursor is None:
             return tuple(tools)
         params = PaginatedRequestParams(cursor=page.next_cursor)
-    raise EndlessListError
+    raise EndlessListError(f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from callability.gateway.upstream.failure import MESSAGE_BYTES, NOT_MCP, TOO_LONG, Failure
 from callability.gateway.upstream.list_fault import ListFault
-from callability.gateway.upstream.listing import MAX_PAGES, MAX_TOOLS, EndlessListError
+from callability.gateway.upstream.listing import EndlessListError
 from callability.gateway.upstream.transport_failure import transport_failure
 from callability.vocabulary import LoadFailure, LoadPhase
 
@@ -53,7 +53,7 @@ def _failure(error: BaseException, status: int | None) -> Failure:
     code = error.code if isinstance(error, MCPError) else None
     words, kind, phase = "could not be connected", LoadFailure.OTHER, None
     if isinstance(error, EndlessListError):
-        words = f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages"
+        words = str(error)
     elif isinstance(error, ValidationError) or code == PARSE_ERROR:
         words, kind, phase = NOT_MCP, LoadFailure.NOT_MCP, LoadPhase.RESPONSE
     # The SDK raises RuntimeError for a handshake that names a version it does not know.
