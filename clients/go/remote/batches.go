@@ -37,7 +37,7 @@ func batches(request *v1.CheckToolsRequest) []*v1.CheckToolsRequest {
 		above := &v1.ServerTools{Name: server.GetName(), Facts: server.GetFacts()}
 		own := proto.Size(above) + around
 		for _, tool := range server.GetTools() {
-			b.add(above, own, asked(tool))
+			b.add(above, own, requested(tool))
 		}
 	}
 	return b.requests
@@ -75,9 +75,9 @@ func (b *batching) isFull(own, more int) bool {
 	return b.tools == maxTools || b.size+more > maxBytes
 }
 
-// asked is the tool, or in place of one that is too large for any request a name that is too long: it then is an error of
+// requested is the tool, or in place of one that is too large for any request a name that is too long: it then is an error of
 // its item, and the others are decided.
-func asked(tool *v1.Tool) *v1.Tool {
+func requested(tool *v1.Tool) *v1.Tool {
 	name := tool.GetName()
 	if len(name) <= maxNameBytes && utf8.ValidString(name) && proto.Size(tool.GetFacts()) <= maxFactsBytes {
 		return tool

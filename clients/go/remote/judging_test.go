@@ -26,7 +26,7 @@ type counting struct {
 	requests  []*v1.CheckToolsRequest
 }
 
-func (c *counting) asked() []*v1.CheckToolsRequest {
+func (c *counting) received() []*v1.CheckToolsRequest {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.requests
@@ -99,7 +99,7 @@ func TestARequestIsWithinTheLimitsOfTheService(t *testing.T) {
 		if found := len(judgement.CallableNames()); found != len(tools) {
 			t.Errorf("%s: found %d tools, wanted %d", name, found, len(tools))
 		}
-		for _, request := range service.asked() {
+		for _, request := range service.received() {
 			count := 0
 			for _, server := range request.GetServers() {
 				count += len(server.GetTools())
@@ -135,15 +135,15 @@ func TestAJudgementIsOfOneRevision(t *testing.T) {
 	tools := many(2_001, 1, callability.ToolFacts{})
 	for name, each := range map[string]struct {
 		revisions func(int) string
-		asked     int
+		requests  int
 	}{
 		"a policy that changes once": {func(call int) string { return fmt.Sprint(call > 0) }, 3},
 		"one that always changes":    {func(call int) string { return fmt.Sprint(call) }, 7},
 	} {
 		service := &counting{revisions: each.revisions}
 		_, err := service.dial(t).Judge(t.Context(), callability.Adapter{}, nil, tools)
-		if len(service.asked()) < each.asked || (each.asked > 3) != errors.Is(err, remote.ErrUnavailable) {
-			t.Errorf("%s: found %d requests and %v", name, len(service.asked()), err)
+		if len(service.received()) < each.requests || (each.requests > 3) != errors.Is(err, remote.ErrUnavailable) {
+			t.Errorf("%s: found %d requests and %v", name, len(service.received()), err)
 		}
 	}
 }

@@ -43,8 +43,8 @@ class KnownServer:
 
     def question(self, tools: Iterable[str] | None = None, stand_ins: StandIns | None = None) -> pb.ServerTools:
         """Return what a request holds about some of the tools, or about all."""
-        asked = stand_ins.asked if stand_ins else _asked
-        messages = [asked(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
+        requested = stand_ins.requested if stand_ins else _requested
+        messages = [requested(tool, self.tools[tool]) for tool in (self.tools if tools is None else tools)]
         return pb.ServerTools(name=self.name, facts=self.facts, tools=messages)
 
 
@@ -155,7 +155,7 @@ class Judgements:
             return kept.latest[1]
 
 
-def _asked(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
+def _requested(tool: str, facts: facts_pb2.ToolFacts) -> pb.Tool:
     return pb.Tool(name=tool, facts=facts)
 
 

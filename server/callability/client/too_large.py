@@ -16,7 +16,7 @@ class StandIns:
     def __init__(self) -> None:
         self._tools: dict[str, str] = {}
 
-    def asked(self, tool: str, facts: ToolFacts) -> Tool:
+    def requested(self, tool: str, facts: ToolFacts) -> Tool:
         """Return what a request holds about a tool: the tool, or a name that is too long, in place of one too large."""
         # Four bytes are the most that a character has.
         short = len(tool) <= NAME_BYTES // 4 or len(tool.encode()) <= NAME_BYTES
