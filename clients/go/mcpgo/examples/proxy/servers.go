@@ -9,6 +9,9 @@ import (
 	"os/exec"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/mcpgo"
 )
 
 // upstreams are the connections to servers, by name. A server that is disabled, or that failed, has none.
@@ -48,7 +51,9 @@ func (u upstreams) close() {
 func (u upstreams) call(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 	session := u[server]
 	if session == nil {
-		return nil, fmt.Errorf("server %q is not connected", server)
+		// An error would be one of the protocol, which many agents do not see.
+		text := fmt.Sprintf("Not called: server %q is not connected. The log of the proxy says why.", server)
+		return mcpgo.Result(callability.Result{Text: text, IsError: true}), nil
 	}
 	params := &mcp.CallToolParams{Name: tool}
 	if len(arguments) > 0 {
