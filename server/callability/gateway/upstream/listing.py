@@ -16,6 +16,7 @@ from mcp.client.subscriptions import ListenNotSupportedError
 from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, ToolListChangedNotification
 from pydantic import ValidationError
 
+from callability.gateway.config.fingerprint import canonical_form
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import MESSAGE_BYTES, Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
@@ -214,7 +215,7 @@ async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTo
             if error.code == METHOD_NOT_FOUND and exchange.failure is None:
                 return tuple(tools)
             raise
-        size += len(page.model_dump_json())
+        size += len(canonical_form(page.model_dump(by_alias=True, exclude_none=True)))
         if size > MAX_BYTES:
             raise EndlessListError(f"lists tools of more than {MAX_BYTES:,} bytes together")
         tools += map(upstream_tool, page.tools)
