@@ -82,8 +82,8 @@ def rows(rounds: Rounds) -> list[Row]:
         found.append(Row(PART, f"CheckTool, p99 beside batches of {where}", "ms", busy, against=quiet, aim=Aim(aim)))
     # What is left of a core by others is the machine's doing: the service does nothing else meanwhile.
     quiet, busy = (measured["computing"][name] for name in ("quiet", "busy"))
-    beside = "a process that only computes and asks nothing, two workers"
-    found.append(Row(PART, f"CheckTool, p99 beside {beside}", "ms", busy, against=quiet))
+    what = "CheckTool, p99 beside a process that only computes and asks nothing, two workers"
+    found.append(Row(PART, what, "ms", busy, against=quiet))
     return found
 
 

@@ -186,7 +186,8 @@ def test_watchers_of_health_take_no_place_of_a_watcher_of_the_policy() -> None:
         async with _server(concurrent_calls=4) as (server, channel):
             own = [("grpc.use_local_subchannel_pool", 1)]
             strangers = [grpc.aio.insecure_channel(server.address, own) for _ in range(4)]
-            watching = [each.unary_stream("/grpc.health.v1.Health/Watch")(b"") for each in strangers * 2]
+            watches: list[Any] = [each.unary_stream("/grpc.health.v1.Health/Watch") for each in strangers * 2]
+            watching = [watch(b"") for watch in watches]
             served = await asyncio.gather(*(each.read() for each in watching), return_exceptions=True)
             assert sum(isinstance(each, bytes) for each in served) == 4
             assert (await _next(PolicyServiceStub(channel).WatchPolicy(NONE))).bundle

@@ -9,9 +9,6 @@ import (
 	"os/exec"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/callability/callability/clients/go"
-	"github.com/callability/callability/clients/go/mcpgo"
 )
 
 // upstreams are the connections to servers, by name. A server that is disabled, or that failed, has none.
@@ -53,7 +50,7 @@ func (u upstreams) call(ctx context.Context, server, tool string, arguments json
 	if session == nil {
 		// An error would be one of the protocol, which many agents do not see.
 		text := fmt.Sprintf("Not called: server %q is not connected. The log of the proxy says why.", server)
-		return mcpgo.Result(callability.Result{Text: text, IsError: true}), nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: true}, nil
 	}
 	params := &mcp.CallToolParams{Name: tool}
 	if len(arguments) > 0 {
