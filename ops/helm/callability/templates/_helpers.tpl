@@ -90,7 +90,7 @@ resources:
 {{- define "callability.probe" -}}
 {{- if and .Values.insecure (not .Values.sidecar.enabled) (not .Values.tls.secret) }}
 grpc: {port: {{ .Values.service.port }}}
-{{- else if .Values.tls.clientAuthoritySecret }}
+{{- else if and .Values.tls.clientAuthoritySecret (not .Values.sidecar.enabled) }}
 exec:
   command: [callability, healthcheck, --tls-certificate, /etc/callability/probe/tls.crt, --tls-key, /etc/callability/probe/tls.key, --timeout, "8"]
 {{- else }}
