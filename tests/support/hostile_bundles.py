@@ -20,6 +20,8 @@ from support.bundles import DrawnRequests
 _LESS, _MORE = 0.05, 0.1
 """Up to which draw a list becomes shorter, or else longer."""
 _TEXTS = ("", "a", "*", "unknown", "none", "{check_logs}", "9" * 5_000)
+MOST = 2**31 - 1
+"""The largest number that every field holds."""
 POINTS = 8
 """Combinations of points that are decided for each rule set of an accepted bundle."""
 
@@ -64,7 +66,7 @@ def _other(value: Any, random: Random) -> Any:
         case bool():
             return not value
         case int():
-            return random.choice([0, 1, 2, 3, max(0, value - 1), value + 1, random.randrange(200), 2**31 - 1])
+            return random.choice([0, 1, 2, 3, max(0, value - 1), min(value + 1, MOST), random.randrange(200), MOST])
         case str():
             return random.choice([*_TEXTS, value + "*", value[:-1]])
     raise AssertionError(f"a field has the value {value!r}")
