@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import NoReturn
 
 import typer
@@ -27,6 +28,17 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 
 WRONG_INSTALLATION = 2
 """The exit code of a command whose extra is not installed: 1 would say that a file is refused."""
+
+
+def check_extra(extra: str) -> None:
+    """Check that what an extra adds to `policy` is installed, without importing it: that may take long.
+
+    Raises:
+        ModuleNotFoundError: a module is missing.
+    """
+    for module in MODULES[extra]:
+        if module not in _POLICY and find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 def refuse_without_extra(command: str, extra: str, error: ImportError) -> NoReturn:

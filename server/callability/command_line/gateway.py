@@ -12,6 +12,7 @@ import typer
 
 from callability.address import AddressRefused
 from callability.command_line.config import PolicyChoice, checked_files, start_report
+from callability.command_line.extras import check_extra
 from callability.command_line.gateway_files import (
     GivenApprovalsOption,
     GivenConfigOption,
@@ -55,6 +56,9 @@ from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.serving.http_port import HttpPort
 from callability.log_output import LogFormat, log_to_standard_error
 from callability.policy.shipped import shipped_policy
+
+# Most of it is imported when a gateway runs, and its absence has to be known before.
+check_extra("gateway")
 
 _ADDRESS = "127.0.0.1:7421"
 _log = logging.getLogger(__name__)

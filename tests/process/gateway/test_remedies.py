@@ -227,7 +227,7 @@ def test_a_lock_of_the_operator_names_no_command(lists: dict[str, Any], tmp_path
 
 def test_a_name_that_is_not_plain_stands_in_no_command(tmp_path: Path) -> None:
     """The agent and its user fill the name in; the name of the server is in the command."""
-    names = ("a b", "-a b", "$(id)", "a`b", "x" * 129, "é", "a;b\n")
+    names = ("a b", "-a b", "$(id)", "a`b", "x" * 129, "é", "a;b")
     files = shelf(tmp_path, "files", *({"name": name} for name in names), trust="manual")
 
     async def story() -> None:
