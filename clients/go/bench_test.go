@@ -1,7 +1,9 @@
 package callability
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 )
 
@@ -136,6 +138,45 @@ func BenchmarkDecision(b *testing.B) {
 			answeredStatus = policy.Decide(agent, facts[index&(count-1)].tool()).Status()
 		}
 	})
+}
+
+// BenchmarkLargeDecision decides drawn facts under another policy, such as one over 200 agents and 8 labels of servers:
+//
+//	python -m bench.large_policies agents-and-labels DIR
+//	callability bundle build DIR --output FILE
+//	CALLABILITY_BUNDLE=FILE go test -run '^$' -bench Large .
+func BenchmarkLargeDecision(b *testing.B) {
+	path := os.Getenv("CALLABILITY_BUNDLE")
+	if path == "" {
+		b.Skip("CALLABILITY_BUNDLE names no bundle")
+	}
+	policy, err := ReadPolicyFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const count = 1024
+	random := rand.New(rand.NewPCG(7, 11))
+	agents, tools := make([]*Agent, count), make([]*Tool, count)
+	statuses := map[Status]int{}
+	for number := range tools {
+		agents[number] = NewAgent(AgentFacts{Name: fmt.Sprintf("%c%d", 'a'+rune(random.IntN(2)), random.IntN(100)), Labels: NoLabels})
+		labels := Labels{}
+		for key := range 8 {
+			labels[fmt.Sprintf("k%d", key)] = fmt.Sprintf("v%d", random.IntN(6))
+		}
+		server := NewServer("git", ServerFacts{Enabled: True, Quarantined: False, Labels: labels})
+		tools[number] = server.Tool("git_status", ToolFacts{
+			ConfigDenied: False, Approval: NoRecord, Annotations: &Annotations{}, Labels: NoLabels,
+		})
+		statuses[policy.Decide(agents[number], tools[number]).Status()]++
+	}
+	if len(statuses) < 2 {
+		b.Fatalf("every tool has the same status: %v", statuses)
+	}
+	b.ReportAllocs()
+	for index := 0; b.Loop(); index++ {
+		answeredStatus = policy.Decide(agents[index&(count-1)], tools[index&(count-1)]).Status()
+	}
 }
 
 var (
