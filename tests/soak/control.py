@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +47,9 @@ def drop_connections(addresses: Collection[str]) -> None:
     """Close every connection of this process to some addresses, as a network may: both ends read an end."""
     ports = {int(address.rpartition(":")[2]) for address in addresses}
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as found:
-            if found.family == socket.AF_INET and found.getpeername()[1] in ports:
-                found.shutdown(socket.SHUT_RDWR)
+        # What is no socket is not copied: a copy that nobody closes would be copied again at the next drop.
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as found:
+                    if found.family == socket.AF_INET and found.getpeername()[1] in ports:
+                        found.shutdown(socket.SHUT_RDWR)
