@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from callability.adapter import JudgedTool
+from callability.tool_name import MAX_BYTES, byte_length
 from callability.v1.callability_service_pb2 import Tool
 from callability.v1.facts_pb2 import ToolFacts
 
-NAME_BYTES = 512
 FACTS_BYTES = 65_536
+"""The most bytes that the facts of a tool may have in a request."""
 
 
 class StandIns:
@@ -19,10 +20,10 @@ class StandIns:
     def requested(self, tool: str, facts: ToolFacts) -> Tool:
         """Return what a request holds about a tool: the tool, or a name that is too long, in place of one too large."""
         # Four bytes are the most that a character has.
-        short = len(tool) <= NAME_BYTES // 4 or len(tool.encode()) <= NAME_BYTES
+        short = len(tool) <= MAX_BYTES // 4 or byte_length(tool) <= MAX_BYTES
         if short and facts.ByteSize() <= FACTS_BYTES:
             return Tool(name=tool, facts=facts)
-        name = f"{len(self._tools):0{NAME_BYTES + 1}}"
+        name = f"{len(self._tools):0{MAX_BYTES + 1}}"
         self._tools[name] = tool
         return Tool(name=name)
 
