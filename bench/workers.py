@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from itertools import islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter, sleep
@@ -19,7 +19,7 @@ import grpc
 from bench import h2load, python_client
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
-from bench.serving import SERVICE, Served, served
+from bench.serving import EMPTY, SERVICE, Served, served
 from bench.workload import about_one_each
 from callability.address import DIRECT
 
@@ -44,7 +44,7 @@ _GENERATOR = h2load if h2load.installed() else python_client
 
 def rows(rounds: Rounds) -> list[Row]:
     """Measure both, with one worker and with two."""
-    with served(SERVICE) as one, served(SERVICE, "--workers", "2") as two:
+    with served(SERVICE) as one, served(SERVICE, "--workers", "2") as two, served(EMPTY) as empty:
         question = _question(one)
         calls = rounds.repetitions(_CALLS)
         waited = max(100, rounds.repetitions(_WAITED))
@@ -53,17 +53,22 @@ def rows(rounds: Rounds) -> list[Row]:
             _batches(one, _TOOLS) as beside,
             _batches(one, _LEGAL) as legal,
             _batches(two, _TOOLS, processes[2]) as other,
+            _batches(empty, _TOOLS) as unread,
             _channel(one) as one_channel,
             _channel_to(two, processes[2], other.worker) as two_channel,
-            _computing() as computing,
+            _channel(empty) as empty_channel,
+            _computing(os.cpu_count() or 1) as computing,
         ):
+            apart = (other.worker, other.process), (_other(processes[2], other.worker), os.getpid())
             subjects: dict[str, Callable[[], Figures]] = {
                 "cpu 1": partial(_cpu, one, processes[1], question, calls),
                 "cpu 2": partial(_cpu, two, processes[2], question, calls),
                 "one": partial(_waits, one_channel, question[0], beside, waited),
                 "legal": partial(_waits, one_channel, question[0], legal, waited),
+                "apart": partial(_waits_apart, apart, two_channel, question[0], other, waited),
                 "two": partial(_waits, two_channel, question[0], other, waited),
-                "computing": partial(_waits, two_channel, question[0], computing, waited),
+                "empty": partial(_waits, empty_channel, question[0], unread, waited),
+                "computing": partial(_waits, one_channel, question[0], computing, waited),
             }
             measured = rounds.interleaved(PART, subjects)
     cpu = {workers: measured[f"cpu {workers}"]["cpu"] for workers in (1, 2)}
@@ -73,6 +78,7 @@ def rows(rounds: Rounds) -> list[Row]:
         Row(PART, f"CheckTool, two workers, server CPU {load}", "µs a call", cpu[2], against=cpu[1], aim=Aim(1.1)),
     ]
     for name, where, aim in (
+        ("apart", f"{_TOOLS:,} tools on the other of two workers, which has a core of its own with their caller", 1.5),
         ("two", f"{_TOOLS:,} tools on the other of two workers", 1.5),
         ("one", f"{_TOOLS:,} tools on the only worker", 3),
         ("legal", f"{_LEGAL:,} tools on the only worker", 3),
@@ -80,10 +86,13 @@ def rows(rounds: Rounds) -> list[Row]:
         quiet, busy = measured[name]["quiet"], measured[name]["busy"]
         found.append(Row(PART, f"CheckTool, p99 without batches of {where}", "ms", quiet))
         found.append(Row(PART, f"CheckTool, p99 beside batches of {where}", "ms", busy, against=quiet, aim=Aim(aim)))
-    # What is left of a core by others is the machine's doing: the service does nothing else meanwhile.
-    quiet, busy = (measured["computing"][name] for name in ("quiet", "busy"))
-    what = "CheckTool, p99 beside a process that only computes and asks nothing, two workers"
-    found.append(Row(PART, what, "ms", busy, against=quiet))
+    # What gRPC takes by itself, and what the machine does where more processes are busy than it has cores.
+    for name, what in (
+        ("empty", f"batches of {_TOOLS:,} tools on the only worker, with empty handlers"),
+        ("computing", f"{os.cpu_count()} processes that only compute and ask nothing"),
+    ):
+        quiet, busy = measured[name]["quiet"], measured[name]["busy"]
+        found.append(Row(PART, f"CheckTool, p99 beside {what}", "ms", busy, against=quiet))
     return found
 
 
@@ -92,6 +101,7 @@ class _Batches:
 
     def __init__(self, process: subprocess.Popen[str], worker: int) -> None:
         self._process = process
+        self.process = process.pid
         self.worker = worker
 
     @contextmanager
@@ -113,29 +123,35 @@ class _Batches:
 
 
 class _Computing:
-    """A process that takes a core and asks nothing: how long others wait then is the machine's doing."""
+    """Processes that take every core and ask nothing: how long others wait then is the machine's doing."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self._processes = processes
 
     @contextmanager
     def sent(self) -> Iterator[None]:
         """Compute inside the context."""
-        self._process.send_signal(signal.SIGCONT)
+        self._send(signal.SIGCONT)
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGSTOP)
+            self._send(signal.SIGSTOP)
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            process.send_signal(number)
 
 
 @contextmanager
-def _computing() -> Iterator[_Computing]:
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        process.send_signal(signal.SIGSTOP)
-        try:
-            yield _Computing(process)
-        finally:
-            process.kill()
+def _computing(number: int) -> Iterator[_Computing]:
+    with ExitStack() as running:
+        processes = []
+        for _ in range(number):
+            process = running.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            running.callback(process.kill)
+            process.send_signal(signal.SIGSTOP)
+            processes.append(process)
+        yield _Computing(processes)
 
 
 @contextmanager
@@ -192,6 +208,12 @@ def _workers(server: Served) -> tuple[int, ...]:
     return tuple(int(each) for each in children if b"service.worker" in Path(f"/proc/{each}/cmdline").read_bytes())
 
 
+def _other(workers: tuple[int, ...], busy: int) -> int:
+    """Return the worker that is not the busy one."""
+    [found] = (worker for worker in workers if worker != busy)
+    return found
+
+
 def _sockets(processes: tuple[int, ...]) -> Mapping[int, int]:
     """Return how many sockets each process has."""
     found = dict.fromkeys(processes, 0)
@@ -224,6 +246,28 @@ def _waits(channel: grpc.Channel, request: bytes, batches: _Batches | _Computing
     quiet = _p99(channel, request, calls)
     with batches.sent():
         return {"quiet": quiet, "busy": _p99(channel, request, calls)}
+
+
+def _waits_apart(
+    groups: Sequence[Sequence[int]], channel: grpc.Channel, request: bytes, batches: _Batches, calls: int
+) -> Figures:
+    """Return the same, with each group of processes on a core of its own, as far as there are cores."""
+    cores = os.sched_getaffinity(0)
+    for group, core in zip(groups, cycle(cores)):
+        for process in group:
+            _pin(process, {core})
+    try:
+        return _waits(channel, request, batches, calls)
+    finally:
+        for process in chain(*groups):
+            _pin(process, cores)
+
+
+def _pin(process: int, cores: Set[int]) -> None:
+    """Let all threads of a process run on these cores alone."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _p99(channel: grpc.Channel, request: bytes, calls: int) -> float:

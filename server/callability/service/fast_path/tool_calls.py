@@ -100,8 +100,10 @@ class ToolCalls:
             for gap, times in results.gaps.items():
                 gaps[gap] = gaps.get(gap, 0) + times
             reply.servers.append(results.encoded)
+        await turn.others()
         self._gaps.met(gaps)
         self._gaps.decided_batch(fresh, again, tools)
+        await turn.others()
         reply.words.extend(self._results.encoded_words(words))
         encoded: bytes = reply.SerializeToString()
         return encoded

@@ -9,7 +9,7 @@ AT_ONCE = 32
 """Tools that are decided between two looks at the clock."""
 KEPT_AT_ONCE = 64
 """Servers with kept results that are answered between two looks at the clock."""
-TURN = 0.001
+TURN = 0.0002
 """Seconds after which other callers get a turn."""
 
 

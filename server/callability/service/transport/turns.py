@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Generator
 from contextvars import Context, copy_context
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from callability.service.transport.edge import Answer, Method
 from callability.service.transport.places import SHARED_PEER, Places
 
-TURN = 0.001
+TURN = 0.0002
 """Seconds of deciding, after which calls that have come in are accepted."""
 _ACCEPTING = 0.01
 """Seconds of accepting, after which calls are decided again: calls that are refused at once may come in without end."""
@@ -94,6 +94,8 @@ class Turns:
         """Let the event loop accept what has come in: until nothing more does, if that is more than was decided."""
         end = perf_counter() + _ACCEPTING
         before = self._arrivals
+        # A thread of gRPC passes calls on. It waits for Python's lock, for milliseconds unless the lock is let go of.
+        sleep(0)
         for _ in range(_PASSES):
             await asyncio.sleep(0)
         while self._arrivals - before > decided and perf_counter() < end:
