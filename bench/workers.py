@@ -54,6 +54,7 @@ def rows(rounds: Rounds) -> list[Row]:
             _batches(one, _LEGAL) as legal,
             _batches(two, _TOOLS, processes[2]) as other,
             _batches(empty, _TOOLS) as unread,
+            _batches(empty, _LEGAL) as legal_unread,
             _channel(one) as one_channel,
             _channel_to(two, processes[2], other.worker) as two_channel,
             _channel(empty) as empty_channel,
@@ -68,6 +69,7 @@ def rows(rounds: Rounds) -> list[Row]:
                 "apart": partial(_waits_apart, apart, two_channel, question[0], other, waited),
                 "two": partial(_waits, two_channel, question[0], other, waited),
                 "empty": partial(_waits, empty_channel, question[0], unread, waited),
+                "empty legal": partial(_waits, empty_channel, question[0], legal_unread, waited),
                 "computing": partial(_waits, one_channel, question[0], computing, waited),
             }
             measured = rounds.interleaved(PART, subjects)
@@ -89,6 +91,7 @@ def rows(rounds: Rounds) -> list[Row]:
     # What gRPC takes by itself, and what the machine does where more processes are busy than it has cores.
     for name, what in (
         ("empty", f"batches of {_TOOLS:,} tools on the only worker, with empty handlers"),
+        ("empty legal", f"batches of {_LEGAL:,} tools on the only worker, with empty handlers"),
         ("computing", f"{os.cpu_count()} processes that only compute and ask nothing"),
     ):
         quiet, busy = measured[name]["quiet"], measured[name]["busy"]
