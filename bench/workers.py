@@ -59,11 +59,13 @@ def rows(rounds: Rounds) -> list[Row]:
             _channel_to(two, processes[2], other.worker) as two_channel,
             _channel(empty) as empty_channel,
             _computing(os.cpu_count() or 1) as computing,
+            _computing(1) as one_computing,
         ):
             apart = (other.worker, other.process), (_other(processes[2], other.worker), os.getpid())
             subjects: dict[str, Callable[[], Figures]] = {
                 "cpu 1": partial(_cpu, one, processes[1], question, calls),
                 "cpu 2": partial(_cpu, two, processes[2], question, calls),
+                "cpu beside": partial(_cpu_beside, one_computing, one, processes[1], question, calls),
                 "one": partial(_waits, one_channel, question[0], beside, waited),
                 "legal": partial(_waits, one_channel, question[0], legal, waited),
                 "apart": partial(_waits_apart, apart, two_channel, question[0], other, waited),
@@ -73,11 +75,15 @@ def rows(rounds: Rounds) -> list[Row]:
                 "computing": partial(_waits, one_channel, question[0], computing, waited),
             }
             measured = rounds.interleaved(PART, subjects)
-    cpu = {workers: measured[f"cpu {workers}"]["cpu"] for workers in (1, 2)}
+    cpu = {name: measured[f"cpu {name}"]["cpu"] for name in (1, 2, "beside")}
     load = f"at {_CONNECTIONS * _STREAMS} in flight by {_GENERATOR.NAME}"
     found = [
         Row(PART, f"CheckTool, one worker, server CPU {load}", "µs a call", cpu[1]),
         Row(PART, f"CheckTool, two workers, server CPU {load}", "µs a call", cpu[2], against=cpu[1], aim=Aim(1.1)),
+        # Two workers and their callers keep both cores busy. So does this, and what it adds is the machine's doing.
+        Row(
+            PART, "the same, one worker beside a process that only computes", "µs a call", cpu["beside"], against=cpu[1]
+        ),
     ]
     for name, where, aim in (
         ("apart", f"{_TOOLS:,} tools on the other of two workers, which has a core of its own with their caller", 1.5),
@@ -242,6 +248,14 @@ def _cpu(server: Served, processes: tuple[int, ...], question: tuple[bytes, byte
         server.address, _PATH, request, reply, calls=calls, connections=_CONNECTIONS, streams=_STREAMS
     )
     return {"cpu": 1e6 * (sum(each.cpu_seconds() for each in answering) - before) / calls}
+
+
+def _cpu_beside(
+    computing: _Computing, server: Served, processes: tuple[int, ...], question: tuple[bytes, bytes], calls: int
+) -> Figures:
+    """Return the same while another process computes."""
+    with computing.sent():
+        return _cpu(server, processes, question, calls)
 
 
 def _waits(channel: grpc.Channel, request: bytes, batches: _Batches | _Computing, calls: int) -> Figures:
