@@ -62,13 +62,12 @@ def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fie
             if tag & 7 == _BYTES:
                 size = data[place]
                 place += 1
-                if size >= 0x80:
-                    # Two bytes are the usual case, and a call would take as long as all the rest.
-                    if (high := data[place]) < 0x80:
-                        size += (high - 1) << 7
-                        place += 1
-                    else:
-                        size, place = _varint(data, place - 1)
+                # Two bytes are the usual case, and a call would take as long as all the rest.
+                if size >= 0x80 and (high := data[place]) < 0x80:
+                    size += (high - 1) << 7
+                    place += 1
+                elif size >= 0x80:
+                    size, place = _varint(data, place - 1)
                 place += size
                 if size > largest:
                     if tag != apart or groups:

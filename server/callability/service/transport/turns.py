@@ -13,16 +13,17 @@ from callability.service.transport.edge import Answer, Method
 from callability.service.transport.places import SHARED_PEER, Places
 
 TURN = 0.0002
-"""Seconds of deciding, after which calls that have come in are accepted."""
+"""Seconds of deciding, after which calls that gRPC has passed on arrive: one that is short is decided at once."""
+_DECIDING = 0.001
+"""Seconds of deciding, after which calls that have come in are accepted, even if that takes a while."""
 _ACCEPTING = 0.01
 """Seconds of accepting, after which calls are decided again: calls that are refused at once may come in without end."""
 _PASSES = 4
 """Passes of the event loop within which what gRPC has passed on becomes an arrival."""
-_QUIET = 0.003
-"""Seconds without an arrival after which no other is waited for: a thread of gRPC passes on one call at a time.
-
-The event loop counts in whole milliseconds.
-"""
+_FEW = 8
+"""Calls beyond those decided that come in at a time without being the start of many."""
+_QUIET = 0.0002
+"""Seconds without an arrival after which no other is waited for: a thread of gRPC passes on one call at a time."""
 
 
 class Turns:
@@ -34,7 +35,6 @@ class Turns:
     def __init__(self) -> None:
         self._waiting: dict[object, deque[_Call]] = {}
         self._arrivals = 0
-        self._arrival = asyncio.Event()
         self._deciding: asyncio.Task[None] | None = None
 
     @property
@@ -45,7 +45,6 @@ class Turns:
     def arrived(self) -> None:
         """Note that a call has arrived, so that others may come right after it."""
         self._arrivals += 1
-        self._arrival.set()
 
     def answer(self, method: Method, places: Places, at_once_bytes: int) -> Answer:
         """Return what replies by a method that waits for nothing else.
@@ -85,26 +84,30 @@ class Turns:
         while self._waiting:
             await self._accept(decided)
             decided = 0
-            end = perf_counter() + TURN
-            while self._waiting and perf_counter() < end:
+            now = perf_counter()
+            end, turn = now + _DECIDING, now + TURN
+            while self._waiting and (now := perf_counter()) < end:
+                if now >= turn:
+                    await self._let_arrive()
+                    turn = perf_counter() + TURN
                 decided += self._give_turn()
         self._deciding = None
 
     async def _accept(self, decided: int) -> None:
-        """Let the event loop accept what has come in: until nothing more does, if that is more than was decided."""
+        """Let the event loop accept what has come in: until nothing more does, if many more come in than were decided."""
         end = perf_counter() + _ACCEPTING
-        before = self._arrivals
+        before = seen = self._arrivals
+        await self._let_arrive()
+        while self._arrivals - before > decided + _FEW and self._arrivals > seen and perf_counter() < end:
+            seen = self._arrivals
+            await self._let_arrive(_QUIET)
+
+    async def _let_arrive(self, seconds: float = 0) -> None:
+        """Let the calls arrive that have come in already, or come in within some time."""
         # A thread of gRPC passes calls on. It waits for Python's lock, for milliseconds unless the lock is let go of.
-        sleep(0)
+        sleep(seconds)  # noqa: ASYNC251 (the event loop is to wait)
         for _ in range(_PASSES):
             await asyncio.sleep(0)
-        while self._arrivals - before > decided and perf_counter() < end:
-            self._arrival.clear()
-            try:
-                async with asyncio.timeout(_QUIET):
-                    await self._arrival.wait()
-            except TimeoutError:
-                return
 
     def _give_turn(self) -> bool:
         """Let the connection whose turn it is go on with its first call; return whether that ended."""
