@@ -87,6 +87,7 @@ lint: $(VENV)/installed ## Check the style of code and contract.
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	cd proto && $(BIN)/buf lint
+	bash tests/go/lint.sh
 
 types: $(VENV)/installed ## Check the types.
 	$(BIN)/mypy
@@ -143,9 +144,11 @@ go-stubs: $(VENV)/go/installed $(VENV)/stubs/installed ## Generate the Go stubs 
 	  --go-grpc_out=$(GO_STUBS) --go-grpc_opt=module=$(GO_MODULE)/remote \
 	  proto/callability/v1/*.proto proto/callability/bundle/v1/*.proto
 
-go-lint: $(VENV)/go/installed ## Check the Go modules with vet and staticcheck.
+go-lint: $(VENV)/go/installed ## Check the Go modules with gofmt, vet (for every system that they are built for) and staticcheck.
+	test -z "$$(gofmt -l clients/go examples/go | tee /dev/stderr)"
 	for module in clients/go clients/go/remote clients/go/mcpgo; do \
-	  (cd $$module && go vet ./... && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
+	  for system in linux darwin windows; do (cd $$module && CGO_ENABLED=0 GOOS=$$system go vet ./...) || exit 1; done; \
+	  (cd $$module && $(CURDIR)/$(VENV)/go/staticcheck ./...) || exit 1; done
 
 # Interesting inputs are large, and to make each smaller would take most of the time.
 GO_FUZZ ?= 10000000x

@@ -94,7 +94,7 @@ class Turns:
         self._deciding = None
 
     async def _accept(self, decided: int) -> None:
-        """Let the event loop accept what has come in: until nothing more does, if many more come in than were decided."""
+        """Let the event loop accept what comes in: until nothing more does, if that is much more than was decided."""
         end = perf_counter() + _ACCEPTING
         before = seen = self._arrivals
         await self._let_arrive()
