@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -84,6 +85,9 @@ def _measure(parts: list[Part], rounds: Rounds) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     failed: list[str] = []
     for part in parts:
+        # The collector of Python walks through what is left of earlier parts, for a tenth of a second, in some rounds.
+        gc.collect()
+        gc.freeze()
         try:
             rows += import_module(f"bench.{part.replace('-', '_')}").rows(rounds)
         except Exception:  # whatever it was, the other parts are measured
