@@ -132,3 +132,10 @@ def test_a_large_value_is_counted_where_it_is() -> None:
     with pytest.raises(wire.Malformed):
         wire.fields(data, MANY, part=short)
     assert wire.fields(_group(50, b"\x08\x07" * 1_000), 10).count == 11
+
+
+def test_others_get_turns_while_many_fields_are_counted() -> None:
+    """Millions of empty tools in one message are counted up to the limit, which takes milliseconds."""
+    data = _bytes_field(3, b"") * (3 * wire.AT_ONCE)
+    assert len(list(wire.counting(data, MANY))) == 3
+    assert len(list(wire.counting(data, wire.AT_ONCE))) == 2

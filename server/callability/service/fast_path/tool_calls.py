@@ -71,8 +71,7 @@ class ToolCalls:
         turn = Turn()
         large = request_size.check_servers(data)
         await turn.others()
-        if large:
-            request_size.check_large_servers(data, large)
+        for _ in request_size.check_large_servers(data, large):
             await turn.others()
         request = lazy_messages.read(pb.CheckToolsRequest, data)
         servers = request.servers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from callability.service.requests import wire
 from callability.service.requests.errors import InvalidRequest
@@ -26,7 +26,6 @@ _OTHER_FIELDS = 64
 _SERVERS_FIELD = 2
 _TOOLS_FIELD = 3
 _COLUMNS_FIELD = 4
-_WHOLE = slice(None)
 _COLUMNS = 512
 """Columns of a request: more than a policy has axes."""
 
@@ -70,15 +69,21 @@ def check_servers(request: bytes) -> tuple[slice, ...]:
     return found.large
 
 
-def check_large_servers(request: bytes, servers: Iterable[slice]) -> None:
+def check_large_servers(request: bytes, servers: Iterable[slice]) -> Iterator[None]:
     """Check as `check_tools` does, but where the servers are: every copy of one delays other callers.
+
+    Yields: now and then, so that others get a turn.
 
     Raises:
         InvalidRequest: there are too many tools, or one is too large, or a server is malformed.
     """
     left = TOOLS
     for part in servers:
-        left -= _check_server(request, left, part)
+        try:
+            found = yield from wire.counting(request, left + _OTHER_FIELDS, part=part)
+        except wire.Malformed:
+            raise _malformed("ServerTools") from None
+        left -= _check_tools(found, left)
 
 
 def check_tools(server: bytes, before: int) -> None:
@@ -91,7 +96,7 @@ def check_tools(server: bytes, before: int) -> None:
     """
     limit = TOOLS - before
     if len(server) <= wire.LARGE and not wire.at_most(server, _TOOLS_FIELD, limit):
-        _check_server(server, limit)
+        _check_tools(_fields(server, limit + _OTHER_FIELDS, "ServerTools"), limit)
 
 
 def check_columns(request: bytes) -> None:
@@ -131,21 +136,24 @@ def check_files(request: bytes) -> None:
         )
 
 
-def _check_server(data: bytes, tools: int, part: slice = _WHOLE) -> int:
-    """Check a `ServerTools` that may have so many tools, and return how many it has at the least."""
+def _check_tools(found: wire.Fields, tools: int) -> int:
+    """Check what is in a `ServerTools` that may have so many tools, and return how many it has at the least."""
     limit = tools + _OTHER_FIELDS
-    found = _fields(data, limit, "ServerTools", part=part)
     if found.count > limit:
         raise too_many_tools(f"more than {limit:,} fields in a server")
     _check_item(found)
     return max(0, found.count - _OTHER_FIELDS)
 
 
-def _fields(data: bytes, limit: int, message: str, apart: int = 0, part: slice = _WHOLE) -> wire.Fields:
+def _fields(data: bytes, limit: int, message: str, apart: int = 0) -> wire.Fields:
     try:
-        return wire.fields(data, limit, apart, part)
+        return wire.fields(data, limit, apart)
     except wire.Malformed:
-        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`") from None
+        raise _malformed(message) from None
+
+
+def _malformed(message: str) -> InvalidRequest:
+    return InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message}`")
 
 
 def _check_item(found: wire.Fields) -> None:

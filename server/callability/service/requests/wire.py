@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 _VARINT, _FIXED64, _BYTES, _GROUP_START, _GROUP_END, _FIXED32 = range(6)
@@ -9,6 +10,8 @@ _GROUP = (_GROUP_START, _GROUP_END)
 _MAX_DEPTH = 100
 """Groups within groups, as protobuf has it."""
 _MAX_VARINT = 10
+AT_ONCE = 1_024
+"""Fields that are counted between two turns of others."""
 LARGE = 1_048_576
 """Bytes of a value that takes some milliseconds to copy, or to count field by field."""
 _WHOLE = slice(None)
@@ -47,6 +50,21 @@ def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fie
     Raises:
         Malformed: the bytes are not a message.
     """
+    steps = counting(data, limit, apart, part)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as counted:
+            found: Fields = counted.value
+            return found
+
+
+def counting(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Generator[None, None, Fields]:
+    """Count as `fields` does, and yield after `AT_ONCE` fields, so that others get a turn.
+
+    Raises:
+        Malformed: the bytes are not a message.
+    """
     place, end, _ = part.indices(len(data))
     count = largest = 0
     large: list[slice] = []
@@ -54,12 +72,16 @@ def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fie
     apart = apart << 3 | _BYTES
     try:
         while place < end and count <= limit:
-            tag = data[place]
-            place += 1
-            if tag >= 0x80:
-                tag, place = _varint(data, place - 1)
-            count += 1
-            if tag & 7 == _BYTES:
+            pause = min(limit, count + AT_ONCE - 1)
+            while place < end and count <= pause:
+                tag = data[place]
+                place += 1
+                if tag >= 0x80:
+                    tag, place = _varint(data, place - 1)
+                count += 1
+                if tag & 7 != _BYTES:
+                    place = _behind(data, place, tag, groups)
+                    continue
                 size = data[place]
                 place += 1
                 # Two bytes are the usual case, and a call would take as long as all the rest.
@@ -74,15 +96,27 @@ def fields(data: bytes, limit: int, apart: int = 0, part: slice = _WHOLE) -> Fie
                         largest = size
                     elif size > LARGE:
                         large.append(slice(place - size, place))
-            elif tag & 7 in _GROUP:
-                _enter_or_leave(groups, tag)
-            else:
-                place = _behind(data, place, tag & 7)
+            yield
     except IndexError:
         raise Malformed from None
     if place > end or (groups and count <= limit):
         raise Malformed
     return Fields(count, largest, tuple(large))
+
+
+def _behind(data: bytes, place: int, tag: int, groups: list[int]) -> int:
+    """Return the place behind a number, or behind the tag that begins or ends a group."""
+    kind = tag & 7
+    if kind in _GROUP:
+        _enter_or_leave(groups, tag)
+        return place
+    if kind == _VARINT:
+        return _varint(data, place)[1]
+    if kind == _FIXED32:
+        return place + 4
+    if kind == _FIXED64:
+        return place + 8
+    raise Malformed
 
 
 def _enter_or_leave(groups: list[int], tag: int) -> None:
@@ -93,17 +127,6 @@ def _enter_or_leave(groups: list[int], tag: int) -> None:
             raise Malformed
     elif not groups or groups.pop() != tag >> 3:
         raise Malformed
-
-
-def _behind(data: bytes, place: int, kind: int) -> int:
-    """Return the place behind a number."""
-    if kind == _VARINT:
-        return _varint(data, place)[1]
-    if kind == _FIXED32:
-        return place + 4
-    if kind == _FIXED64:
-        return place + 8
-    raise Malformed
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
