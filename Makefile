@@ -100,7 +100,7 @@ bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
 	$(BIN)/python -m bench $(BENCH)
 
 # `SOAK=1` is for one minute. The seed of the faults is printed; `SEED=1` draws the same ones again.
-soak: $(VENV)/installed ## Let faults happen to three replicas under load for ten minutes, and compare every answer.
+soak: $(VENV)/installed $(VENV)/ops ## Let faults happen to three replicas under load for ten minutes, and compare every answer.
 	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(SOAK) $(if $(SEED),--seed $(SEED))
 
 # `CLIENT_SOAK="--kills 2 --stops 1"` is a short one.
