@@ -56,6 +56,7 @@ pa.csv.write_csv(table, place / "tools.csv", pa.csv.WriteOptions(quoting_style="
 with postgres() as server:
     server.run(f'''CREATE TABLE inventory ({", ".join(columns)});
 \\\\copy inventory FROM '{place / "tools.csv"}' WITH (FORMAT csv, HEADER true)
+SET jit = off;
 CREATE TABLE verdicts AS {query};
 \\\\copy verdicts TO '{place / "postgres.csv"}' WITH (FORMAT csv, HEADER true, FORCE_QUOTE *)
 ''')
@@ -162,7 +163,7 @@ def test_ten_million_distinct_names_are_decided(tmp_path: Path) -> None:
 
 def test_postgresql_decides_the_same(place: Path) -> None:
     """By the printed SQL, over 200,000 rows of the shipped policy; over fewer of the other, which takes it longer."""
-    rows = 20_000 if place.name.startswith("agents-and-labels") else 200_000
+    rows = 2_000 if place.name.startswith("agents-and-labels") else 200_000
     query = _sql(place, "postgres", "inventory")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT / 'tests'}"}
     command = [PYTHON, "-c", _POSTGRES, place, str(rows)]
