@@ -96,7 +96,7 @@ wheel: $(VENV)/installed ## Build the wheel, and ask it for a decision in an emp
 	BIN="$(BIN)" PYTHON="$(PYTHON)" bash tests/wheel.sh
 
 # All load stays on 127.0.0.1. `BENCH="--only look-up"` measures a part.
-bench: $(VENV)/installed ## Measure what decisions cost, in about ten minutes.
+bench: $(VENV)/installed ## Measure what decisions cost, in about twenty minutes.
 	$(BIN)/python -m bench $(BENCH)
 
 # `SOAK=1` is for one minute. The seed of the faults is printed; `SEED=1` draws the same ones again.
