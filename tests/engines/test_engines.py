@@ -162,7 +162,7 @@ def test_ten_million_distinct_names_are_decided(tmp_path: Path) -> None:
 
 
 def test_postgresql_decides_the_same(place: Path) -> None:
-    """By the printed SQL, over 200,000 rows of the shipped policy; over 2,000 of the other, which takes it much longer."""
+    """By the printed SQL, over 200,000 rows of the shipped policy; over 2,000 of the other, which takes longer."""
     rows = 2_000 if place.name.startswith("agents-and-labels") else 200_000
     query = _sql(place, "postgres", "inventory")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT / 'tests'}"}
