@@ -166,7 +166,7 @@ def test_postgresql_decides_the_same(place: Path) -> None:
     rows = 2_000 if place.name.startswith("agents-and-labels") else 200_000
     query = _sql(place, "postgres", "inventory")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'server'}{os.pathsep}{ROOT / 'tests'}"}
-    command = [PYTHON, "-c", _POSTGRES, place, str(rows)]
+    command: list[str | Path] = [PYTHON, "-c", _POSTGRES, place, str(rows)]
     done = subprocess.run(command, input=query, env=environment, capture_output=True, text=True, check=False)
     if "is missing" in done.stderr:
         pytest.skip(done.stderr.strip())
