@@ -14,20 +14,13 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
 from support.checkout import TESTS
-
-with warnings.catch_warnings():
-    # It opens its data by a function that is deprecated in some versions of Python.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    try:
-        import bpe_openai
-    except ImportError:  # where there is no build of it for a platform
-        bpe_openai = None
 
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
 from callability.gateway.tools.remedies import phrases
@@ -75,15 +68,23 @@ ENABLES: Mapping[str, Mapping[str, Any]] = {
 """For each text about enabling a server, facts that have it."""
 
 
+@cache
 def _counting() -> Callable[[str], int]:
-    if bpe_openai is None:
-        return lambda text: math.ceil(len(text) / 4)
+    # It takes a second to read its tables, which is too much for every process that collects tests.
+    with warnings.catch_warnings():
+        # It opens its data by a function that is deprecated in some versions of Python.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            import bpe_openai
+        except ImportError:  # where there is no build of it for a platform
+            return lambda text: math.ceil(len(text) / 4)
     encoding = bpe_openai.get_encoding("o200k_base")
     return lambda text: len(encoding.encode_ordinary(text))
 
 
-tokens = _counting()
-"""Return the number of tokens of a text."""
+def tokens(text: str) -> int:
+    """Return the number of tokens of a text."""
+    return _counting()(text)
 
 
 class Wording(NamedTuple):

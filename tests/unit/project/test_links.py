@@ -17,7 +17,17 @@ from markdown_it.token import Token
 from support.checkout import ROOT
 
 ELSEWHERE = {".venv", ".git", "build", "dist", "node_modules", ".pytest_cache"}
-DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not ELSEWHERE.intersection(path.relative_to(ROOT).parts))
+
+
+def _documents() -> Iterator[Path]:
+    yield from ROOT.glob("*.md")
+    # What is not ours is not looked through either: an environment has tens of thousands of files.
+    for directory in (path for path in ROOT.iterdir() if path.is_dir() and path.name not in ELSEWHERE):
+        found = directory.rglob("*.md")
+        yield from (path for path in found if not ELSEWHERE.intersection(path.relative_to(ROOT).parts))
+
+
+DOCUMENTS = sorted(_documents())
 
 
 @cache
