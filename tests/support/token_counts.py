@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
-from support.checkout import TESTS
-
 from callability.adapter import NEUTRAL, Phrases, ToolText, discovery, enable_result, load_messages, rejection
 from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
+from support.checkout import TESTS
 from support.judging import LOCKED, checked, judgement_of, stub_of, text_of
 
 RECORDED = TESTS / "token_counts.json"
@@ -75,7 +74,7 @@ def _counting() -> Callable[[str], int]:
         # It opens its data by a function that is deprecated in some versions of Python.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            import bpe_openai
+            import bpe_openai  # noqa: PLC0415
         except ImportError:  # where there is no build of it for a platform
             return lambda text: math.ceil(len(text) / 4)
     encoding = bpe_openai.get_encoding("o200k_base")
