@@ -67,7 +67,7 @@ demo: $(VENV)/installed ## Set up, and show how a tool is refused, unlocked and 
 	$(BIN)/python -m demo $(DEMO)
 
 unit: $(VENV)/installed ## Set up, and run the tests that need no process.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --hypothesis-profile=quick tests/unit
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --hypothesis-profile=quick tests/unit
 
 setup: $(VENV)/installed $(VENV)/stubs/installed $(VENV)/node/installed $(VENV)/browser $(VENV)/fuzz $(VENV)/ops ## Set up for every test.
 

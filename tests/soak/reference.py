@@ -68,14 +68,14 @@ def _verdict(verdict: verdict_pb2.ToolVerdict) -> Verdict:
     return verdict.status, verdict.rule, verdict.undetermined, verdict.withhold_text
 
 
-def questions(policies: Sequence[Path]) -> Questions:
-    """Return the requests with the correct verdicts by each of the policies in some directories."""
+def questions(policies: Sequence[Path], tools: int = TOOLS) -> Questions:
+    """Return requests about so many tools, with the correct verdicts by each of the policies in some directories."""
     rules = {source_in(directory).revision: _rules(directory) for directory in policies}
     single = [
         Question(request, {revision: [_decided(request, each)] for revision, each in rules.items()})
-        for request in islice(about_one_each(TOOLS), 0, TOOLS, TOOLS // _REQUESTS)
+        for request in islice(about_one_each(tools), 0, tools, max(1, tools // _REQUESTS))
     ]
-    many = about_many(TOOLS)
+    many = about_many(tools)
     return Questions(single, Question(many, {revision: _decided_all(many, each) for revision, each in rules.items()}))
 
 

@@ -29,7 +29,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Policies:
 @pytest.fixture(scope="module")
 def single(policies: Policies) -> list[Question]:
     """Requests about one tool, with the verdicts of two of the policies."""
-    return [*questions([each.directory for each in policies.good[:2]]).single]
+    return [*questions([each.directory for each in policies.good[:2]], tools=500).single]
 
 
 def _answered(question: Question, directory: Path) -> pb.CheckToolResponse:
