@@ -106,6 +106,9 @@ class StandInLoad:
     outcome: LoadOutcome
     is_pending: bool = False
 
+    async def classified(self) -> None:
+        """Its outcome is there from the start."""
+
     async def known(self) -> None:
         """Wait for nothing."""
 

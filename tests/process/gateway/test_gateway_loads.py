@@ -208,7 +208,9 @@ def test_what_needs_attention_is_retried_on_request(by: str, tmp_path: Path) -> 
 
     async def story() -> None:
         async with client_of(config) as client:
-            assert text_of(await call(client, "late:read")).endswith("was not found; the call was not sent.")
+            answer = text_of(await call(client, "late:read"))
+            assert answer.startswith("Not done: server `late` is not connected; the call was not sent. Needs attention")
+            assert "could not be started: " in answer
             assert await loads(client, "late")() == [("failed", "permanent")]
             script(tmp_path / "late", shelf(tmp_path, "late", READ))
             if by == "a call":

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +28,11 @@ from support.waiting import becomes, loads
 
 CALLS = 20
 LONG = 3600.0
+NOT_CONNECTED = (
+    'Not done: server `it` is not connected; the call was not sent. Needs attention: "it" (exited with code 3 before it'
+    " answered). Waiting does not help. The operator must "
+)
+"""What an agent reads about a known tool of a server that exits."""
 UNKNOWN = "is not connected, so its tools are not known; the call was not sent."
 
 
@@ -97,7 +105,7 @@ def test_a_call_of_a_tool_that_was_never_listed_sends_nothing_over_http(
 
 
 def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Path) -> None:
-    """Within the pause, calls get the last failure; afterwards, the next call opens the server."""
+    """Within the pause, calls get the last failure, with who can act; afterwards, the next opens the server."""
     servers = {"it": exiting(tmp_path, "it", enabled_tools=["listed"])}
     config = write_config(tmp_path, servers, deadlines={"reopen_seconds": LONG})
 
@@ -105,12 +113,32 @@ def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Pa
         async with client_of(config, rest_seconds) as client:
             await becomes(loads(client, "it"), [("failed", "permanent")])
             answer = await _calls(client, "it:listed")
-            assert answer == "Not done: server `it` exited with code 3 before it answered; the call was not sent."
+            assert answer.startswith(NOT_CONNECTED)
 
     asyncio.run(story(LONG))
     assert starts(tmp_path, "it") == 1
     asyncio.run(story(0))
     assert starts(tmp_path, "it") == 1 + 1 + CALLS
+
+
+def test_the_first_call_on_a_server_that_cannot_be_opened_again_says_who_can_act(tmp_path: Path) -> None:
+    """Its connection was lost, and nothing had failed to open before: what is said is about this opening."""
+    once, running = exiting(tmp_path, "it"), shelf(tmp_path, "files", {"name": "read", "description": "Reads."})
+    program = Path(once["command"])
+    program.write_text(
+        f"#!/bin/sh\nif [ -e {tmp_path}/started ]; then exit 3; fi\necho $$ > {tmp_path}/started\n"
+        f"exec {shlex.join([running['command'], *running['args']])}\n"
+    )
+    config = write_config(tmp_path, {"it": once}, deadlines={"reopen_seconds": LONG})
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await becomes(loads(client, "it"), [("connected", "available")])
+            os.kill(int((tmp_path / "started").read_text()), signal.SIGKILL)
+            await becomes(loads(client, "it"), [("failed", None)])
+            assert text_of(await call(client, "it:read")).startswith(NOT_CONNECTED)
+
+    asyncio.run(story())
 
 
 def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:

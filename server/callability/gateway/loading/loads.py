@@ -25,6 +25,9 @@ class Load(Protocol):
     async def known(self) -> None:
         """Wait until the first load has a first result."""
 
+    async def classified(self) -> None:
+        """Wait until the load that is under way, if any, has a first result."""
+
 
 class Loads:
     """The loads of the enabled servers. Any other server has no outcome and is never pending."""
@@ -49,3 +52,8 @@ class Loads:
         """Wait until the first load of a server has a first result."""
         if server in self._loads:
             await self._loads[server].known()
+
+    async def classified(self, server: str) -> None:
+        """Wait until the load of a server that is under way, if any, has a first result."""
+        if server in self._loads:
+            await self._loads[server].classified()

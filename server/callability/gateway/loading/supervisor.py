@@ -33,6 +33,7 @@ class Supervisor:
         self._stub = stub
         self._latest: LoadOutcome | None = None
         self._known = asyncio.Event()
+        self._classified = asyncio.Event()
         self._loaded = asyncio.Event()
         # Before the task gets its turn, so that everybody sees an opening under way.
         upstream.start()
@@ -59,6 +60,10 @@ class Supervisor:
         """Wait until the first load has a first result, even if it is not finished."""
         await self._known.wait()
 
+    async def classified(self) -> None:
+        """Wait until the load that is under way, if any, has a first result: until then, `outcome` is an older one."""
+        await self._classified.wait()
+
     async def loaded(self) -> None:
         """Wait until the first load is finished or given up."""
         await self._loaded.wait()
@@ -80,8 +85,8 @@ class Supervisor:
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         """Release all who wait, also if the task was ended before it had its turn."""
-        self._known.set()
-        self._loaded.set()
+        for event in (self._known, self._classified, self._loaded):
+            event.set()
 
     async def _load_for_ever(self) -> None:
         pause = 0.0
@@ -102,6 +107,7 @@ class Supervisor:
                 pause = 0.0
 
     async def _load(self) -> LoadOutcome:
+        self._classified.clear()
         seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
         loader = Loader(self._stub, seconds=seconds)
         outcome = await loader.load(self._upstream, retry_scheduled=True, report=self._take)
@@ -113,6 +119,7 @@ class Supervisor:
     def _take(self, outcome: LoadOutcome) -> None:
         self._latest = outcome
         self._known.set()
+        self._classified.set()
 
     async def _opening_until(self, time: float | None) -> bool:
         """Wait until somebody else opens the upstream, but not beyond a time of the loop; say whether somebody did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -28,6 +29,8 @@ LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile."""
 READ_SECONDS = 10.0
 """How long a call waits for an announced change of its server's tools to be read."""
+CLASSIFY_SECONDS = 2.0
+"""How long a call that failed to open its server waits for the policy to say what can be done."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
 
 
@@ -123,7 +126,7 @@ class ToolCalls:
         is read and judged before. Nothing is opened for an unknown tool, nor before the policy lets the call through.
 
         Raises:
-            UpstreamError: the server is not connected and cannot be.
+            UpstreamError: the server does not list its tools in time.
             PolicyUnavailable: the service gave no answer.
         """
         upstream = self._inventory.upstream(server)
@@ -131,7 +134,7 @@ class ToolCalls:
             try:
                 await upstream.opened()
             except UpstreamError as error:
-                return self._not_connected(server, error)
+                return await self._not_connected(error, server, "is not connected, so its tools are not known")
             await self._settle(upstream)
         for _ in range(LOOKS):
             if server not in self._inventory.servers:
@@ -149,7 +152,11 @@ class ToolCalls:
                 return refused
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
-            connection = await self._read(upstream)
+            try:
+                connection = await upstream.connected()
+            except UpstreamError as error:
+                return await self._not_connected(error, server, "is not connected")
+            await self._settle(upstream)
             still = server in self._inventory.servers and self._inventory.known(server) is known
             if still and known.connected:
                 return upstream, connection
@@ -167,16 +174,6 @@ class ToolCalls:
         labels = await self._decisions.labels_that_lift(known, tool)
         return self._phrases.about(server, tool, labels=labels, agent=self._agent)
 
-    async def _read(self, upstream: Upstream) -> Connection:
-        """Connect, and read the changes of the tools that the server announced.
-
-        Raises:
-            UpstreamError: it cannot be connected, or does not list its tools in time.
-        """
-        connection = await upstream.connected()
-        await self._settle(upstream)
-        return connection
-
     async def _settle(self, upstream: Upstream) -> None:
         """Read the changes of the tools that the server announced.
 
@@ -190,13 +187,14 @@ class ToolCalls:
             except TimeoutError:
                 raise UpstreamError(upstream.name, _UNREAD, NOT_SENT) from None
 
-    def _not_connected(self, server: str, error: UpstreamError) -> Result:
-        """Return the answer to a call of an unknown tool on a server that is not connected (A.4)."""
+    async def _not_connected(self, error: UpstreamError, server: str, state: str) -> Result:
+        """Return the answer to a call on a server that could not be opened: why, and who can do something (L-7)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLASSIFY_SECONDS):
+                await self._loads.classified(server)
         messages = self._loads.messages([server], self._phrases.about(server)).values()
         why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
-        return error_result(
-            f"Not done: server `{server}` is not connected, so its tools are not known; the call was not sent. {why}"
-        )
+        return error_result(f"Not done: server `{server}` {state}{NOT_SENT}. {why}")
 
     async def _unknown(self, name: str) -> Result:
         judgement = await self._decisions.judge(self._inventory.known_servers().values())
