@@ -123,6 +123,10 @@ def _unfit(files: CertificateFiles, error: Exception) -> Finding:
         case ssl.SSLError(reason="KEY_VALUES_MISMATCH" | "KEY_TYPE_MISMATCH"):
             sentence = "the key is not that of the certificate"
             return Finding(Place(str(files.key)), "bad-certificate", sentence, f"see {files.certificate}")
+        case ssl.SSLError(reason="EE_KEY_TOO_SMALL"):
+            return Finding(
+                Place(str(files.certificate)), "bad-certificate", "the key of the certificate is too short", _USUAL_KEYS
+            )
         case _:
             sentence = "certificate and key cannot be used: they are not in PEM, or incomplete"
             return Finding(Place(str(files.certificate)), "bad-certificate", sentence, f"the key is {files.key}")

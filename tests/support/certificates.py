@@ -10,8 +10,10 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,9 @@ class Authority:
         context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def pair(
-        self, name: str, identity: str = "", *, days: float = 1, curve: type[ec.EllipticCurve] = ec.SECP256R1
-    ) -> Pair:
+    def pair(self, name: str, identity: str = "", *, days: float = 1, key: PrivateKey | None = None) -> Pair:
         """Write a certificate for 127.0.0.1, or for another `identity`, and its key; it expires in so many days."""
-        key = ec.generate_private_key(curve())
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity or "127.0.0.1")])
         certificate = self._certificate(subject, key, authority=False, identity=identity, days=days)
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}-key.pem")
@@ -63,7 +63,7 @@ class Authority:
     def _certificate(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: PrivateKey,
         *,
         authority: bool,
         identity: str = "",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from support.callers import bearer, tls_channel, token_entry, write_callers
-from support.certificates import Authority, Pair
+from support.certificates import Authority, Pair, PrivateKey
 from support.commands import callability
 from support.running import serving
 from support.services import SWITCHED_OFF
@@ -147,14 +147,19 @@ def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, 
         ("empty", "bad-certificate"),
         ("no authority", "bad-certificate"),
         ("on a curve that no client offers", "bad-certificate"),
+        ("with a short key", "bad-certificate"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused_at_start(
     broken: str, code: str, authority: Authority, tmp_path: Path
 ) -> None:
     """With the file, and exit code 1."""
-    curve = ec.SECP256K1 if broken.startswith("on a curve") else ec.SECP256R1
-    pair = authority.pair("server", days=-1 if broken == "expired" else 1, curve=curve)
+    key: PrivateKey | None = None
+    if broken == "on a curve that no client offers":
+        key = ec.generate_private_key(ec.SECP256K1())
+    if broken == "with a short key":
+        key = rsa.generate_private_key(65537, 1024)
+    pair = authority.pair("server", days=-1 if broken == "expired" else 1, key=key)
     if broken == "mismatched":
         pair = Pair(pair.certificate, authority.pair("other").key)
     if broken == "swapped":
@@ -172,6 +177,7 @@ def test_certificates_that_cannot_be_used_are_refused_at_start(
     done = callability("serve", "--address", "127.0.0.1:0", *_tls(pair, *clients))
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert f"[{code}]" in done.stderr
+    assert ("2,048 bits" in done.stderr) == (key is not None)
     assert "Traceback" not in done.stderr
 
 
