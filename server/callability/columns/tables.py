@@ -200,22 +200,22 @@ def _writer(path: Path, form: TableFormat, schema: pa.Schema) -> pa.RecordBatchW
         case TableFormat.PARQUET:
             return pa.parquet.ParquetWriter(path, schema)
         case TableFormat.ARROW:
-            return pa.ipc.new_file(path, schema)
+            return _PlainWriter(pa.ipc.new_file(path, decoded_schema(schema)))
         case _:
-            return _PlainCsv(path, schema)
+            return _PlainWriter(pa.csv.CSVWriter(path, decoded_schema(schema)))
 
 
-class _PlainCsv:
-    """Writes CSV, for which texts must not be dictionary-encoded."""
+class _PlainWriter:
+    """Writes texts as they are: CSV has no dictionaries, and an Arrow file has one for all batches, which differ."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._writer = pa.csv.CSVWriter(path, decoded_schema(schema))
+    def __init__(self, writer: pa.RecordBatchWriter | pa.csv.CSVWriter) -> None:
+        self._writer = writer
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch."""
         self._writer.write_batch(decoded(batch))
 
-    def __enter__(self) -> _PlainCsv:
+    def __enter__(self) -> _PlainWriter:
         """Return the writer."""
         return self
 

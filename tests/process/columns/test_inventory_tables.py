@@ -105,6 +105,22 @@ def test_verdicts_are_written_in_the_format_of_the_output(tmp_path: Path, ending
     assert ending == ".csv" or table.schema.metadata[b"callability.revision"] == revision.encode()
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
+def test_files_with_other_names_are_written_together(tmp_path: Path, ending: str) -> None:
+    """Each has its own dictionary of texts, and an Arrow file holds only one for all batches."""
+    rows = [dict(row) for row in ROWS]
+    for number in range(2):
+        pa.parquet.write_table(
+            pa.Table.from_pylist([{**row, "team": f"team {number}"} for row in rows]), tmp_path / f"{number}.pq"
+        )
+    output = tmp_path / f"verdicts{ending}"
+    done = _run("decide", tmp_path / "0.pq", tmp_path / "1.pq", "--output", output)
+    assert done.returncode == 0, done.stderr
+    table = pa.dataset.dataset(output, format="feather" if ending == ".arrow" else ending.removeprefix(".")).to_table()
+    assert table.column("team").to_pylist() == [*["team 0"] * len(ROWS), *["team 1"] * len(ROWS)]
+    assert table.column("status").to_pylist() == [*VERDICTS, *VERDICTS]
+
+
 def test_directories_and_patterns_stand_for_their_files(tmp_path: Path) -> None:
     """At any depth, each file once; hidden ones are left out."""
     (tmp_path / "a" / "b").mkdir(parents=True)
