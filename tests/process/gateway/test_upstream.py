@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,12 +25,14 @@ from callability.gateway.upstream.lines import Lines, LongLine
 from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
 from support.upstreams.bad_http import BadHttp, reply
+from support.upstreams.bad_stdio import REASONS
 
 pytestmark = pytest.mark.anyio
 
 SERVERS = UPSTREAMS
 PATIENT = 120
 """Time limit in seconds for something that is immediate on an idle machine."""
+PR_SET_CHILD_SUBREAPER = 36
 MAY_HAVE_RUN = "; the call may have been carried out"
 
 
@@ -433,6 +437,38 @@ async def test_a_url_that_leads_nowhere_says_why(url: str, words: str) -> None:
         assert await error_of(it) == f"`x` {words}; the call was not sent"
 
 
+async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """They say why it ended, and are read after its end, however busy the gateway is."""
+    caplog.set_level(logging.INFO)
+
+    async def busy() -> None:
+        while True:
+            time.sleep(0.005)  # noqa: ASYNC251 - other work of the gateway blocks the event loop
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(busy())
+    async with upstream(bad("says why and exits")) as it:
+        assert await error_of(it) == "`x` exited with code 1 before it answered; the call was not sent"
+    working.cancel()
+    said = [message for message in caplog.messages if "stderr" in message]
+    assert said == [f"`x` stderr: reason {number}" for number in range(REASONS)]
+
+
+async def test_close_leaves_no_descriptor_that_a_daemon_of_the_child_keeps_open(tmp_path: Path) -> None:
+    """It is outside the group and has the pipe on which a large call was being sent; it never reads."""
+    note = tmp_path / "daemon"
+    before = len(os.listdir("/proc/self/fd"))
+    async with upstream(bad("", str(note)), call_seconds=2) as it:
+        await pid_of(it)
+        calls = [it.call("start a daemon", {}), *(it.call("pid", {"x": "x" * MESSAGE_BYTES}) for _ in range(2))]
+        failed = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(each, UpstreamError) for each in failed)
+    try:
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        os.kill(int(note.read_text()), signal.SIGKILL)
+
+
 async def test_waiting_for_an_opening_that_was_never_started_is_an_error() -> None:
     """Waiting dials nothing."""
     async with upstream(good()) as it:
@@ -455,6 +491,20 @@ async def test_close_leaves_no_process(how: str, tmp_path: Path) -> None:
         await it.close()
         await it.close()
     assert not any(is_alive(pid) for pid in pids)
+
+
+async def test_a_grandchild_that_falls_to_the_gateway_leaves_no_zombie(tmp_path: Path) -> None:
+    """In a container the gateway may be the first process, to which every orphan falls."""
+    note = tmp_path / "grandchild"
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        async with upstream(bad("has a grandchild", str(note))) as it:
+            await pid_of(it)
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 async def test_close_ends_calls_and_openings_that_are_under_way() -> None:

@@ -17,6 +17,7 @@ MEGABYTE = 1024 * 1024
 LARGE = 100
 FLOOD = 100
 SERIES = 6
+REASONS = 190
 held: list[dict[str, Any]] = []
 waiting: list[dict[str, Any]] = []
 calm: list[int] = []
@@ -114,6 +115,23 @@ def refuse_with_secrets(request: dict[str, Any]) -> None:
     say(request, {"error": {"code": -32000, "message": f"{json.dumps(known)} {' '.join(known)}"}})
 
 
+def say_why_and_exit() -> None:
+    """Exit at once, with many lines about the reason."""
+    os.write(2, b"".join(b"reason %d\n" % number for number in range(REASONS)))
+    os._exit(1)
+
+
+def start_daemon() -> None:
+    """Leave a process outside the group that holds standard input, and its number in the file of the second argument.
+
+    From then on, nobody reads.
+    """
+    command = [sys.executable, "-c", f"import time; time.sleep({FOREVER})"]
+    daemon = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    Path(sys.argv[2]).write_text(str(daemon.pid))
+    hang()
+
+
 def start_grandchild() -> None:
     """Leave a process behind, and its number in the file that the second argument names."""
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({FOREVER})"])
@@ -122,6 +140,7 @@ def start_grandchild() -> None:
 
 AT_START: dict[str, Callable[[], object]] = {
     "exits": lambda: sys.exit(3),
+    "says why and exits": say_why_and_exit,
     "hangs": hang,
     "writes garbage": write_garbage,
     "prints a banner": lambda: write(b"welcome!\n"),
@@ -140,6 +159,9 @@ BEFORE_THE_ANSWER: dict[str, Callable[[], object]] = {
     "no end": write_without_end,
     "stderr": lambda: sys.stderr.write("no end " * 10000 + "\n" + STDERR_LINE * (2 * MEGABYTE // 64)),
     "secrets": print_secrets,
+}
+UNLISTED: dict[str, Callable[[], object]] = {
+    "start a daemon": start_daemon,
 }
 NULLS: dict[str, Any] = {
     "content": [
@@ -191,7 +213,7 @@ def answer(request: dict[str, Any]) -> None:
     if name in INSTEAD:
         INSTEAD[name](request)
         return
-    BEFORE_THE_ANSWER.get(name, bool)()
+    (BEFORE_THE_ANSWER | UNLISTED).get(name, bool)()
     say(request, ANSWERS.get(name) or text(str(os.getpid())))
 
 

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import signal
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -20,20 +20,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic_core import from_json
 
+from callability.gateway.upstream.child import LAST_WORDS_SECONDS, Child, ChildProtocol
 from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure
-from callability.gateway.upstream.lines import CHUNK_BYTES, END_BYTES, Lines, LongLine
+from callability.gateway.upstream.lines import END_BYTES, Lines, LongLine
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
 from callability.gateway.upstream.target import StdioTarget
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
-
-# An exited child's last lines are read for this long: a grandchild that holds the pipe open would never let it end.
-LAST_WORDS_SECONDS = 0.5
-# The stages of an end and how long each may take; before the first one stdin is closed.
-STAGES = ((None, 1.5), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0))
-POLL_SECONDS = 0.02
 
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -69,7 +64,7 @@ class StdioTransport:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._receive, child, arrived)
                 group.start_soon(self._send, child, waiting, arrived)
-                group.start_soon(self._standard_error.follow, child.stderr)
+                group.start_soon(self._follow, child)
                 try:
                     yield incoming, outgoing
                 finally:
@@ -79,12 +74,12 @@ class StdioTransport:
                         await child.stop()
                     group.cancel_scope.cancel()
 
-    async def _start(self) -> _Child:
+    async def _start(self) -> Child:
         target = self._target
         loop = asyncio.get_running_loop()
         try:
             transport, protocol = await loop.subprocess_exec(
-                _ChildProtocol,
+                ChildProtocol,
                 target.command,
                 *target.args,
                 stdin=PIPE,
@@ -97,9 +92,15 @@ class StdioTransport:
         except (OSError, ValueError) as error:
             self._on_end(_start_failure(target, error))
             raise
-        return _Child(transport, protocol)
+        return Child(transport, protocol)
 
-    async def _receive(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _follow(self, child: Child) -> None:
+        try:
+            await self._standard_error.follow(child.stderr)
+        finally:
+            child.followed.set()
+
+    async def _receive(self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
             async for line in Lines(child.stdout):
@@ -148,7 +149,7 @@ class StdioTransport:
 
     async def _send(
         self,
-        child: _Child,
+        child: Child,
         waiting: MemoryObjectReceiveStream[SessionMessage],
         arrived: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
@@ -159,7 +160,7 @@ class StdioTransport:
         except OSError:
             await self._end(child, arrived)
 
-    async def _end(self, child: _Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _end(self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Report how the child ended, then let the session see it, so that a caller that wakes up finds the reason."""
         with anyio.move_on_after(LAST_WORDS_SECONDS):
             await child.exited.wait()
@@ -168,75 +169,6 @@ class StdioTransport:
             garbage = self.is_garbled and failure.kind is LoadFailure.CLOSED
             self._on_end(only_garbage(failure) if garbage else failure)
         arrived.close()
-
-
-class _ChildProtocol(SubprocessStreamProtocol):
-    """asyncio's own, and an event for the exit: `Process.wait()` returns only when every pipe has ended too."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=CHUNK_BYTES, loop=asyncio.get_running_loop())
-        self.exited = asyncio.Event()
-
-    def process_exited(self) -> None:
-        """Note the exit, even if another process still holds the pipes."""
-        super().process_exited()
-        self.exited.set()
-
-
-class _Child:
-    """A running child, the leader of its own process group."""
-
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _ChildProtocol) -> None:
-        assert protocol.stdin is not None
-        assert protocol.stdout is not None
-        assert protocol.stderr is not None
-        self.stdin = protocol.stdin
-        self.stdout = protocol.stdout
-        self.stderr = protocol.stderr
-        self.exited = protocol.exited
-        self.stopping = False
-        self._transport = transport
-        self._group = transport.get_pid()
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._transport.get_returncode()
-
-    async def stop(self) -> None:
-        """Close the child's stdin, then end its group with stronger signals; return when all are gone or given up."""
-        self.stopping = True
-        gone = False
-        try:
-            self.stdin.close()
-            for number, seconds in STAGES:
-                if number is not None:
-                    self._signal(number)
-                with anyio.move_on_after(seconds):
-                    await self._wait_until_gone()
-                    gone = True
-                    break
-        finally:
-            # Reached with the group alive when the owner's task is cancelled from outside: nothing may be left then.
-            if not gone:
-                self._signal(signal.SIGKILL)
-            self._transport.close()
-        with anyio.move_on_after(LAST_WORDS_SECONDS), suppress(OSError):
-            await self.stdin.wait_closed()
-
-    async def _wait_until_gone(self) -> None:
-        await self.exited.wait()
-        while self._signal(0):  # noqa: ASYNC110 - the end of a grandchild raises no event
-            await anyio.sleep(POLL_SECONDS)
-
-    def _signal(self, number: int) -> bool:
-        """Signal the group (0 only looks) and say whether it has members."""
-        try:
-            os.killpg(self._group, number)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
 
 
 def _unread(line: bytes) -> JSONRPCError | None:
@@ -248,7 +180,7 @@ def _unread(line: bytes) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-async def _cancel_after_exit(child: _Child, scope: anyio.CancelScope) -> None:
+async def _cancel_after_exit(child: Child, scope: anyio.CancelScope) -> None:
     await child.exited.wait()
     await anyio.sleep(LAST_WORDS_SECONDS)
     scope.cancel()
