@@ -33,6 +33,7 @@ SERVERS = UPSTREAMS
 PATIENT = 120
 """Time limit in seconds for something that is immediate on an idle machine."""
 PR_SET_CHILD_SUBREAPER = 36
+NOBODY = 65534
 MAY_HAVE_RUN = "; the call may have been carried out"
 
 
@@ -296,6 +297,35 @@ async def test_a_command_that_cannot_be_run_says_why(target: StdioTarget, words:
         assert not it.last_failure.executed
 
 
+async def test_a_script_whose_interpreter_is_missing_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    """The system reports both alike, and a person would look for a file that is there."""
+    script = tmp_path / "server"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    words = "was found, but not the program that is to run it (see its first line)"
+    by_path = StdioTarget(str(script)), StdioTarget("./server", cwd=str(tmp_path))
+    for target in (*by_path, StdioTarget("server", env={"PATH": str(tmp_path)})):
+        async with upstream(target) as it:
+            sentence = f"`x` could not be started: command `{target.command}` {words}; the call was not sent"
+            assert await error_of(it) == sentence
+
+
+async def test_a_working_directory_that_may_not_be_entered_is_not_a_fault_of_the_command(tmp_path: Path) -> None:
+    """The system's error is the same as for a command that may not be run."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    user = os.geteuid()
+    async with upstream(StdioTarget("/bin/true", cwd=str(closed))) as it:
+        if user == 0:
+            os.seteuid(NOBODY)
+        try:
+            sentence = await error_of(it)
+        finally:
+            os.seteuid(user)
+    words = "its working directory may not be entered by this user"
+    assert sentence == f"`x` could not be started: {words}; the call was not sent"
+
+
 NOT_MCP = f"answered with something that is not MCP{MAY_HAVE_RUN}"
 CUT = f"closed the connection before it answered{MAY_HAVE_RUN}"
 EVENTS = "text/event-stream"
@@ -452,6 +482,17 @@ async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFix
     working.cancel()
     said = [message for message in caplog.messages if "stderr" in message]
     assert said == [f"`x` stderr: reason {number}" for number in range(REASONS)]
+
+
+async def test_an_upstream_that_is_closed_before_it_could_start_runs_nothing(tmp_path: Path) -> None:
+    """A reload may close it at once."""
+    note = tmp_path / "grandchild"
+    it = Upstream("x", bad("has a grandchild", str(note)))
+    it.start()
+    it.disconnect()
+    await it.close()
+    assert not note.exists()
+    assert await error_of(it) == "`x` was disconnected by the gateway; the call was not sent"
 
 
 async def test_close_leaves_no_descriptor_that_a_daemon_of_the_child_keeps_open(tmp_path: Path) -> None:

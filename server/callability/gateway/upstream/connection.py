@@ -110,6 +110,8 @@ class Connection:
         """Open, hold until asked to close, and close: all in the calling task, as the SDK's cancel scopes require."""
         if isinstance(self._target, Unreachable):
             self._fail(self._target.failure)
+        if self.state != "connecting":
+            # It was closed, or given up, before this task had its first turn.
             return
         exchange = self._opening
         EXCHANGE.set(exchange)

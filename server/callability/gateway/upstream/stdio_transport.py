@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import os
+import shutil
 import signal
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable
@@ -85,7 +86,7 @@ class StdioTransport:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
-                env=get_default_environment() | dict(target.env),
+                env=_environment(target),
                 cwd=target.cwd,
                 start_new_session=True,
             )
@@ -206,10 +207,26 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
+def _is_found(target: StdioTarget) -> bool:
+    """Say whether the command of a target is a file that this user may run."""
+    if os.sep in target.command:
+        return shutil.which(os.path.join(target.cwd or "", target.command)) is not None
+    return shutil.which(target.command, path=_environment(target).get("PATH", os.defpath)) is not None
+
+
+def _environment(target: StdioTarget) -> dict[str, str]:
+    return get_default_environment() | dict(target.env)
+
+
 def _start_failure(target: StdioTarget, error: OSError | ValueError) -> Failure:
     reason, kind, phase = f"command `{target.command}` cannot be run", LoadFailure.MISSING_COMMAND, LoadPhase.CONNECT
-    if target.cwd is not None and not os.path.isdir(target.cwd):
+    if isinstance(error, PermissionError) and error.filename == target.cwd:
+        reason = "its working directory may not be entered by this user"
+        kind, phase = LoadFailure.BAD_CONFIG, LoadPhase.CONFIG
+    elif target.cwd is not None and not os.path.isdir(target.cwd):
         reason, kind, phase = "its working directory was not found", LoadFailure.BAD_CONFIG, LoadPhase.CONFIG
+    elif isinstance(error, FileNotFoundError) and _is_found(target):
+        reason = f"command `{target.command}` was found, but not the program that is to run it (see its first line)"
     elif isinstance(error, FileNotFoundError):
         reason = f"command `{target.command}` was not found"
     elif isinstance(error, PermissionError):
