@@ -19,7 +19,14 @@ import pytest
 import uvicorn
 from mcp_types import CallToolResult, TextContent
 
-from callability.gateway.upstream import HttpTarget, StdioTarget, Upstream, UpstreamError, UpstreamRefusal
+from callability.gateway.upstream import (
+    HttpTarget,
+    StdioTarget,
+    Upstream,
+    UpstreamError,
+    UpstreamRefusal,
+    stdio_transport,
+)
 from callability.gateway.upstream.failure import MESSAGE_BYTES
 from callability.gateway.upstream.lines import Lines, LongLine
 from support.checkout import UPSTREAMS
@@ -465,6 +472,16 @@ async def test_a_url_that_leads_nowhere_says_why(url: str, words: str) -> None:
     """Each cause that an operator can fix has its own words."""
     async with upstream(HttpTarget(url)) as it:
         assert await error_of(it) == f"`x` {words}; the call was not sent"
+
+
+async def test_a_child_that_asks_and_does_not_read_ends_and_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers to its requests wait until it reads them; those beyond what a pipe holds are limited."""
+    monkeypatch.setattr(stdio_transport, "MOST_UNREAD", 100)
+    async with upstream(bad()) as it, upstream(bad(), "fine") as fine:
+        async with asyncio.timeout(PATIENT):
+            assert await error_of(it, "ask") == f"`x` stopped reading what it is sent before it answered{MAY_HAVE_RUN}"
+        assert await pid_of(fine)
+        assert await pid_of(it)
 
 
 async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFixture) -> None:

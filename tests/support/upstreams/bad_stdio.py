@@ -121,6 +121,13 @@ def say_why_and_exit() -> None:
     os._exit(1)
 
 
+def ask_without_end() -> None:
+    """Send requests, and read no answer."""
+    pings = (b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in itertools.count())
+    for ping in pings:
+        write(ping)
+
+
 def start_daemon() -> None:
     """Leave a process outside the group that holds standard input, and its number in the file of the second argument.
 
@@ -161,6 +168,7 @@ BEFORE_THE_ANSWER: dict[str, Callable[[], object]] = {
     "secrets": print_secrets,
 }
 UNLISTED: dict[str, Callable[[], object]] = {
+    "ask": ask_without_end,
     "start a daemon": start_daemon,
 }
 NULLS: dict[str, Any] = {

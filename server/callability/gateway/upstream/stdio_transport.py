@@ -31,7 +31,11 @@ from callability.gateway.upstream.target import StdioTarget
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
 
+MOST_UNREAD = 10_000
+"""Messages that may wait for a child to read them: a child that asks without end and reads no answer fills memory."""
+
 _logger = logging.getLogger("callability.gateway.upstream")
+_DEAF = Failure("stopped reading what it is sent", phase=LoadPhase.RESPONSE)
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -63,7 +67,7 @@ class StdioTransport:
         outgoing, waiting = anyio.create_memory_object_stream[SessionMessage](math.inf)
         with arrived, incoming, outgoing, waiting:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._receive, child, arrived)
+                group.start_soon(self._receive, child, arrived, outgoing)
                 group.start_soon(self._send, child, waiting, arrived)
                 group.start_soon(self._follow, child)
                 try:
@@ -101,7 +105,9 @@ class StdioTransport:
         finally:
             child.followed.set()
 
-    async def _receive(self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _receive(
+        self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception], outgoing: Outgoing
+    ) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
             async for line in Lines(child.stdout):
@@ -112,6 +118,9 @@ class StdioTransport:
                 else:
                     with suppress(anyio.BrokenResourceError):
                         await arrived.send(SessionMessage(message))
+                if outgoing.statistics().current_buffer_used > MOST_UNREAD:
+                    self._on_end(_DEAF)
+                    break
             group.cancel_scope.cancel()
         await self._end(child, arrived)
 
