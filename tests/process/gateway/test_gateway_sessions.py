@@ -133,6 +133,19 @@ async def test_a_request_that_opens_no_session_takes_no_place(tmp_path: Path) ->
     assert sorted(answer.status_code for answer in sessions) == [200, 429]
 
 
+async def test_a_request_that_has_no_session_ends_none_that_it_names(tmp_path: Path) -> None:
+    """MCP 2026-07-28 answers an unknown method with 404, which in a session says that the session is unknown."""
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 1, "session_idle_seconds": 0.5})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            odd = await client.post(url, **modern("no/such/method", {}, **{"Mcp-Session-Id": session}))
+            assert odd.status_code == 404
+            while (await initialized(client, url)).status_code == 429:
+                pass
+            assert (await client.post(url, **legacy("tools/call", LIST, session))).status_code == 404
+
+
 async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:
     """For sessions that are opened later."""
     config = write_config(tmp_path, {}, http={"sessions_per_agent": 1})

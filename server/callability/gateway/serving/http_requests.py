@@ -84,7 +84,9 @@ class HttpRequests:
             await self._application(scope, receive, answer.send)
 
     async def _in_session(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        session, agent = Headers(scope=scope).get(SESSION, ""), _agent(scope)
+        headers, agent = Headers(scope=scope), _agent(scope)
+        # The library ignores the id of a request without a session, and its answer says nothing about the session.
+        session = headers.get(SESSION, "") if _has_sessions(headers) else ""
         async with self.sessions.using(session, agent):
             await self._application(scope, receive, answer.send)
         if answer.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and answer.status == HTTPStatus.OK):
@@ -191,12 +193,17 @@ def _agent(scope: Scope) -> str:
 
 
 def _opens_session(scope: Scope, body: bytes) -> bool:
-    """Say whether the library opens a session for a request: MCP 2026-07-28 has none."""
+    """Say whether the library opens a session for a request."""
     headers = Headers(scope=scope)
-    version = headers.get("mcp-protocol-version")
-    if SESSION in headers or not (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS):
+    if SESSION in headers or not _has_sessions(headers):
         return False
     return bool(_message(body).get("method") == "initialize")
+
+
+def _has_sessions(headers: Headers) -> bool:
+    """Say whether the revision of a request has sessions: MCP 2026-07-28 has none."""
+    version = headers.get("mcp-protocol-version")
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _id_of(body: bytes) -> Any:
