@@ -105,6 +105,26 @@ async def test_a_session_that_is_not_used_ends_and_one_with_an_open_stream_stays
     assert (gone.status_code, there.status_code) == (404, 200)
 
 
+async def test_a_request_as_its_session_expires_is_answered_or_finds_no_session(tmp_path: Path) -> None:
+    """No answer is cut off: the request keeps the session, or comes too late."""
+    idle = 0.1
+    config = write_config(tmp_path, {}, http={"sessions_per_agent": 100, "session_idle_seconds": idle})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+
+            async def answers(late: float) -> list[tuple[int, bool]]:
+                found = []
+                for _ in range(10):
+                    session = (await initialized(client, url)).headers["mcp-session-id"]
+                    await asyncio.sleep(idle + late)
+                    answer = await client.post(url, **legacy("tools/call", LIST, session))
+                    found.append((answer.status_code, "result" in answer.text))
+                return found
+
+            each = await asyncio.gather(*(answers((number - 5) / 1000) for number in range(12)))
+    assert {answer for found in each for answer in found} <= {(200, True), (404, False)}
+
+
 async def _streaming(client: httpx2.AsyncClient, url: str, stack: AsyncExitStack) -> str:
     """Return a session with an open stream; on a slow machine a session may end before its stream is open."""
     while True:

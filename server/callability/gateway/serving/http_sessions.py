@@ -162,7 +162,13 @@ class HttpSessions:
         known.expiry = asyncio.get_running_loop().call_at(end, self._expire, session)
 
     def _expire(self, session: str) -> None:
-        self._begin(self._end([session]))
+        self._begin(self._end_unused(session))
+
+    async def _end_unused(self, session: str) -> None:
+        known = self._sessions.get(session)
+        # A request may have come since the time was over: it keeps the session.
+        if known is not None and not known.requests:
+            await self._end([session])
 
     async def _end(self, sessions: list[str]) -> None:
         for session in sessions:
