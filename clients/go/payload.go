@@ -22,6 +22,8 @@ func readPayload(encoded []byte) (*payload, error) {
 			return message(&r, f, &p.actions, (*reader).action, action{})
 		case 5:
 			return message(&r, f, &p.ruleSets, (*reader).ruleSet, ruleSet{open: absent})
+		case 6:
+			return single(f, ruleFile)
 		}
 		return nil
 	})
@@ -39,6 +41,18 @@ func message[T any](r *reader, f wireField, into *[]T, field func(*reader, *T, w
 	err := eachField(f.bytes, func(inner wireField) error { return field(r, &empty, inner) })
 	*into = append(*into, empty)
 	return err
+}
+
+// ruleFile checks that a rule file is well-formed: only a service, which proves the policy from it, needs its content.
+func ruleFile(f wireField) error {
+	var name string
+	switch f.number {
+	case 1:
+		return f.text(&name)
+	case 2:
+		return f.wanted(wireBytes)
+	}
+	return nil
 }
 
 func (r *reader) action(a *action, f wireField) error {

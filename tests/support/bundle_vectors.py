@@ -19,7 +19,7 @@ from callability.bundle.signatures import signature_of
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.bundling.payload import payload_of
 from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
+from callability.policy.loading import load, source_in
 from support.bundles import POLICIES, SHIPPED, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.policies import SMALLEST
@@ -51,6 +51,7 @@ def files() -> dict[str, bytes]:
     """Return the content of each file of the vectors, by name."""
     made = {f"{name}.bundle": bundle_of(name) for name in POLICIES}
     made["small.bundle"] = enveloped(_small())
+    made["rule-files.bundle"] = enveloped(_small(rule_files=True))
     made["signed.bundle"] = _signed("old")
     made["rotated.bundle"] = _signed("old", "new")
     made |= {f"invalid/{name}.bundle": enveloped(payload) for name, payload in _invalid()}
@@ -58,11 +59,12 @@ def files() -> dict[str, bytes]:
     return made
 
 
-def _small() -> bytes:
+def _small(*, rule_files: bool = False) -> bytes:
     with TemporaryDirectory() as directory:
         for name, content in {"callability.yaml": _RULES, **SMALLEST}.items():
             (Path(directory) / name).write_text(content)
-        return payload_of(load(Path(directory), engine=Engine.REFERENCE))
+        files = source_in(Path(directory)).files if rule_files else ()
+        return payload_of(load(Path(directory), engine=Engine.REFERENCE), files=files)
 
 
 def _signed(*keys: str) -> bytes:
@@ -78,6 +80,7 @@ def _manifest(made: dict[str, bytes]) -> dict[str, Any]:
         "vectors": [
             *(_accepted(f"the bundle of the policy {name}", f"{name}.bundle", made) for name in POLICIES),
             _accepted("the bundle of a small policy with names and labels", "small.bundle", made),
+            _accepted("a bundle with the rule files that it was compiled from", "rule-files.bundle", made),
             *_changed(made),
             *_of_signatures(made),
             *_of_sequences(made),
@@ -207,6 +210,9 @@ def _invalid() -> Iterator[tuple[str, bytes]]:
         change(payload.rule_sets[0], payload)
         yield name, payload.SerializeToString(deterministic=True)
     yield "bytes-that-are-no-message", b"\xff\xff"
+    name = b"\x0a\x01\xff"
+    rule_file = b"\x32" + bytes((len(name),)) + name
+    yield "a-rule-file-whose-name-is-not-utf-8", small.SerializeToString(deterministic=True) + rule_file
 
 
 def _deep(rule_set: pb.RuleSet, _: pb.Payload) -> None:

@@ -26,7 +26,7 @@ from callability.v1 import outcome_pb2 as callability_dot_v1_dot_outcome__pb2
 from callability.v1 import verdict_pb2 as callability_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"callability/bundle/v1/bundle.proto\x12\x15\x63\x61llability.bundle.v1\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"~\n\x06\x42undle\x12\r\n\x05magic\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\r\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12\x34\n\nsignatures\x18\x05 \x03(\x0b\x32 .callability.bundle.v1.Signature\".\n\tSignature\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\xa3\x01\n\x07Payload\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tsemantics\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12.\n\x07\x61\x63tions\x18\x04 \x03(\x0b\x32\x1d.callability.bundle.v1.Action\x12\x31\n\trule_sets\x18\x05 \x03(\x0b\x32\x1e.callability.bundle.v1.RuleSet\"m\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x01(\x08\"\xe8\x05\n\x07RuleSet\x12\x10\n\x08question\x18\x01 \x01(\t\x12*\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32\x1b.callability.bundle.v1.Fact\x12/\n\x08statuses\x18\x03 \x03(\x0b\x32\x1d.callability.bundle.v1.Status\x12\x1b\n\x13undetermined_status\x18\x04 \x01(\r\x12\x18\n\x0bopen_status\x18\x05 \x01(\rH\x00\x88\x01\x01\x12=\n\x0f\x63ondition_parts\x18\x06 \x03(\x0b\x32$.callability.bundle.v1.ConditionPart\x12*\n\x05rules\x18\x07 \x03(\x0b\x32\x1b.callability.bundle.v1.Rule\x12(\n\x04laws\x18\x08 \x03(\x0b\x32\x1a.callability.bundle.v1.Law\x12\x12\n\ntext_names\x18\t \x03(\t\x12\x38\n\x0cstatus_words\x18\n \x03(\x0b\x32\".callability.bundle.v1.StatusWords\x12)\n\x04\x61xes\x18\x0b \x03(\x0b\x32\x1b.callability.bundle.v1.Axis\x12\x30\n\x08verdicts\x18\x0c \x03(\x0b\x32\x1e.callability.bundle.v1.Verdict\x12/\n\x07\x64iagram\x18\r \x01(\x0b\x32\x1e.callability.bundle.v1.Diagram\x12\x36\n\x0eunread_diagram\x18\x0e \x01(\x0b\x32\x1e.callability.bundle.v1.Diagram\x12\x39\n\runread_starts\x18\x0f \x03(\x0b\x32\".callability.bundle.v1.UnreadStart\x12-\n\x06\x63ounts\x18\x10 \x01(\x0b\x32\x1d.callability.bundle.v1.Counts\x12\x14\n\x0clisted_facts\x18\x11 \x03(\rB\x0e\n\x0c_open_status\"\xa9\x03\n\x04\x46\x61\x63t\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x04kind\x18\x02 \x01(\x0e\x32\x1f.callability.bundle.v1.FactKind\x12\x33\n\x07subject\x18\x03 \x01(\x0e\x32\".callability.bundle.v1.FactSubject\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x03(\t\x12\x15\n\rdefault_value\x18\x06 \x01(\r\x12\x10\n\x08\x61sserted\x18\x07 \x01(\x08\x12\x0c\n\x04hint\x18\x08 \x01(\x08\x12\x15\n\rstays_unknown\x18\t \x01(\x08\x12,\n\nchanged_by\x18\n \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x0b \x01(\t\x12;\n\x0epattern_groups\x18\x0c \x03(\x0b\x32#.callability.bundle.v1.PatternGroup\x12\x36\n\x0cname_classes\x18\r \x03(\x0b\x32 .callability.bundle.v1.NameClass\x12\x11\n\tany_value\x18\x0e \x01(\x08\" \n\x0cPatternGroup\x12\x10\n\x08patterns\x18\x01 \x03(\t\"\x1b\n\tNameClass\x12\x0e\n\x06groups\x18\x01 \x03(\r\"\xcb\x01\n\x06Status\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\x12\r\n\x05\x65rror\x18\x05 \x01(\x08\x12*\n\x05\x65ntry\x18\x06 \x01(\x0e\x32\x1b.callability.v1.EnableEntry\x12\x15\n\rtools_changed\x18\x07 \x01(\r\"\x83\x01\n\rConditionPart\x12\x32\n\x04kind\x18\x01 \x01(\x0e\x32$.callability.bundle.v1.ConditionKind\x12\x0c\n\x04\x66\x61\x63t\x18\x02 \x01(\r\x12\x10\n\x08readings\x18\x03 \x03(\r\x12\x0f\n\x07written\x18\x04 \x03(\t\x12\r\n\x05parts\x18\x05 \x03(\r\"u\n\x04Rule\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\tcondition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0c\n\x04line\x18\x04 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x05 \x01(\r\x12\r\n\x05words\x18\x06 \x03(\tB\x0c\n\n_condition\"y\n\x03Law\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\tcondition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08statuses\x18\x03 \x03(\r\x12\x0e\n\x06\x61lways\x18\x04 \x01(\x08\x12\x0c\n\x04line\x18\x05 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x06 \x01(\rB\x0c\n\n_condition\",\n\x0bStatusWords\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\r\n\x05texts\x18\x02 \x03(\t\"\'\n\x04\x41xis\x12\r\n\x05\x66\x61\x63ts\x18\x01 \x03(\r\x12\x10\n\x08readings\x18\x02 \x03(\r\"T\n\x07Verdict\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\r\x12\x14\n\x0cundetermined\x18\x03 \x01(\x08\x12\x15\n\rwithhold_text\x18\x04 \x01(\x08\"+\n\x07\x44iagram\x12\x0e\n\x06places\x18\x01 \x03(\r\x12\x10\n\x08\x63hildren\x18\x02 \x03(\r\"8\n\x0bUnreadStart\x12\x0c\n\x04rule\x18\x01 \x01(\r\x12\x0c\n\x04\x66\x61\x63t\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\r\"z\n\x06\x43ounts\x12\x14\n\x0c\x63ombinations\x18\x01 \x01(\t\x12\x0f\n\x07regions\x18\x02 \x01(\t\x12\x11\n\twitnesses\x18\x03 \x01(\x04\x12\x19\n\x11\x63onfirmed_regions\x18\x04 \x01(\t\x12\r\n\x05tests\x18\x05 \x01(\x04\x12\x0c\n\x04laws\x18\x06 \x01(\x04*{\n\x08\x46\x61\x63tKind\x12\x19\n\x15\x46\x41\x43T_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46\x41\x43T_KIND_FIELD\x10\x01\x12\x13\n\x0f\x46\x41\x43T_KIND_LABEL\x10\x02\x12\x12\n\x0e\x46\x41\x43T_KIND_NAME\x10\x03\x12\x16\n\x12\x46\x41\x43T_KIND_DECLARED\x10\x04*\xa3\x01\n\x0b\x46\x61\x63tSubject\x12\x1c\n\x18\x46\x41\x43T_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46\x41\x43T_SUBJECT_SERVER\x10\x01\x12\x15\n\x11\x46\x41\x43T_SUBJECT_TOOL\x10\x02\x12\x16\n\x12\x46\x41\x43T_SUBJECT_AGENT\x10\x03\x12\x15\n\x11\x46\x41\x43T_SUBJECT_LOAD\x10\x04\x12\x17\n\x13\x46\x41\x43T_SUBJECT_ENABLE\x10\x05*\x93\x01\n\rConditionKind\x12\x1e\n\x1a\x43ONDITION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43ONDITION_KIND_FACT_IS\x10\x01\x12\x16\n\x12\x43ONDITION_KIND_ALL\x10\x02\x12\x16\n\x12\x43ONDITION_KIND_ANY\x10\x03\x12\x16\n\x12\x43ONDITION_KIND_NOT\x10\x04\x42IZGgithub.com/callability/callability/clients/go/remote/bundle/v1;bundlev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"callability/bundle/v1/bundle.proto\x12\x15\x63\x61llability.bundle.v1\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"~\n\x06\x42undle\x12\r\n\x05magic\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\r\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12\x34\n\nsignatures\x18\x05 \x03(\x0b\x32 .callability.bundle.v1.Signature\".\n\tSignature\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\xd8\x01\n\x07Payload\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x11\n\tsemantics\x18\x02 \x01(\r\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12.\n\x07\x61\x63tions\x18\x04 \x03(\x0b\x32\x1d.callability.bundle.v1.Action\x12\x31\n\trule_sets\x18\x05 \x03(\x0b\x32\x1e.callability.bundle.v1.RuleSet\x12\x33\n\nrule_files\x18\x06 \x03(\x0b\x32\x1f.callability.bundle.v1.RuleFile\")\n\x08RuleFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"m\n\x06\x41\x63tion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05owner\x18\x02 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0c\n\x04\x66\x61\x63t\x18\x03 \x01(\t\x12\x0e\n\x06phrase\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x01(\x08\"\xe8\x05\n\x07RuleSet\x12\x10\n\x08question\x18\x01 \x01(\t\x12*\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32\x1b.callability.bundle.v1.Fact\x12/\n\x08statuses\x18\x03 \x03(\x0b\x32\x1d.callability.bundle.v1.Status\x12\x1b\n\x13undetermined_status\x18\x04 \x01(\r\x12\x18\n\x0bopen_status\x18\x05 \x01(\rH\x00\x88\x01\x01\x12=\n\x0f\x63ondition_parts\x18\x06 \x03(\x0b\x32$.callability.bundle.v1.ConditionPart\x12*\n\x05rules\x18\x07 \x03(\x0b\x32\x1b.callability.bundle.v1.Rule\x12(\n\x04laws\x18\x08 \x03(\x0b\x32\x1a.callability.bundle.v1.Law\x12\x12\n\ntext_names\x18\t \x03(\t\x12\x38\n\x0cstatus_words\x18\n \x03(\x0b\x32\".callability.bundle.v1.StatusWords\x12)\n\x04\x61xes\x18\x0b \x03(\x0b\x32\x1b.callability.bundle.v1.Axis\x12\x30\n\x08verdicts\x18\x0c \x03(\x0b\x32\x1e.callability.bundle.v1.Verdict\x12/\n\x07\x64iagram\x18\r \x01(\x0b\x32\x1e.callability.bundle.v1.Diagram\x12\x36\n\x0eunread_diagram\x18\x0e \x01(\x0b\x32\x1e.callability.bundle.v1.Diagram\x12\x39\n\runread_starts\x18\x0f \x03(\x0b\x32\".callability.bundle.v1.UnreadStart\x12-\n\x06\x63ounts\x18\x10 \x01(\x0b\x32\x1d.callability.bundle.v1.Counts\x12\x14\n\x0clisted_facts\x18\x11 \x03(\rB\x0e\n\x0c_open_status\"\xa9\x03\n\x04\x46\x61\x63t\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x04kind\x18\x02 \x01(\x0e\x32\x1f.callability.bundle.v1.FactKind\x12\x33\n\x07subject\x18\x03 \x01(\x0e\x32\".callability.bundle.v1.FactSubject\x12\x0b\n\x03key\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x03(\t\x12\x15\n\rdefault_value\x18\x06 \x01(\r\x12\x10\n\x08\x61sserted\x18\x07 \x01(\x08\x12\x0c\n\x04hint\x18\x08 \x01(\x08\x12\x15\n\rstays_unknown\x18\t \x01(\x08\x12,\n\nchanged_by\x18\n \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x0b \x01(\t\x12;\n\x0epattern_groups\x18\x0c \x03(\x0b\x32#.callability.bundle.v1.PatternGroup\x12\x36\n\x0cname_classes\x18\r \x03(\x0b\x32 .callability.bundle.v1.NameClass\x12\x11\n\tany_value\x18\x0e \x01(\x08\" \n\x0cPatternGroup\x12\x10\n\x08patterns\x18\x01 \x03(\t\"\x1b\n\tNameClass\x12\x0e\n\x06groups\x18\x01 \x03(\r\"\xcb\x01\n\x06Status\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\r\x12+\n\tlifted_by\x18\x03 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12$\n\x05retry\x18\x04 \x01(\x0e\x32\x15.callability.v1.Retry\x12\r\n\x05\x65rror\x18\x05 \x01(\x08\x12*\n\x05\x65ntry\x18\x06 \x01(\x0e\x32\x1b.callability.v1.EnableEntry\x12\x15\n\rtools_changed\x18\x07 \x01(\r\"\x83\x01\n\rConditionPart\x12\x32\n\x04kind\x18\x01 \x01(\x0e\x32$.callability.bundle.v1.ConditionKind\x12\x0c\n\x04\x66\x61\x63t\x18\x02 \x01(\r\x12\x10\n\x08readings\x18\x03 \x03(\r\x12\x0f\n\x07written\x18\x04 \x03(\t\x12\r\n\x05parts\x18\x05 \x03(\r\"u\n\x04Rule\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\tcondition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06status\x18\x03 \x01(\r\x12\x0c\n\x04line\x18\x04 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x05 \x01(\r\x12\r\n\x05words\x18\x06 \x03(\tB\x0c\n\n_condition\"y\n\x03Law\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\tcondition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x10\n\x08statuses\x18\x03 \x03(\r\x12\x0e\n\x06\x61lways\x18\x04 \x01(\x08\x12\x0c\n\x04line\x18\x05 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x06 \x01(\rB\x0c\n\n_condition\",\n\x0bStatusWords\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\r\n\x05texts\x18\x02 \x03(\t\"\'\n\x04\x41xis\x12\r\n\x05\x66\x61\x63ts\x18\x01 \x03(\r\x12\x10\n\x08readings\x18\x02 \x03(\r\"T\n\x07Verdict\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04rule\x18\x02 \x01(\r\x12\x14\n\x0cundetermined\x18\x03 \x01(\x08\x12\x15\n\rwithhold_text\x18\x04 \x01(\x08\"+\n\x07\x44iagram\x12\x0e\n\x06places\x18\x01 \x03(\r\x12\x10\n\x08\x63hildren\x18\x02 \x03(\r\"8\n\x0bUnreadStart\x12\x0c\n\x04rule\x18\x01 \x01(\r\x12\x0c\n\x04\x66\x61\x63t\x18\x02 \x01(\r\x12\r\n\x05start\x18\x03 \x01(\r\"z\n\x06\x43ounts\x12\x14\n\x0c\x63ombinations\x18\x01 \x01(\t\x12\x0f\n\x07regions\x18\x02 \x01(\t\x12\x11\n\twitnesses\x18\x03 \x01(\x04\x12\x19\n\x11\x63onfirmed_regions\x18\x04 \x01(\t\x12\r\n\x05tests\x18\x05 \x01(\x04\x12\x0c\n\x04laws\x18\x06 \x01(\x04*{\n\x08\x46\x61\x63tKind\x12\x19\n\x15\x46\x41\x43T_KIND_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x46\x41\x43T_KIND_FIELD\x10\x01\x12\x13\n\x0f\x46\x41\x43T_KIND_LABEL\x10\x02\x12\x12\n\x0e\x46\x41\x43T_KIND_NAME\x10\x03\x12\x16\n\x12\x46\x41\x43T_KIND_DECLARED\x10\x04*\xa3\x01\n\x0b\x46\x61\x63tSubject\x12\x1c\n\x18\x46\x41\x43T_SUBJECT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46\x41\x43T_SUBJECT_SERVER\x10\x01\x12\x15\n\x11\x46\x41\x43T_SUBJECT_TOOL\x10\x02\x12\x16\n\x12\x46\x41\x43T_SUBJECT_AGENT\x10\x03\x12\x15\n\x11\x46\x41\x43T_SUBJECT_LOAD\x10\x04\x12\x17\n\x13\x46\x41\x43T_SUBJECT_ENABLE\x10\x05*\x93\x01\n\rConditionKind\x12\x1e\n\x1a\x43ONDITION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43ONDITION_KIND_FACT_IS\x10\x01\x12\x16\n\x12\x43ONDITION_KIND_ALL\x10\x02\x12\x16\n\x12\x43ONDITION_KIND_ANY\x10\x03\x12\x16\n\x12\x43ONDITION_KIND_NOT\x10\x04\x42IZGgithub.com/callability/callability/clients/go/remote/bundle/v1;bundlev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,46 +34,48 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'callability.bundle.v1.bundl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZGgithub.com/callability/callability/clients/go/remote/bundle/v1;bundlev1'
-  _globals['_FACTKIND']._serialized_start=2794
-  _globals['_FACTKIND']._serialized_end=2917
-  _globals['_FACTSUBJECT']._serialized_start=2920
-  _globals['_FACTSUBJECT']._serialized_end=3083
-  _globals['_CONDITIONKIND']._serialized_start=3086
-  _globals['_CONDITIONKIND']._serialized_end=3233
+  _globals['_FACTKIND']._serialized_start=2890
+  _globals['_FACTKIND']._serialized_end=3013
+  _globals['_FACTSUBJECT']._serialized_start=3016
+  _globals['_FACTSUBJECT']._serialized_end=3179
+  _globals['_CONDITIONKIND']._serialized_start=3182
+  _globals['_CONDITIONKIND']._serialized_end=3329
   _globals['_BUNDLE']._serialized_start=121
   _globals['_BUNDLE']._serialized_end=247
   _globals['_SIGNATURE']._serialized_start=249
   _globals['_SIGNATURE']._serialized_end=295
   _globals['_PAYLOAD']._serialized_start=298
-  _globals['_PAYLOAD']._serialized_end=461
-  _globals['_ACTION']._serialized_start=463
-  _globals['_ACTION']._serialized_end=572
-  _globals['_RULESET']._serialized_start=575
-  _globals['_RULESET']._serialized_end=1319
-  _globals['_FACT']._serialized_start=1322
-  _globals['_FACT']._serialized_end=1747
-  _globals['_PATTERNGROUP']._serialized_start=1749
-  _globals['_PATTERNGROUP']._serialized_end=1781
-  _globals['_NAMECLASS']._serialized_start=1783
-  _globals['_NAMECLASS']._serialized_end=1810
-  _globals['_STATUS']._serialized_start=1813
-  _globals['_STATUS']._serialized_end=2016
-  _globals['_CONDITIONPART']._serialized_start=2019
-  _globals['_CONDITIONPART']._serialized_end=2150
-  _globals['_RULE']._serialized_start=2152
-  _globals['_RULE']._serialized_end=2269
-  _globals['_LAW']._serialized_start=2271
-  _globals['_LAW']._serialized_end=2392
-  _globals['_STATUSWORDS']._serialized_start=2394
-  _globals['_STATUSWORDS']._serialized_end=2438
-  _globals['_AXIS']._serialized_start=2440
-  _globals['_AXIS']._serialized_end=2479
-  _globals['_VERDICT']._serialized_start=2481
-  _globals['_VERDICT']._serialized_end=2565
-  _globals['_DIAGRAM']._serialized_start=2567
-  _globals['_DIAGRAM']._serialized_end=2610
-  _globals['_UNREADSTART']._serialized_start=2612
-  _globals['_UNREADSTART']._serialized_end=2668
-  _globals['_COUNTS']._serialized_start=2670
-  _globals['_COUNTS']._serialized_end=2792
+  _globals['_PAYLOAD']._serialized_end=514
+  _globals['_RULEFILE']._serialized_start=516
+  _globals['_RULEFILE']._serialized_end=557
+  _globals['_ACTION']._serialized_start=559
+  _globals['_ACTION']._serialized_end=668
+  _globals['_RULESET']._serialized_start=671
+  _globals['_RULESET']._serialized_end=1415
+  _globals['_FACT']._serialized_start=1418
+  _globals['_FACT']._serialized_end=1843
+  _globals['_PATTERNGROUP']._serialized_start=1845
+  _globals['_PATTERNGROUP']._serialized_end=1877
+  _globals['_NAMECLASS']._serialized_start=1879
+  _globals['_NAMECLASS']._serialized_end=1906
+  _globals['_STATUS']._serialized_start=1909
+  _globals['_STATUS']._serialized_end=2112
+  _globals['_CONDITIONPART']._serialized_start=2115
+  _globals['_CONDITIONPART']._serialized_end=2246
+  _globals['_RULE']._serialized_start=2248
+  _globals['_RULE']._serialized_end=2365
+  _globals['_LAW']._serialized_start=2367
+  _globals['_LAW']._serialized_end=2488
+  _globals['_STATUSWORDS']._serialized_start=2490
+  _globals['_STATUSWORDS']._serialized_end=2534
+  _globals['_AXIS']._serialized_start=2536
+  _globals['_AXIS']._serialized_end=2575
+  _globals['_VERDICT']._serialized_start=2577
+  _globals['_VERDICT']._serialized_end=2661
+  _globals['_DIAGRAM']._serialized_start=2663
+  _globals['_DIAGRAM']._serialized_end=2706
+  _globals['_UNREADSTART']._serialized_start=2708
+  _globals['_UNREADSTART']._serialized_end=2764
+  _globals['_COUNTS']._serialized_start=2766
+  _globals['_COUNTS']._serialized_end=2888
 # @@protoc_insertion_point(module_scope)

@@ -204,6 +204,7 @@ class Payload(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     ACTIONS_FIELD_NUMBER: _builtins.int
     RULE_SETS_FIELD_NUMBER: _builtins.int
+    RULE_FILES_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """The revision of the policy: SHA-256 over its rule set files, in lower-case hexadecimal, 64 characters."""
     semantics: _builtins.int
@@ -218,6 +219,12 @@ class Payload(_message.Message):
     def rule_sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleSet]:
         """The rule sets `callability`, `load_outcome` and `enable_outcome`, in this order."""
 
+    @_builtins.property
+    def rule_files(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleFile]:
+        """The files of the policy's directory, rule sets and tests, sorted by name; none unless the publisher included them.
+        A service proves the policy from them. A reader that decides by `rule_sets` ignores them.
+        """
+
     def __init__(
         self,
         *,
@@ -226,14 +233,41 @@ class Payload(_message.Message):
         sequence: _builtins.int = ...,
         actions: _abc.Iterable[Global___Action] | None = ...,
         rule_sets: _abc.Iterable[Global___RuleSet] | None = ...,
+        rule_files: _abc.Iterable[Global___RuleFile] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "revision", b"revision", "rule_sets", b"rule_sets", "semantics", b"semantics", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "revision", b"revision", "rule_files", b"rule_files", "rule_sets", b"rule_sets", "semantics", b"semantics", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Payload: _TypeAlias = Payload  # noqa: Y015
+
+@_typing.final
+class RuleFile(_message.Message):
+    """A file that the policy was compiled from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the directory of the policy, such as `callability.yaml`."""
+    content: _builtins.bytes
+    """Its content."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        content: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleFile: _TypeAlias = RuleFile  # noqa: Y015
 
 @_typing.final
 class Action(_message.Message):

@@ -364,7 +364,10 @@ type Payload struct {
 	// Every action that words may name, with a neutral phrase.
 	Actions []*Action `protobuf:"bytes,4,rep,name=actions,proto3" json:"actions,omitempty"`
 	// The rule sets `callability`, `load_outcome` and `enable_outcome`, in this order.
-	RuleSets      []*RuleSet `protobuf:"bytes,5,rep,name=rule_sets,json=ruleSets,proto3" json:"rule_sets,omitempty"`
+	RuleSets []*RuleSet `protobuf:"bytes,5,rep,name=rule_sets,json=ruleSets,proto3" json:"rule_sets,omitempty"`
+	// The files of the policy's directory, rule sets and tests, sorted by name; none unless the publisher included them.
+	// A service proves the policy from them. A reader that decides by `rule_sets` ignores them.
+	RuleFiles     []*RuleFile `protobuf:"bytes,6,rep,name=rule_files,json=ruleFiles,proto3" json:"rule_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +437,68 @@ func (x *Payload) GetRuleSets() []*RuleSet {
 	return nil
 }
 
+func (x *Payload) GetRuleFiles() []*RuleFile {
+	if x != nil {
+		return x.RuleFiles
+	}
+	return nil
+}
+
+// A file that the policy was compiled from.
+type RuleFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the directory of the policy, such as `callability.yaml`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its content.
+	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleFile) Reset() {
+	*x = RuleFile{}
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleFile) ProtoMessage() {}
+
+func (x *RuleFile) ProtoReflect() protoreflect.Message {
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleFile.ProtoReflect.Descriptor instead.
+func (*RuleFile) Descriptor() ([]byte, []int) {
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RuleFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RuleFile) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
 // Something that can be done about a status.
 type Action struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -453,7 +518,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[3]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +530,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[3]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +543,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{3}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Action) GetName() string {
@@ -559,7 +624,7 @@ type RuleSet struct {
 
 func (x *RuleSet) Reset() {
 	*x = RuleSet{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[4]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +636,7 @@ func (x *RuleSet) String() string {
 func (*RuleSet) ProtoMessage() {}
 
 func (x *RuleSet) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[4]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +649,7 @@ func (x *RuleSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleSet.ProtoReflect.Descriptor instead.
 func (*RuleSet) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{4}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RuleSet) GetQuestion() string {
@@ -745,7 +810,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[5]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +822,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[5]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +835,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{5}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Fact) GetName() string {
@@ -883,7 +948,7 @@ type PatternGroup struct {
 
 func (x *PatternGroup) Reset() {
 	*x = PatternGroup{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[6]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +960,7 @@ func (x *PatternGroup) String() string {
 func (*PatternGroup) ProtoMessage() {}
 
 func (x *PatternGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[6]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +973,7 @@ func (x *PatternGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternGroup.ProtoReflect.Descriptor instead.
 func (*PatternGroup) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{6}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PatternGroup) GetPatterns() []string {
@@ -929,7 +994,7 @@ type NameClass struct {
 
 func (x *NameClass) Reset() {
 	*x = NameClass{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[7]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1006,7 @@ func (x *NameClass) String() string {
 func (*NameClass) ProtoMessage() {}
 
 func (x *NameClass) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[7]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1019,7 @@ func (x *NameClass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameClass.ProtoReflect.Descriptor instead.
 func (*NameClass) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{7}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NameClass) GetGroups() []uint32 {
@@ -987,7 +1052,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[8]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1064,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[8]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1077,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{8}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Status) GetName() string {
@@ -1083,7 +1148,7 @@ type ConditionPart struct {
 
 func (x *ConditionPart) Reset() {
 	*x = ConditionPart{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[9]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1160,7 @@ func (x *ConditionPart) String() string {
 func (*ConditionPart) ProtoMessage() {}
 
 func (x *ConditionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[9]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1173,7 @@ func (x *ConditionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConditionPart.ProtoReflect.Descriptor instead.
 func (*ConditionPart) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{9}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConditionPart) GetKind() ConditionKind {
@@ -1168,7 +1233,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[10]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1245,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[10]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1258,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{10}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rule) GetId() string {
@@ -1259,7 +1324,7 @@ type Law struct {
 
 func (x *Law) Reset() {
 	*x = Law{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[11]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1336,7 @@ func (x *Law) String() string {
 func (*Law) ProtoMessage() {}
 
 func (x *Law) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[11]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1349,7 @@ func (x *Law) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Law.ProtoReflect.Descriptor instead.
 func (*Law) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{11}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Law) GetName() string {
@@ -1342,7 +1407,7 @@ type StatusWords struct {
 
 func (x *StatusWords) Reset() {
 	*x = StatusWords{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[12]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1419,7 @@ func (x *StatusWords) String() string {
 func (*StatusWords) ProtoMessage() {}
 
 func (x *StatusWords) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[12]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1432,7 @@ func (x *StatusWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusWords.ProtoReflect.Descriptor instead.
 func (*StatusWords) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{12}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StatusWords) GetStatus() uint32 {
@@ -1397,7 +1462,7 @@ type Axis struct {
 
 func (x *Axis) Reset() {
 	*x = Axis{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[13]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1474,7 @@ func (x *Axis) String() string {
 func (*Axis) ProtoMessage() {}
 
 func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[13]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1487,7 @@ func (x *Axis) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Axis.ProtoReflect.Descriptor instead.
 func (*Axis) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{13}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Axis) GetFacts() []uint32 {
@@ -1456,7 +1521,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[14]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1533,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[14]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1546,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{14}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Verdict) GetStatus() uint32 {
@@ -1526,7 +1591,7 @@ type Diagram struct {
 
 func (x *Diagram) Reset() {
 	*x = Diagram{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[15]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1603,7 @@ func (x *Diagram) String() string {
 func (*Diagram) ProtoMessage() {}
 
 func (x *Diagram) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[15]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1616,7 @@ func (x *Diagram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Diagram.ProtoReflect.Descriptor instead.
 func (*Diagram) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{15}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Diagram) GetPlaces() []uint32 {
@@ -1583,7 +1648,7 @@ type UnreadStart struct {
 
 func (x *UnreadStart) Reset() {
 	*x = UnreadStart{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[16]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1660,7 @@ func (x *UnreadStart) String() string {
 func (*UnreadStart) ProtoMessage() {}
 
 func (x *UnreadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[16]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1673,7 @@ func (x *UnreadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadStart.ProtoReflect.Descriptor instead.
 func (*UnreadStart) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{16}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnreadStart) GetRule() uint32 {
@@ -1653,7 +1718,7 @@ type Counts struct {
 
 func (x *Counts) Reset() {
 	*x = Counts{}
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[17]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1730,7 @@ func (x *Counts) String() string {
 func (*Counts) ProtoMessage() {}
 
 func (x *Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[17]
+	mi := &file_callability_bundle_v1_bundle_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1743,7 @@ func (x *Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counts.ProtoReflect.Descriptor instead.
 func (*Counts) Descriptor() ([]byte, []int) {
-	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{17}
+	return file_callability_bundle_v1_bundle_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Counts) GetCombinations() string {
@@ -1738,13 +1803,18 @@ const file_callability_bundle_v1_bundle_proto_rawDesc = "" +
 	"signatures\"@\n" +
 	"\tSignature\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xd5\x01\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x95\x02\n" +
 	"\aPayload\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x1c\n" +
 	"\tsemantics\x18\x02 \x01(\rR\tsemantics\x12\x1a\n" +
 	"\bsequence\x18\x03 \x01(\x04R\bsequence\x127\n" +
 	"\aactions\x18\x04 \x03(\v2\x1d.callability.bundle.v1.ActionR\aactions\x12;\n" +
-	"\trule_sets\x18\x05 \x03(\v2\x1e.callability.bundle.v1.RuleSetR\bruleSets\"\x90\x01\n" +
+	"\trule_sets\x18\x05 \x03(\v2\x1e.callability.bundle.v1.RuleSetR\bruleSets\x12>\n" +
+	"\n" +
+	"rule_files\x18\x06 \x03(\v2\x1f.callability.bundle.v1.RuleFileR\truleFiles\"8\n" +
+	"\bRuleFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\x90\x01\n" +
 	"\x06Action\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x05owner\x18\x02 \x01(\x0e2\x18.callability.v1.LiftedByR\x05owner\x12\x12\n" +
@@ -1884,7 +1954,7 @@ func file_callability_bundle_v1_bundle_proto_rawDescGZIP() []byte {
 }
 
 var file_callability_bundle_v1_bundle_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_callability_bundle_v1_bundle_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_callability_bundle_v1_bundle_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_callability_bundle_v1_bundle_proto_goTypes = []any{
 	(FactKind)(0),         // 0: callability.bundle.v1.FactKind
 	(FactSubject)(0),      // 1: callability.bundle.v1.FactSubject
@@ -1892,56 +1962,58 @@ var file_callability_bundle_v1_bundle_proto_goTypes = []any{
 	(*Bundle)(nil),        // 3: callability.bundle.v1.Bundle
 	(*Signature)(nil),     // 4: callability.bundle.v1.Signature
 	(*Payload)(nil),       // 5: callability.bundle.v1.Payload
-	(*Action)(nil),        // 6: callability.bundle.v1.Action
-	(*RuleSet)(nil),       // 7: callability.bundle.v1.RuleSet
-	(*Fact)(nil),          // 8: callability.bundle.v1.Fact
-	(*PatternGroup)(nil),  // 9: callability.bundle.v1.PatternGroup
-	(*NameClass)(nil),     // 10: callability.bundle.v1.NameClass
-	(*Status)(nil),        // 11: callability.bundle.v1.Status
-	(*ConditionPart)(nil), // 12: callability.bundle.v1.ConditionPart
-	(*Rule)(nil),          // 13: callability.bundle.v1.Rule
-	(*Law)(nil),           // 14: callability.bundle.v1.Law
-	(*StatusWords)(nil),   // 15: callability.bundle.v1.StatusWords
-	(*Axis)(nil),          // 16: callability.bundle.v1.Axis
-	(*Verdict)(nil),       // 17: callability.bundle.v1.Verdict
-	(*Diagram)(nil),       // 18: callability.bundle.v1.Diagram
-	(*UnreadStart)(nil),   // 19: callability.bundle.v1.UnreadStart
-	(*Counts)(nil),        // 20: callability.bundle.v1.Counts
-	(v1.LiftedBy)(0),      // 21: callability.v1.LiftedBy
-	(v1.Retry)(0),         // 22: callability.v1.Retry
-	(v1.EnableEntry)(0),   // 23: callability.v1.EnableEntry
+	(*RuleFile)(nil),      // 6: callability.bundle.v1.RuleFile
+	(*Action)(nil),        // 7: callability.bundle.v1.Action
+	(*RuleSet)(nil),       // 8: callability.bundle.v1.RuleSet
+	(*Fact)(nil),          // 9: callability.bundle.v1.Fact
+	(*PatternGroup)(nil),  // 10: callability.bundle.v1.PatternGroup
+	(*NameClass)(nil),     // 11: callability.bundle.v1.NameClass
+	(*Status)(nil),        // 12: callability.bundle.v1.Status
+	(*ConditionPart)(nil), // 13: callability.bundle.v1.ConditionPart
+	(*Rule)(nil),          // 14: callability.bundle.v1.Rule
+	(*Law)(nil),           // 15: callability.bundle.v1.Law
+	(*StatusWords)(nil),   // 16: callability.bundle.v1.StatusWords
+	(*Axis)(nil),          // 17: callability.bundle.v1.Axis
+	(*Verdict)(nil),       // 18: callability.bundle.v1.Verdict
+	(*Diagram)(nil),       // 19: callability.bundle.v1.Diagram
+	(*UnreadStart)(nil),   // 20: callability.bundle.v1.UnreadStart
+	(*Counts)(nil),        // 21: callability.bundle.v1.Counts
+	(v1.LiftedBy)(0),      // 22: callability.v1.LiftedBy
+	(v1.Retry)(0),         // 23: callability.v1.Retry
+	(v1.EnableEntry)(0),   // 24: callability.v1.EnableEntry
 }
 var file_callability_bundle_v1_bundle_proto_depIdxs = []int32{
 	4,  // 0: callability.bundle.v1.Bundle.signatures:type_name -> callability.bundle.v1.Signature
-	6,  // 1: callability.bundle.v1.Payload.actions:type_name -> callability.bundle.v1.Action
-	7,  // 2: callability.bundle.v1.Payload.rule_sets:type_name -> callability.bundle.v1.RuleSet
-	21, // 3: callability.bundle.v1.Action.owner:type_name -> callability.v1.LiftedBy
-	8,  // 4: callability.bundle.v1.RuleSet.facts:type_name -> callability.bundle.v1.Fact
-	11, // 5: callability.bundle.v1.RuleSet.statuses:type_name -> callability.bundle.v1.Status
-	12, // 6: callability.bundle.v1.RuleSet.condition_parts:type_name -> callability.bundle.v1.ConditionPart
-	13, // 7: callability.bundle.v1.RuleSet.rules:type_name -> callability.bundle.v1.Rule
-	14, // 8: callability.bundle.v1.RuleSet.laws:type_name -> callability.bundle.v1.Law
-	15, // 9: callability.bundle.v1.RuleSet.status_words:type_name -> callability.bundle.v1.StatusWords
-	16, // 10: callability.bundle.v1.RuleSet.axes:type_name -> callability.bundle.v1.Axis
-	17, // 11: callability.bundle.v1.RuleSet.verdicts:type_name -> callability.bundle.v1.Verdict
-	18, // 12: callability.bundle.v1.RuleSet.diagram:type_name -> callability.bundle.v1.Diagram
-	18, // 13: callability.bundle.v1.RuleSet.unread_diagram:type_name -> callability.bundle.v1.Diagram
-	19, // 14: callability.bundle.v1.RuleSet.unread_starts:type_name -> callability.bundle.v1.UnreadStart
-	20, // 15: callability.bundle.v1.RuleSet.counts:type_name -> callability.bundle.v1.Counts
-	0,  // 16: callability.bundle.v1.Fact.kind:type_name -> callability.bundle.v1.FactKind
-	1,  // 17: callability.bundle.v1.Fact.subject:type_name -> callability.bundle.v1.FactSubject
-	21, // 18: callability.bundle.v1.Fact.changed_by:type_name -> callability.v1.LiftedBy
-	9,  // 19: callability.bundle.v1.Fact.pattern_groups:type_name -> callability.bundle.v1.PatternGroup
-	10, // 20: callability.bundle.v1.Fact.name_classes:type_name -> callability.bundle.v1.NameClass
-	21, // 21: callability.bundle.v1.Status.lifted_by:type_name -> callability.v1.LiftedBy
-	22, // 22: callability.bundle.v1.Status.retry:type_name -> callability.v1.Retry
-	23, // 23: callability.bundle.v1.Status.entry:type_name -> callability.v1.EnableEntry
-	2,  // 24: callability.bundle.v1.ConditionPart.kind:type_name -> callability.bundle.v1.ConditionKind
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	7,  // 1: callability.bundle.v1.Payload.actions:type_name -> callability.bundle.v1.Action
+	8,  // 2: callability.bundle.v1.Payload.rule_sets:type_name -> callability.bundle.v1.RuleSet
+	6,  // 3: callability.bundle.v1.Payload.rule_files:type_name -> callability.bundle.v1.RuleFile
+	22, // 4: callability.bundle.v1.Action.owner:type_name -> callability.v1.LiftedBy
+	9,  // 5: callability.bundle.v1.RuleSet.facts:type_name -> callability.bundle.v1.Fact
+	12, // 6: callability.bundle.v1.RuleSet.statuses:type_name -> callability.bundle.v1.Status
+	13, // 7: callability.bundle.v1.RuleSet.condition_parts:type_name -> callability.bundle.v1.ConditionPart
+	14, // 8: callability.bundle.v1.RuleSet.rules:type_name -> callability.bundle.v1.Rule
+	15, // 9: callability.bundle.v1.RuleSet.laws:type_name -> callability.bundle.v1.Law
+	16, // 10: callability.bundle.v1.RuleSet.status_words:type_name -> callability.bundle.v1.StatusWords
+	17, // 11: callability.bundle.v1.RuleSet.axes:type_name -> callability.bundle.v1.Axis
+	18, // 12: callability.bundle.v1.RuleSet.verdicts:type_name -> callability.bundle.v1.Verdict
+	19, // 13: callability.bundle.v1.RuleSet.diagram:type_name -> callability.bundle.v1.Diagram
+	19, // 14: callability.bundle.v1.RuleSet.unread_diagram:type_name -> callability.bundle.v1.Diagram
+	20, // 15: callability.bundle.v1.RuleSet.unread_starts:type_name -> callability.bundle.v1.UnreadStart
+	21, // 16: callability.bundle.v1.RuleSet.counts:type_name -> callability.bundle.v1.Counts
+	0,  // 17: callability.bundle.v1.Fact.kind:type_name -> callability.bundle.v1.FactKind
+	1,  // 18: callability.bundle.v1.Fact.subject:type_name -> callability.bundle.v1.FactSubject
+	22, // 19: callability.bundle.v1.Fact.changed_by:type_name -> callability.v1.LiftedBy
+	10, // 20: callability.bundle.v1.Fact.pattern_groups:type_name -> callability.bundle.v1.PatternGroup
+	11, // 21: callability.bundle.v1.Fact.name_classes:type_name -> callability.bundle.v1.NameClass
+	22, // 22: callability.bundle.v1.Status.lifted_by:type_name -> callability.v1.LiftedBy
+	23, // 23: callability.bundle.v1.Status.retry:type_name -> callability.v1.Retry
+	24, // 24: callability.bundle.v1.Status.entry:type_name -> callability.v1.EnableEntry
+	2,  // 25: callability.bundle.v1.ConditionPart.kind:type_name -> callability.bundle.v1.ConditionKind
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_callability_bundle_v1_bundle_proto_init() }
@@ -1949,16 +2021,16 @@ func file_callability_bundle_v1_bundle_proto_init() {
 	if File_callability_bundle_v1_bundle_proto != nil {
 		return
 	}
-	file_callability_bundle_v1_bundle_proto_msgTypes[4].OneofWrappers = []any{}
-	file_callability_bundle_v1_bundle_proto_msgTypes[10].OneofWrappers = []any{}
+	file_callability_bundle_v1_bundle_proto_msgTypes[5].OneofWrappers = []any{}
 	file_callability_bundle_v1_bundle_proto_msgTypes[11].OneofWrappers = []any{}
+	file_callability_bundle_v1_bundle_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_callability_bundle_v1_bundle_proto_rawDesc), len(file_callability_bundle_v1_bundle_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
