@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from callability.bundle.envelope import opened
+from callability.bundle.envelope import Envelope, opened
 from callability.bundle.refusal import BundleRefused, RefusalCode, invalid
 from callability.bundle.rule_set import RuleSet
 from callability.bundle.rule_set_reading import QUESTIONS, rule_set_of
@@ -67,11 +67,7 @@ def read(
         MissingCryptography: there are keys, and the extra `bundle` is not installed.
     """
     envelope = opened(data, keys)
-    try:
-        payload = pb.Payload.FromString(envelope.payload)
-    except DecodeError:
-        raise invalid("the payload of the bundle cannot be read") from None
-    _check_version(payload, accepted_sequence, rollback=rollback)
+    payload = payload_in(envelope, accepted_sequence, rollback=rollback)
     if tuple(each.question for each in payload.rule_sets) != QUESTIONS:
         raise invalid(f"the bundle has not the rule sets {', '.join(QUESTIONS)}")
     return LocalPolicy(
@@ -84,6 +80,20 @@ def read(
         actions=tuple(map(_action, payload.actions)),
         rule_sets={each.question: rule_set_of(each) for each in payload.rule_sets},
     )
+
+
+def payload_in(envelope: Envelope, accepted_sequence: int = 0, *, rollback: bool = False) -> pb.Payload:
+    """Return the payload in an envelope; its content is not checked.
+
+    Raises:
+        BundleRefused: it is malformed, has other semantics, or a lower sequence number than `accepted_sequence`.
+    """
+    try:
+        payload = pb.Payload.FromString(envelope.payload)
+    except DecodeError:
+        raise invalid("the payload of the bundle cannot be read") from None
+    _check_version(payload, accepted_sequence, rollback=rollback)
+    return payload
 
 
 def _check_version(payload: pb.Payload, accepted_sequence: int, *, rollback: bool) -> None:

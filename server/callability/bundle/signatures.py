@@ -69,8 +69,17 @@ def public_key(file: Path) -> bytes:
         OSError: the file cannot be read.
         UnusableKey: it holds no such key.
     """
+    return public_key_in(file.read_bytes(), file)
+
+
+def public_key_in(data: bytes, file: Path) -> bytes:
+    """Return the 32 bytes of the public key in the bytes of a PEM file.
+
+    Raises:
+        UnusableKey: they hold no such key.
+    """
     try:
-        key = load_pem_public_key(file.read_bytes())
+        key = load_pem_public_key(data)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):

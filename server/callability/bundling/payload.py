@@ -12,20 +12,22 @@ from callability.policy.deciding.diagram import InnerNode
 from callability.policy.deciding.evaluation import Engine, evaluator
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.questions import QUESTIONS
+from callability.policy.reading.policy_source import PolicyFile
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.words import Templates, rule_words, status_words
 from callability.reasoning.semantics import SEMANTICS
 
 
-def payload_of(policy: Policy, sequence: int = 0) -> bytes:
+def payload_of(policy: Policy, sequence: int = 0, files: Iterable[PolicyFile] = ()) -> bytes:
     """Return the payload of a policy, always the same for the same rule set files, whatever engine confirmed it.
 
-    The reference evaluator confirms each diagram here, since its witnesses are the same everywhere.
+    `files` are the files of the policy, if the payload is to have them. The reference evaluator confirms each diagram
+    here, since its witnesses are the same everywhere.
 
     Raises:
         NotDecided: the reference evaluator decides otherwise than a diagram.
     """
-    return _payload(policy, sequence, _confirmation)
+    return _payload(policy, sequence, _confirmation, files)
 
 
 def largest_size(policy: Policy) -> int:
@@ -36,7 +38,9 @@ def largest_size(policy: Policy) -> int:
 _ConfirmationOf = Callable[[ProvedRuleSet], Confirmation]
 
 
-def _payload(policy: Policy, sequence: int, confirmation_of: _ConfirmationOf) -> bytes:
+def _payload(
+    policy: Policy, sequence: int, confirmation_of: _ConfirmationOf, files: Iterable[PolicyFile] = ()
+) -> bytes:
     payload = pb.Payload(
         revision=policy.revision,
         semantics=SEMANTICS,
@@ -52,6 +56,7 @@ def _payload(policy: Policy, sequence: int, confirmation_of: _ConfirmationOf) ->
             for action in policy.actions
         ],
         rule_sets=[rule_set_message(policy.rule_sets[name], confirmation_of) for name in QUESTIONS],
+        rule_files=[pb.RuleFile(name=file.path.name, content=file.data) for file in files],
     )
     return payload.SerializeToString(deterministic=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from callability.bundle.envelope import MAX_BYTES, enveloped
@@ -9,9 +10,12 @@ from callability.bundling.payload import largest_size, payload_of
 from callability.finding import Finding, Place, in_order
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.loading import Check, Policy
+from callability.policy.reading.policy_source import PolicyFile
 
 ROOM = 4_096
 """Bytes that are left for signatures."""
+_SHORTEN = "shorten lists of names and values"
+_LEAVE_OUT = f"{_SHORTEN}, or leave its rule files out"
 
 
 class NotWritten(Exception):
@@ -22,17 +26,17 @@ class NotWritten(Exception):
         self.finding = finding
 
 
-def checked_payload(policy: Policy, shown: str, sequence: int = 0) -> bytes:
-    """Return the payload of a policy; `shown` is its directory as findings name it.
+def checked_payload(policy: Policy, shown: str, sequence: int = 0, files: Sequence[PolicyFile] = ()) -> bytes:
+    """Return the payload of a policy, with its files if they are given; `shown` is its directory as findings name it.
 
     Raises:
         NotWritten: the reference evaluator decides otherwise than a diagram, or a bundle would be too large.
     """
     try:
-        payload = payload_of(policy, sequence)
+        payload = payload_of(policy, sequence, files)
     except NotDecided as error:
         raise NotWritten(error.finding) from None
-    if too_large := _too_large(len(payload), shown):
+    if too_large := _too_large(len(payload), shown, hint=_LEAVE_OUT if files else _SHORTEN):
         raise NotWritten(too_large)
     return payload
 
@@ -56,11 +60,11 @@ def with_bundle(check: Check, shown: str) -> tuple[Check, bytes]:
         return _refused(check, error.finding), b""
 
 
-def _too_large(size: int, shown: str) -> Finding | None:
+def _too_large(size: int, shown: str, hint: str = _SHORTEN) -> Finding | None:
     if size <= MAX_BYTES - ROOM:
         return None
     sentence = f"its bundle would have {size:,} bytes; the maximum is {MAX_BYTES - ROOM:,}"
-    return Finding(Place(shown), "bundle-too-large", sentence, "shorten lists of names and values")
+    return Finding(Place(shown), "bundle-too-large", sentence, hint)
 
 
 def _refused(check: Check, finding: Finding) -> Check:
