@@ -85,7 +85,7 @@ def read(path: Path, file: str | None = None) -> Node:
     return parse(read_bytes(path, file), file)
 
 
-def read_bytes(path: Path, file: str | None = None) -> bytes:
+def read_bytes(path: Path, file: str | None = None, most: int = MAX_BYTES) -> bytes:
     """Read the bytes of a file, no more than one too many; `file` is its name in findings.
 
     Raises:
@@ -93,7 +93,7 @@ def read_bytes(path: Path, file: str | None = None) -> bytes:
     """
     try:
         with open(path, "rb", opener=_opened) as stream:
-            return stream.read(MAX_BYTES + 1)
+            return stream.read(most + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
         refused = _refused(Place(file or str(path)), "unreadable-file", sentence)

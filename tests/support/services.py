@@ -72,11 +72,11 @@ class ServedPolicy:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[ServedPolicy]:
-    """Serve the policy in a directory by the real program."""
+def served(directory: Path, *arguments: str) -> Iterator[ServedPolicy]:
+    """Serve the policy in a directory, or in a bundle, by the real program."""
     log = directory.parent / "service.log"
     command = [*COMMAND, "serve", "--policy", str(directory), "--address", "127.0.0.1:0"]
-    command += ["--metrics-address", "127.0.0.1:0"]
+    command += ["--metrics-address", "127.0.0.1:0", *arguments]
     with (
         log.open("w") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,

@@ -43,6 +43,13 @@ def build(
             help="Sign with the ed25519 private key in a PEM file; may be repeated, for a rotation of keys.",
         ),
     ] = None,
+    with_rule_files: Annotated[
+        bool,
+        typer.Option(
+            "--with-rule-files",
+            help="Include the rule files and their tests, so that `callability serve` can prove it.",
+        ),
+    ] = False,
 ) -> None:
     """Prove a policy and compile it into one file, a bundle. Proxies decide from it without the rule files.
 
@@ -53,7 +60,7 @@ def build(
     if not output:
         leave("--output is missing: name the file to write, or `-` for standard output", 2)
     files = key_files(sign, "--sign", MAX_SIGNATURES)
-    payload = _payload(directory, sequence)
+    payload = _payload(directory, sequence, with_rule_files=with_rule_files)
     data = enveloped(payload, _signatures(payload, files))
     if output == STANDARD_OUTPUT:
         sys.stdout.buffer.write(data)
@@ -65,10 +72,11 @@ def build(
     typer.echo(f"{output}: {len(data):,} bytes, digest {sha256(payload).hexdigest()}")
 
 
-def _payload(directory: Path | None, sequence: int) -> bytes:
+def _payload(directory: Path | None, sequence: int, *, with_rule_files: bool) -> bytes:
     loaded = loaded_to_serve(directory)
     try:
-        return checked_payload(loaded.policy, "the policy", sequence)
+        files = loaded.source.files if with_rule_files else ()
+        return checked_payload(loaded.policy, "the policy", sequence, files)
     except NotWritten as refused:
         typer.echo(line(refused.finding), err=True)
         leave("the policy is refused", 1)

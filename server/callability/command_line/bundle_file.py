@@ -8,13 +8,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.bundle.envelope import MAX_BYTES
-from callability.bundle.policy import LocalPolicy, read
+from callability.bundle.envelope import MAX_BYTES, opened
+from callability.bundle.policy import LocalPolicy, payload_in, read
 from callability.bundle.refusal import BundleRefused
 from callability.command_line.bundle_report import as_data, as_text
-from callability.command_line.key_option import key_files
+from callability.command_line.key_option import MAX_KEYS, key_files
 
-MAX_KEYS = 64
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
 
 
@@ -38,7 +37,7 @@ def verify(
     it. 1: it is refused, or a file cannot be read. 2: an option is wrong.
     """
     keys = _public_keys(key_files(key, "--key", MAX_KEYS)) if key else None
-    policy = _read(file, keys, accepted_sequence, rollback=rollback)
+    policy = _read(file, _bytes(file), keys, accepted_sequence, rollback=rollback)
     by = "signature valid" if keys else "signatures not checked" if policy.key_ids else "not signed"
     typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
 
@@ -52,16 +51,23 @@ def inspect(
     The signatures are not checked: see `callability bundle verify`. Exit code 0: printed. 1: the bundle is refused, or
     cannot be read.
     """
-    policy = _read(file, None, 0, rollback=True)
-    typer.echo(json.dumps(as_data(policy), indent=2) if as_json else as_text(policy))
+    data = _bytes(file)
+    policy = _read(file, data, None, 0, rollback=True)
+    names = [each.name for each in payload_in(opened(data)).rule_files]
+    typer.echo(json.dumps(as_data(policy, names), indent=2) if as_json else as_text(policy, names))
 
 
-def _read(file: Path, keys: dict[str, bytes] | None, accepted_sequence: int, *, rollback: bool) -> LocalPolicy:
+def _bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except OSError as error:
         _leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+
+
+def _read(
+    file: Path, data: bytes, keys: dict[str, bytes] | None, accepted_sequence: int, *, rollback: bool
+) -> LocalPolicy:
     try:
         return read(data, keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
     except BundleRefused as refused:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from callability.bundle.policy import LocalPolicy
 from callability.bundle.rule_set import RuleSet
+from callability.command_line.terminal import escaped
 
 
-def as_data(policy: LocalPolicy) -> dict[str, Any]:
+def as_data(policy: LocalPolicy, rule_files: Sequence[str]) -> dict[str, Any]:
     """Return what a bundle holds as JSON has it. Counts of any size are numbers."""
     return {
         "revision": policy.revision,
@@ -18,6 +19,7 @@ def as_data(policy: LocalPolicy) -> dict[str, Any]:
         "semantics": policy.semantics,
         "bytes": policy.size,
         "key_ids": [*policy.key_ids],
+        "rule_files": [*rule_files],
         "rule_sets": [_rule_set(each) for each in policy.rule_sets.values()],
         "actions": [
             {"name": each.name, "owner": each.owner, "fact": each.fact, "phrase": each.phrase}
@@ -26,18 +28,19 @@ def as_data(policy: LocalPolicy) -> dict[str, Any]:
     }
 
 
-def as_text(policy: LocalPolicy) -> str:
+def as_text(policy: LocalPolicy, rule_files: Sequence[str]) -> str:
     """Return what a bundle holds for people: a line for each fact about it."""
-    return "\n".join(_lines(policy))
+    return "\n".join(_lines(policy, rule_files))
 
 
-def _lines(policy: LocalPolicy) -> Iterator[str]:
+def _lines(policy: LocalPolicy, rule_files: Sequence[str]) -> Iterator[str]:
     yield f"revision   {policy.revision}"
     yield f"digest     {policy.digest}"
     yield f"sequence   {policy.sequence or '0 (not counted)'}"
     yield f"semantics  {policy.semantics}"
     yield f"bytes      {policy.size:,}"
     yield f"signed by  {', '.join(policy.key_ids) or 'nobody'}"
+    yield f"rule files {', '.join(map(escaped, rule_files)) or 'none'}"
     for rule_set in policy.rule_sets.values():
         counts = rule_set.counts
         yield ""

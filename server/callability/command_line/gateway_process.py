@@ -26,6 +26,7 @@ from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
+from callability.policy.origin import PolicyDirectory
 from callability.service.edits import Edits, followed
 from callability.service.observability.metrics import PolicyMetrics
 
@@ -107,7 +108,7 @@ def _edits(
     if own is None or of_policy is None or directory is None:
         return None
     options.file_status.policy_broken = lambda: own.is_broken
-    return Edits(own, directory, of_policy.digest)
+    return Edits(own, PolicyDirectory(directory), of_policy.source.digest)
 
 
 def _connect(

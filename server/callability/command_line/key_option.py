@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import typer
@@ -11,6 +11,12 @@ from callability.finding import shown
 
 MAX_ID = 128
 """Bytes of the id of a key."""
+MAX_KEYS = 64
+"""Public keys that can be given."""
+
+
+KeyFiles = Mapping[str, Path]
+"""Files of keys by key id."""
 
 
 def key_files(given: Iterable[str] | None, option: str, most: int) -> dict[str, Path]:

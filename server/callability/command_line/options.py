@@ -10,9 +10,10 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_listen
+from callability.bundling.bundle_origin import rules_at
 from callability.finding import finding_lines
 from callability.log_output import LogFormat
-from callability.policy.loading import Check, Policy, rules_in
+from callability.policy.loading import Check, Policy
 from callability.policy.shipped import shipped_policy
 from callability.traces import NoTraces, start_traces
 
@@ -32,6 +33,9 @@ PolicyOption = Annotated[
     Path | None,
     typer.Option("--policy", metavar="DIR", help="The directory of the policy. Default: the shipped one."),
 ]
+_POLICY_OR_BUNDLE = "The directory of the policy, or a bundle with rule files. Default: the shipped one."
+PolicyOrBundleOption = Annotated[Path | None, typer.Option("--policy", metavar="DIR|BUNDLE", help=_POLICY_OR_BUNDLE)]
+PolicyArgument = Annotated[Path | None, typer.Argument(metavar="[DIR|BUNDLE]", help=_POLICY_OR_BUNDLE)]
 PolicyAddressOption = Annotated[
     str | None,
     typer.Option("--policy-address", metavar="ADDRESS", help="Ask a `callability serve` at HOST:PORT or unix:PATH."),
@@ -55,12 +59,12 @@ LOG_CALLS = "Log a line about each call, with its outcome and how long it took."
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
 
 
-def viewed(directory: Path | None) -> Policy:
-    """Return the policy in a directory to look at its rules, with warnings about them on standard error.
+def viewed(path: Path | None) -> Policy:
+    """Return the policy in a directory or a bundle to look at its rules, with warnings about them on standard error.
 
     Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
     """
-    policy = accepted(rules_in(directory or shipped_policy()))
+    policy = accepted(rules_at(path or shipped_policy()))
     for each in finding_lines(policy.warnings):
         typer.echo(each, err=True)
     return policy

@@ -62,8 +62,8 @@ class OwnPolicy:
         """What decides."""
         return self._given.client
 
-    async def accepted(self, checked: bytes, revision: str) -> None:
-        """Apply an edit by the output of its check, which may reject it.
+    async def accepted(self, checked: bytes, revision: str) -> bool:
+        """Apply an edit by the output of its check, and return whether it decides: the check may reject it.
 
         Raises:
             RuntimeError: its bundle is refused; the log says why.
@@ -72,11 +72,12 @@ class OwnPolicy:
         policy = check.policy
         if policy is None:
             await self.rejected(RejectedEdit(revision, check.findings[:MAX_FINDINGS]))
-        else:
-            await asyncio.to_thread(self._give, bundle)
-            self.is_broken, self._revision = False, policy.revision
-            self._reports.applied(policy)
-            self.replaced()
+            return False
+        await asyncio.to_thread(self._give, bundle)
+        self.is_broken, self._revision = False, policy.revision
+        self._reports.applied(policy)
+        self.replaced()
+        return True
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""

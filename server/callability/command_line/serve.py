@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
@@ -17,15 +18,17 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from callability.address import AddressRefused, check_listen
+from callability.bundling.bundle_origin import BundleOrigin, origin_at
 from callability.certificates import CertificateRefused
-from callability.command_line.loaded_policy import Loaded, loaded_to_serve
+from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
+from callability.command_line.loaded_policy import Loaded, loaded_from
 from callability.command_line.options import (
     LOG_CALLS,
     METRICS_WHY,
     TRACES,
     LogLevel,
     MetricsOption,
-    PolicyOption,
+    PolicyOrBundleOption,
     leave,
 )
 from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
@@ -41,6 +44,8 @@ from callability.command_line.tls import (
 from callability.exposition import exposed
 from callability.finding import line, shown
 from callability.log_output import LogFormat, fields, log_to_standard_error
+from callability.policy.origin import PolicyDirectory, PolicyOrigin
+from callability.policy.shipped import shipped_policy
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.edits import Edits, EditSink, ServedEdits, followed
 from callability.service.instance import SERVICE_NAME, Instance, InstanceOptions, LogOptions
@@ -73,7 +78,15 @@ def serve(
             "--config", metavar="FILE", help="The file with settings. Default: $CALLABILITY_SERVE_CONFIG, or none."
         ),
     ] = None,
-    policy: PolicyOption = None,
+    policy: PolicyOrBundleOption = None,
+    bundle_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY_ID=FILE",
+            help="Require a signature of the bundle by the ed25519 public key in a PEM file; if repeated, by one of the"
+            " keys.",
+        ),
+    ] = None,
     address: Annotated[
         str | None,
         typer.Option(
@@ -138,15 +151,17 @@ def serve(
 ) -> None:
     """Prove a policy, and answer proxies over gRPC until SIGTERM or SIGINT.
 
-    An edit of the policy takes effect while the service runs if it is proved and passes its tests; otherwise the last
-    good policy stays in effect. The same holds for the certificates and the callers. The address is written to standard
-    output when calls are answered. Each option is also a setting: `--tls-key` is `$CALLABILITY_SERVE_TLS_KEY` in the
-    environment, and `tls_key` in the file. An option counts before a variable, and a variable before the file. After a
-    signal, calls in flight have at most 5 seconds to finish, and new calls are refused. Exit code 0: stopped by a
-    signal. 1: the policy, the callers, a certificate or the file with settings is refused. 2: the address or a variable
-    is refused.
+    A bundle comes from `callability bundle build --with-rule-files`; one whose sequence number is lower than that of
+    the last is refused. An edit of the policy takes effect while the service runs if it is proved and passes its tests;
+    otherwise the last good policy stays in effect. The same holds for the certificates and the callers. The address is
+    written to standard output when calls are answered. Each option is also a setting: `--tls-key` is
+    `$CALLABILITY_SERVE_TLS_KEY` in the environment, and `tls_key` in the file. An option counts before a variable, and
+    a variable before the file. After a signal, calls in flight have at most 5 seconds to finish, and new calls are
+    refused. Exit code 0: stopped by a signal. 1: the policy, the callers, a certificate or the file with settings is
+    refused. 2: the address or a variable is refused, or an option is wrong.
     """
     given = {name: value for name, value in locals().items() if name in SETTINGS}
+    given["bundle_key"] = key_files(bundle_key, "--bundle-key", MAX_KEYS) or None
     settings = {name: each.value for name, each in settings_or_exit(given, config).items()}
     log_to_standard_error(str(settings["log_level"]), str(settings["log_format"]))
     for name in unused_variables(os.environ):
@@ -192,16 +207,30 @@ def _serving(settings: Mapping[str, Any]) -> Serving:
         settings["traces"],
     )
     options.check(workers=settings["workers"])
-    policy = settings["policy"]
-    return Serving(loaded_to_serve(policy), policy, options, settings["workers"], metrics)
+    origin = _origin(settings["policy"], settings["bundle_key"])
+    loaded = loaded_from(origin or PolicyDirectory(shipped_policy()))
+    return Serving(loaded, origin, options, settings["workers"], metrics)
+
+
+def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
+    """Return where the policy is read from, None if it is the shipped one; exit with 2 if keys do not fit it."""
+    if not keys:
+        return origin_at(policy) if policy else None
+    if policy is None or policy.is_dir():
+        leave("`--bundle-key` needs a bundle: give its file as `--policy`", 2)
+    try:
+        importlib.import_module("callability.bundle.signatures")
+    except ImportError as error:
+        leave(str(error), 2)
+    return BundleOrigin(policy, keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What is served, and where; the shipped policy, which has no directory of its own, is not followed."""
+    """What is served, and where; the shipped policy is not followed."""
 
     loaded: Loaded
-    directory: Path | None
+    origin: PolicyOrigin | None
     options: InstanceOptions
     workers: int
     metrics_address: str | None
@@ -237,7 +266,7 @@ class Serving:
         _end()
 
     def _edits(self, sink: EditSink) -> Edits | None:
-        return Edits(sink, self.directory, self.loaded.digest) if self.directory else None
+        return Edits(sink, self.origin, self.loaded.source.digest) if self.origin else None
 
     def _started(self, address: str) -> None:
         policy = self.loaded.policy

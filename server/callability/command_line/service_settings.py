@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from callability import document
+from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
 from callability.command_line.options import leave
 from callability.document import Node, Scalar
 from callability.finding import Finding, did_you_mean, in_order, line, shown
@@ -23,7 +24,7 @@ MAX_WORKERS = 64
 MANY = 2**31 - 1
 """The largest number that a setting can have."""
 
-Value = str | int | bool | Path | None
+Value = str | int | bool | Path | KeyFiles | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,20 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def _keys(text: str) -> KeyFiles:
+    try:
+        return key_files(map(str.strip, text.split(",")), "", MAX_KEYS)
+    except typer.BadParameter:
+        raise ValueError(
+            f"KEY_ID=FILE, or up to {MAX_KEYS} of these with commas between, each with an id of its own"
+        ) from None
+
+
 SETTINGS: Mapping[str, Setting] = {
     each.name: each
     for each in (
         Setting("policy", None, Path),
+        Setting("bundle_key", None, _keys),
         Setting("address", "127.0.0.1:7420", _text),
         Setting("callers", None, Path),
         Setting("tls_certificate", None, Path),
@@ -196,8 +207,18 @@ def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effecti
     except ValueError as error:
         found.append(Finding(node.place, "unknown-value", f"`{name}` must be {error}, and is {shown(text)}"))
         return None
-    # A relative path is one beside the file, wherever the service is started.
-    return Effective(path.absolute().parent / value if isinstance(value, Path) else value, str(node.place))
+    return Effective(_beside(path.absolute().parent, value), str(node.place))
+
+
+def _beside(directory: Path, value: Value) -> Value:
+    """Return a value of a file in a directory: a relative path is one beside it, wherever the service is started."""
+    match value:
+        case Path():
+            return directory / value
+        case Mapping():
+            return {key_id: directory / file for key_id, file in value.items()}
+        case _:
+            return value
 
 
 def _written(node: Node) -> str | None:
@@ -224,6 +245,8 @@ def shown_value(name: str, value: Value) -> str:
             return "-"
         case bool():
             return str(value).lower()
+        case Mapping():
+            return ", ".join(f"{key_id}={file}" for key_id, file in value.items())
         case int() if name == "socket_mode":
             return f"{value:03o}"
         case _:

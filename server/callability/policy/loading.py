@@ -142,7 +142,13 @@ def rules_in(directory: Path) -> Check:
     Its tests are not read, its diagrams are not confirmed, and nothing is said about parts of rules that never matter.
     """
     files = [path for path in policy_files(directory) if not path.stem.endswith(TESTS)]
-    return check_source(read_source(files, directory), engine=None, advice=False)
+    return rules_of(read_source(files, directory))
+
+
+def rules_of(source: PolicySource) -> Check:
+    """Check the rules of a source, as `rules_in` does those in a directory."""
+    files = tuple(file for file in source.files if not file.tests)
+    return check_source(replace(source, files=files), engine=None, advice=False)
 
 
 def check_source(
@@ -175,7 +181,8 @@ def check_source(
 
 
 def _check_names(source: PolicySource) -> list[Finding]:
-    if any(finding.code in {"no-directory", "too-many-files"} for finding in source.findings):
+    if source.findings and not source.names:
+        # None of its files was looked at.
         return []
     findings = [
         Finding(Place(source.shown), "missing-rule-set", f"has no rule set `{name}.yaml`")

@@ -8,8 +8,6 @@ import pickle
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from callability.bundling import check_worker
@@ -18,7 +16,8 @@ from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
 from callability.log_output import fields
-from callability.policy.loading import Policy, followed_files, source_in
+from callability.policy.loading import Policy
+from callability.policy.origin import PolicyOrigin
 from callability.policy.reading.policy_source import PolicySource
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
@@ -43,8 +42,8 @@ class LoadedEdit:
 class EditSink(Protocol):
     """Where edits take effect."""
 
-    async def accepted(self, checked: bytes, revision: str) -> None:
-        """Apply an edit by the output of its check, which may reject it."""
+    async def accepted(self, checked: bytes, revision: str) -> bool:
+        """Apply an edit by the output of its check, and return whether it decides: the check may reject it."""
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that could not be checked."""
@@ -83,13 +82,14 @@ class ServedEdits:
         self._metrics = metrics
         self._reports = EditReports(metrics)
 
-    async def accepted(self, checked: bytes, revision: str) -> None:
-        """Apply an edit by the output of its check, which may reject it."""
+    async def accepted(self, checked: bytes, revision: str) -> bool:
+        """Apply an edit by the output of its check, and return whether it decides: the check may reject it."""
         loaded = await asyncio.to_thread(loaded_edit, checked, revision, self._metrics)
         if isinstance(loaded, RejectedEdit):
             self.reject(loaded)
-        else:
-            self.apply(loaded)
+            return False
+        self.apply(loaded)
+        return True
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that could not be checked."""
@@ -107,16 +107,16 @@ class ServedEdits:
 
 
 class Edits:
-    """Follows the files of the policy in a directory; `digest` is that of the files that were loaded."""
+    """Follows where a policy is read from; `digest` is that of the source that was loaded."""
 
-    def __init__(self, sink: EditSink, directory: Path, digest: str) -> None:
+    def __init__(self, sink: EditSink, origin: PolicyOrigin, digest: str) -> None:
         self._sink = sink
-        self._directory = directory
+        self._origin = origin
         self._seen = digest
 
     async def follow(self) -> None:
         """Apply edits, for ever."""
-        async for _ in looks(partial(followed_files, self._directory)):
+        async for _ in looks(self._origin.followed):
             try:
                 await self._look()
             except Exception:
@@ -124,9 +124,9 @@ class Edits:
 
     async def _look(self) -> None:
         """Check what was edited since the last time, and again if it was edited during the check."""
-        while (written := await asyncio.to_thread(source_in, self._directory)).digest != self._seen:
+        while (written := await asyncio.to_thread(self._origin.source)).digest != self._seen:
             checked = await _checked(written)
-            if (await asyncio.to_thread(source_in, self._directory)).digest != written.digest:
+            if (await asyncio.to_thread(self._origin.source)).digest != written.digest:
                 continue
             self._seen = written.digest
             await self._apply(checked, written)
@@ -136,7 +136,8 @@ class Edits:
             await self._sink.rejected(checked)
             return
         try:
-            await self._sink.accepted(checked, written.revision)
+            if await self._sink.accepted(checked, written.revision):
+                self._origin.accepted(written)
         except Exception:
             # The same files fail again: they are rejected, and not checked at every look.
             _logger.exception("an edit of the policy could not be applied")

@@ -171,12 +171,15 @@ class Supervisor:
                             wanted.set_result(metrics)
         running.answers.put_nowait(Ready(fault="it has ended"))
 
-    async def accepted(self, checked: bytes, revision: str) -> None:
-        """Hand an edit to all workers by the output of its check: each loads it, and then all decide by it."""
+    async def accepted(self, checked: bytes, revision: str) -> bool:
+        """Hand an edit to all workers by the output of its check: each loads it, and then all decide by it.
+
+        Return whether they do: the check may reject it.
+        """
         check, _ = await asyncio.to_thread(read_output, checked)
         if check.policy is None:
             await self.rejected(RejectedEdit(revision, check.findings))
-            return
+            return False
         async with self._editing:
             every = dict(self._running)
             ready = await asyncio.gather(*(_prepared(each, checked) for each in every.values()))
@@ -192,6 +195,7 @@ class Supervisor:
                     await _sent(each, Commit())
         words = "the edit of the policy is applied by %d workers: revision %s decides"
         _logger.info(words, sum(ready), revision, extra=fields(revision=revision))
+        return True
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that is refused to all workers."""

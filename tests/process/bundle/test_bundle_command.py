@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from callability.bundle import read
+from callability.bundle.envelope import enveloped, opened
+from callability.bundle.policy import payload_in
+from callability.bundling import writing
 from support.bundles import bundle_of
 from support.checkout import POLICY, VECTORS
 from support.commands import callability
@@ -44,6 +47,33 @@ def test_a_policy_is_compiled_to_the_bytes_of_the_vector(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, f"{file}: {file.stat().st_size:,} bytes, digest {digest}\n")
     assert file.read_bytes() == SHIPPED.read_bytes() == bundle_of("shipped")
     assert [*tmp_path.iterdir()] == [file]
+
+
+def test_rule_files_are_included_if_they_are_asked_for(tmp_path: Path) -> None:
+    """With their tests, under the digest, and beside what a reader decides by; `inspect` lists them."""
+    file, names = tmp_path / "policy.bundle", sorted(path.name for path in POLICY.glob("*.yaml"))
+    done = callability("bundle", "build", str(POLICY), "--output", str(file), "--with-rule-files")
+    assert done.returncode == 0
+    payload = payload_in(opened(file.read_bytes()))
+    assert {each.name: each.content for each in payload.rule_files} == {
+        name: (POLICY / name).read_bytes() for name in names
+    }
+    payload.ClearField("rule_files")
+    assert enveloped(payload.SerializeToString(deterministic=True)) == SHIPPED.read_bytes()
+    assert read(file.read_bytes()).revision == read(SHIPPED.read_bytes()).revision
+    for bundle, listed in ((file, names), (SHIPPED, [])):
+        text = callability("bundle", "inspect", str(bundle)).stdout
+        assert f"\nrule files {', '.join(listed) or 'none'}\n" in text
+        assert json.loads(callability("bundle", "inspect", str(bundle), "--json").stdout)["rule_files"] == listed
+
+
+def test_rule_files_that_do_not_fit_are_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here with room for the compiled policy alone."""
+    monkeypatch.setattr(writing, "MAX_BYTES", 30_000)
+    arguments = ("bundle", "build", "--output", "/dev/null")
+    done = callability(*arguments, "--with-rule-files")
+    assert done.returncode == 1
+    assert "(shorten lists of names and values, or leave its rule files out) [bundle-too-large]" in done.stderr
 
 
 @needs_engine

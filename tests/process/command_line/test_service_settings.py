@@ -57,6 +57,17 @@ def test_a_path_in_the_file_is_relative_to_the_file(file: Path) -> None:
     assert _effective(environment={"CALLABILITY_SERVE_POLICY": "rules"})["policy"][0] == Path("rules")
 
 
+def test_keys_of_bundles_are_separated_by_commas(tmp_path: Path) -> None:
+    """Each with a path beside the file; `config show` prints them as they are written."""
+    file = tmp_path / "service.yaml"
+    file.write_text("bundle_key: 2026=old.pem, 2027=/new.pem\n")
+    assert _effective(file=file)["bundle_key"][0] == {"2026": tmp_path / "old.pem", "2027": Path("/new.pem")}
+    environment = {"CALLABILITY_SERVE_BUNDLE_KEY": "2026=old.pem"}
+    assert _effective(environment=environment)["bundle_key"][0] == {"2026": Path("old.pem")}
+    done = callability("config", "show", "--service", "--config", str(file), env=ENVIRONMENT)
+    assert f" 2026={tmp_path}/old.pem, 2027=/new.pem " in done.stdout
+
+
 def test_a_variable_may_name_the_file(file: Path) -> None:
     """The option comes first."""
     environment = {"CALLABILITY_SERVE_CONFIG": str(file)}
@@ -83,6 +94,11 @@ def test_a_variable_may_name_the_file(file: Path) -> None:
         (
             "insecure_listen: 1",
             "service.yaml:1:18: `insecure_listen` must be `true` or `false`, and is `1` [unknown-value]",
+        ),
+        (
+            "bundle_key: old.pem",
+            "service.yaml:1:13: `bundle_key` must be KEY_ID=FILE, or up to 64 of these with commas between, each with"
+            " an id of its own, and is `old.pem` [unknown-value]",
         ),
         ("address: [a]", "service.yaml:1:10: `address` must be a single value [unknown-value]"),
         ("- a", "service.yaml:1:1: the file is not a mapping of settings [wrong-type]"),

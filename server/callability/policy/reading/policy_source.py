@@ -47,6 +47,10 @@ class PolicySource:
     findings: tuple[Finding, ...] = ()
     names: frozenset[str] = frozenset()
     """The names of all files without their endings, unreadable ones included."""
+    bundle_digest: str = ""
+    """The digest of the bundle that holds the files; empty if they are not in one."""
+    sequence: int = 0
+    """The sequence number of that bundle."""
 
     @property
     def revision(self) -> str:
@@ -55,9 +59,9 @@ class PolicySource:
 
     @property
     def digest(self) -> str:
-        """A digest that differs between two states of the files, including tests and unreadable files."""
+        """A digest that differs between two states of the files, including tests, unreadable files and bundles."""
         read = revision_of((file.path.name, file.data) for file in self.files)
-        return document.digest("\n".join((read, *map(str, self.findings))).encode())
+        return document.digest("\n".join((read, self.bundle_digest, *map(str, self.findings))).encode())
 
 
 def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
@@ -68,16 +72,15 @@ def read_source(paths: Iterable[Path], directory: Path) -> PolicySource:
         return PolicySource(shown, (), (_no_directory(directory),))
     files: list[PolicyFile] = []
     findings: list[Finding] = []
-    names = frozenset(path.stem for path in paths)
     if len(paths) > MAX_FILES:
         sentence = f"has {len(paths):,} YAML files; the maximum is {MAX_FILES}"
-        return PolicySource(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),), names)
+        return PolicySource(shown, (), (Finding(Place(shown), "too-many-files", sentence, "none is read"),))
     for path in paths:
         try:
             files.append(PolicyFile(path, str(path), document.read_bytes(path)))
         except document.Refused as error:
             findings.extend(error.findings)
-    return PolicySource(shown, tuple(files), tuple(findings), names)
+    return PolicySource(shown, tuple(files), tuple(findings), frozenset(path.stem for path in paths))
 
 
 def _no_directory(path: Path) -> Finding:
@@ -87,7 +90,7 @@ def _no_directory(path: Path) -> Finding:
         what = "is not a directory that can be read" if path.exists() else "there is no such directory"
         return Finding(place, "no-directory", what)
     if _is_bundle(path):
-        hint = "`callability bundle inspect` prints what it holds; give the directory that it was built from"
+        hint = "this command reads no bundles: give the directory that it was built from"
         return Finding(place, "no-directory", "is a bundle, and not the directory of a policy", hint)
     is_rule_file = path.suffix in {".yaml", ".yml"}
     wanted = f"`{path.parent}`" if is_rule_file else "a directory with `callability.yaml` and the other rule files"

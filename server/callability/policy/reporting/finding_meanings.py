@@ -51,7 +51,15 @@ OF_FILES: Mapping[str, Meaning] = {
 OF_FORM: Mapping[str, Meaning] = {
     "no-directory": Meaning(
         "The policy is not a directory that can be read.",
-        "Check its name; a bundle or a single rule file is not a policy.",
+        "Check its name; a single rule file is not a policy, and only some commands read bundles.",
+    ),
+    "no-rule-files": Meaning(
+        "The bundle has no rule files, and a policy is proved from these.",
+        "Build it with `callability bundle build --with-rule-files`.",
+    ),
+    "bundle-refused": Meaning(
+        "The bundle is damaged, not signed by a trusted key, older than the last one, or contradicts itself.",
+        "Run `callability bundle verify`, and build it again.",
     ),
     "too-many-files": Meaning(
         "The directory has more than 16 YAML files.",

@@ -1,0 +1,115 @@
+"""The source of a policy in a bundle: the files of its directory, or what refuses it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from callability.bundle.envelope import enveloped
+from callability.bundling.bundle_origin import BundleOrigin, origin_at
+from callability.bundling.payload import payload_of
+from callability.finding import line
+from callability.policy.loading import source_in
+from callability.policy.origin import PolicyDirectory
+from callability.policy.reading.policy_source import MAX_FILES
+from support.bundles import SHIPPED, policy_of
+from support.checkout import POLICY
+from support.rule_file_bundles import Files, bundle_with, files_of
+
+GOOD = files_of(POLICY)
+
+
+def _findings(path: Path, bundle: bytes) -> list[str]:
+    path.write_bytes(bundle)
+    source = BundleOrigin(path).source()
+    assert not source.files
+    return [line(finding) for finding in source.findings]
+
+
+def test_what_is_read_from_a_bundle_is_what_was_written_into_it(tmp_path: Path) -> None:
+    """Names and bytes, tests included, with the same revision."""
+    path, written = tmp_path / "policy.bundle", source_in(POLICY)
+    path.write_bytes(enveloped(payload_of(policy_of(SHIPPED), 3, written.files)))
+    source = BundleOrigin(path).source()
+    assert [(each.path.name, each.data) for each in source.files] == [
+        (each.path.name, each.data) for each in written.files
+    ]
+    assert (source.revision, source.names, source.findings) == (written.revision, written.names, ())
+    assert [each.shown for each in source.files] == [f"{path}/{name}" for name in GOOD]
+    assert source.sequence == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"": b""}, "`` cannot be the name of a rule file, or is repeated"),
+        ({"a/b.yaml": b""}, "`a/b.yaml` cannot be the name of a rule file, or is repeated"),
+        ({"/b.yaml": b""}, "`/b.yaml` cannot be the name of a rule file, or is repeated"),
+        ({".hidden.yaml": b""}, "`.hidden.yaml` cannot be the name of a rule file, or is repeated"),
+        ({f"{number}.yaml": b"" for number in range(MAX_FILES)}, "the bundle has 22 rule files; the maximum is 16"),
+    ],
+)
+def test_names_that_no_file_of_a_directory_has_are_refused(files: Files, said: str, tmp_path: Path) -> None:
+    """So that a finding in one of them names the file that is meant, and nothing else."""
+    path = tmp_path / "policy.bundle"
+    assert _findings(path, bundle_with(GOOD | files)) == [f"{path}: {said} [bundle-refused]"]
+
+
+def test_a_file_that_is_in_a_bundle_twice_is_refused(tmp_path: Path) -> None:
+    """It would be checked once, and count twice in the revision."""
+    path, written = tmp_path / "policy.bundle", source_in(POLICY).files
+    payload = payload_of(policy_of(SHIPPED), files=(*written, written[0]))
+    said = "`callability.yaml` cannot be the name of a rule file, or is repeated"
+    assert _findings(path, enveloped(payload)) == [f"{path}: {said} [bundle-refused]"]
+
+
+def test_files_of_another_revision_than_the_bundle_states_are_refused(tmp_path: Path) -> None:
+    """Clients decide by what was compiled, and the service by the rule files: they would differ."""
+    path, stated = tmp_path / "policy.bundle", "0" * 64
+    own = source_in(POLICY).revision
+    said = f"its rule files have revision {own}, and it states {stated}"
+    assert _findings(path, bundle_with(GOOD, revision=stated)) == [f"{path}: {said} [bundle-refused]"]
+
+
+def test_a_lower_sequence_number_is_refused_after_one_that_was_accepted(tmp_path: Path) -> None:
+    """Reading a bundle does not accept it."""
+    path = tmp_path / "policy.bundle"
+    origin = BundleOrigin(path)
+    path.write_bytes(bundle_with(GOOD, 7))
+    seven = origin.source()
+    path.write_bytes(bundle_with(GOOD, 6))
+    assert origin.source().findings == ()
+    origin.accepted(seven)
+    path.write_bytes(bundle_with(GOOD, 5))
+    [finding] = origin.source().findings
+    assert finding.sentence == "the bundle has sequence 5, which is older than 7"
+
+
+def test_equal_rules_in_another_bundle_are_another_state(tmp_path: Path) -> None:
+    """So a service notices the sequence number of each bundle."""
+    path = tmp_path / "policy.bundle"
+    origin = BundleOrigin(path)
+    path.write_bytes(bundle_with(GOOD, 1))
+    first = origin.source()
+    assert origin.source() is first
+    path.write_bytes(bundle_with(GOOD, 2))
+    second = origin.source()
+    assert first.revision == second.revision
+    assert first.digest != second.digest
+
+
+def test_a_bundle_is_a_file_that_is_neither_a_rule_file_nor_a_directory(tmp_path: Path) -> None:
+    """Whatever its name is; one that is not there yet is known by its ending."""
+    shutil.copyfile(POLICY / "callability.yaml", tmp_path / "callability.yaml")
+    (tmp_path / "any").write_bytes(b"")
+    (tmp_path / "directory.bundle").mkdir()
+    kinds = {name: type(origin_at(tmp_path / name)) for name in ("any", "none.bundle", "callability.yaml", "none")}
+    assert kinds == {
+        "any": BundleOrigin,
+        "none.bundle": BundleOrigin,
+        "callability.yaml": PolicyDirectory,
+        "none": PolicyDirectory,
+    }
+    assert isinstance(origin_at(tmp_path / "directory.bundle"), PolicyDirectory)
