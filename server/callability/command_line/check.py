@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from callability.bundling.bundle_origin import origin_at
 from callability.bundling.writing import with_size
 from callability.command_line.check_report import CheckReport, as_json, as_text
-from callability.command_line.options import JsonOption
+from callability.command_line.options import JsonOption, PolicyArgument
 from callability.command_line.progress import progress_bar
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
 from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import check_source, source_in
+from callability.policy.loading import check_source
 from callability.policy.reading.policy_source import PolicySource
 from callability.policy.shipped import shipped_policy
 
@@ -29,9 +29,7 @@ class CheckFormat(StrEnum):
 
 
 def check(
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
-    ] = None,
+    directory: PolicyArgument = None,
     engine: Annotated[
         Engine, typer.Option(help="What confirms the policy. `both` compares durable-rules with the reference.")
     ] = Engine.AUTO,
@@ -51,6 +49,7 @@ def check(
     With `--watch`, check again after each edit. Exit code 0: the policy is accepted. 1: it is refused.
     """
     of = directory or shipped_policy()
+    origin = origin_at(of)
 
     def sound(written: PolicySource) -> bool:
         with progress_bar() as progress:
@@ -59,7 +58,7 @@ def check(
         typer.echo(_report(checked, CheckFormat.JSON if json else form, verbose=verbose))
         return checked.sound
 
-    raise typer.Exit(0 if (watched(of, sound) if watch else sound(source_in(of))) else 1)
+    raise typer.Exit(0 if (watched(origin, sound) if watch else sound(origin.source())) else 1)
 
 
 def _report(checked: CheckReport, form: CheckFormat, *, verbose: bool) -> str:

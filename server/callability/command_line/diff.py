@@ -19,10 +19,16 @@ from callability.policy.reporting.difference import TooMuch, differences
 def diff(
     old: Annotated[
         str,
-        typer.Argument(metavar="OLD", help="The directory of a policy, or a git revision of the NEW directory."),
+        typer.Argument(
+            metavar="OLD",
+            help="The directory of a policy, a bundle with rule files, or a git revision of the NEW directory.",
+        ),
     ],
     new: Annotated[
-        Path | None, typer.Argument(metavar="[NEW]", help="The directory of a policy. Default: the shipped one.")
+        Path | None,
+        typer.Argument(
+            metavar="[NEW]", help="The directory of a policy, or a bundle with rule files. Default: the shipped one."
+        ),
     ] = None,
     inventory: Annotated[
         Path | None,

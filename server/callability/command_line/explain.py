@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import JsonOption, PolicyOption, leave, viewed
+from callability.command_line.options import JsonOption, PolicyOrBundleOption, leave, viewed
 from callability.finding import did_you_mean, shown
 from callability.policy.loading import Policy
 from callability.policy.names.automaton import NAME_BYTES
@@ -41,7 +41,7 @@ def explain(
     question: Annotated[
         str, typer.Option(metavar="QUESTION", help=f"The question that the facts are about: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,
-    policy: PolicyOption = None,
+    policy: PolicyOrBundleOption = None,
     agent: Annotated[str | None, typer.Option("--agent", hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 
 import typer
 
+from callability.bundling.bundle_origin import rules_at
 from callability.command_line.options import leave
 from callability.finding import finding_lines, shown
-from callability.policy.loading import Policy, rules_in
+from callability.policy.loading import Policy
 from callability.policy.shipped import shipped_policy
 
 GIT_SECONDS = 30
@@ -22,8 +23,8 @@ def policy_pair(old: str, new: Path | None) -> tuple[Policy, Policy]:
     """Return an older and a newer policy, which no engine has confirmed, or leave.
 
     Args:
-        old: the directory of a policy, or a git revision of the newer one.
-        new: the directory of a policy; None: the shipped one.
+        old: the directory of a policy, a bundle with rule files, or a git revision of the newer one.
+        new: the directory of a policy, or a bundle with rule files; None: the shipped one.
 
     Raises:
         SystemExit: 1 if a policy is refused; 2 if `old` is neither a directory nor a revision.
@@ -34,8 +35,8 @@ def policy_pair(old: str, new: Path | None) -> tuple[Policy, Policy]:
 
 
 def _loaded(directory: Path, name: str) -> Policy:
-    """Return the policy in a directory without its tests, which a change may well break; or leave with exit code 1."""
-    check = rules_in(directory)
+    """Return the policy at a path without its tests, which a change may well break; or leave with exit code 1."""
+    check = rules_at(directory)
     if check.policy is None:
         for each in finding_lines(check.findings):
             typer.echo(each.replace(str(directory), name), err=True)
@@ -45,8 +46,8 @@ def _loaded(directory: Path, name: str) -> Policy:
 
 @contextmanager
 def _directory(old: str, new: Path) -> Iterator[Path]:
-    """Yield a directory as it is, or what a revision of git has in the place of the new one."""
-    if Path(old).is_dir():
+    """Yield a directory or a bundle as it is, or what a revision of git has in the place of the new one."""
+    if Path(old).is_dir() or Path(old).suffix == ".bundle":
         yield Path(old)
         return
     with TemporaryDirectory(prefix="callability-diff-") as temporary:

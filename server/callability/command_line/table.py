@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from callability.command_line.options import leave, viewed
+from callability.command_line.options import PolicyArgument, leave, viewed
 from callability.command_line.table_report import as_html, as_markdown, write
 from callability.finding import did_you_mean, shown
 from callability.policy.deciding.nodes import TooManyNodes
@@ -38,9 +37,7 @@ class TableFormat(StrEnum):
 
 
 def table(
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
-    ] = None,
+    directory: PolicyArgument = None,
     question: Annotated[
         str, typer.Option(metavar="QUESTION", help=f"Which question: {', '.join(QUESTIONS)}.")
     ] = CALLABILITY.name,

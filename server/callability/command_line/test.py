@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from callability.bundling.bundle_origin import origin_at
 from callability.command_line.junit import junit
-from callability.command_line.options import JsonOption, leave
+from callability.command_line.options import JsonOption, PolicyArgument, leave
 from callability.command_line.test_report import TestedRuleSet, TestReport, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
 from callability.finding import Severity, shown
-from callability.policy.loading import Check, ProvedRuleSet, check_source, source_in
+from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
@@ -42,9 +43,7 @@ CoverageOption = Annotated[
 
 
 def test(
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The directory of the policy. Default: the shipped one.")
-    ] = None,
+    directory: PolicyArgument = None,
     wanted: FilterOption = None,
     percent: CoverageOption = None,
     to: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML.")] = None,
@@ -62,6 +61,7 @@ def test(
     if wanted is not None and percent is not None:
         leave("`--coverage` needs all tests, and `--filter` runs some", 2)
     of = directory or shipped_policy()
+    origin = origin_at(of)
 
     def passed(written: PolicySource) -> bool:
         tested = _tested(check_source(written), of, wanted, percent)
@@ -72,7 +72,7 @@ def test(
         typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
         return tested.passed
 
-    raise typer.Exit(0 if (watched(of, passed) if watch else passed(source_in(of))) else 1)
+    raise typer.Exit(0 if (watched(origin, passed) if watch else passed(origin.source())) else 1)
 
 
 def _tested(check: Check, directory: Path, wanted: str | None, percent: float | None) -> TestReport:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from callability.policy.loading import followed_files, source_in
+from callability.policy.origin import PolicyOrigin
 from callability.policy.reading.policy_source import PolicySource
 
 WatchOption = Annotated[
@@ -19,7 +17,7 @@ WatchOption = Annotated[
 ]
 
 
-def watched(directory: Path, act: Callable[[PolicySource], bool]) -> bool:
+def watched(origin: PolicyOrigin, act: Callable[[PolicySource], bool]) -> bool:
     """Act on a policy now and after each edit until SIGINT or SIGTERM, and return the last result."""
     # Most calls watch nothing, and need not wait for these imports.
     import asyncio  # noqa: PLC0415
@@ -31,8 +29,8 @@ def watched(directory: Path, act: Callable[[PolicySource], bool]) -> bool:
     async def follow() -> None:
         nonlocal came_of_it
         seen = None
-        async for _ in looks(partial(followed_files, directory)):
-            written = source_in(directory)
+        async for _ in looks(origin.followed):
+            written = origin.source()
             if written.digest != seen:
                 seen = written.digest
                 came_of_it = act(written)

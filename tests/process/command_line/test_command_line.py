@@ -257,13 +257,13 @@ def test_an_agent_is_a_fact_and_not_an_option() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("policy.bundle", "is a bundle, and not the directory of a policy (`callability bundle inspect` prints"),
+        ("policy.bundle", "the bundle has no rule files (build it with `callability bundle build --with-rule-files`)"),
         ("callability.yaml", "is a file, and not the directory of a policy (the files of a policy are read together:"),
-        ("notes.txt", "is a file, and not the directory of a policy (the files of a policy are read together: give a"),
+        ("notes.txt", "the file is not a bundle: it does not start as one"),
         ("none", "there is no such directory"),
     ],
 )
-def test_what_is_not_the_directory_of_a_policy_is_named(name: str, hint: str, tmp_path: Path) -> None:
+def test_what_is_not_a_policy_is_named(name: str, hint: str, tmp_path: Path) -> None:
     """With what to give instead, by every command that reads a policy."""
     assert callability("policy", "export", str(tmp_path / "policy")).returncode == 0
     done = callability("bundle", "build", str(tmp_path / "policy"), "--output", str(tmp_path / "policy.bundle"))
@@ -274,6 +274,28 @@ def test_what_is_not_the_directory_of_a_policy_is_named(name: str, hint: str, tm
     for command in (("check", path), ("test", path), ("explain", "--policy", path), ("serve", "--policy", path)):
         done = callability(*command)
         assert (done.returncode, f"{path}: {hint}" in done.stdout + done.stderr) == (1, True), done.stdout + done.stderr
+
+
+def test_commands_that_look_at_a_policy_read_a_bundle_with_rule_files(tmp_path: Path) -> None:
+    """They print what they print about its directory; those that need the directory itself say so."""
+    policy, bundle = tmp_path / "policy", tmp_path / "policy.bundle"
+    assert callability("policy", "export", str(policy)).returncode == 0
+    assert callability("bundle", "build", str(policy), "-o", str(bundle), "--with-rule-files").returncode == 0
+    for command in (("check",), ("test",), ("table",), ("explain", "server.enabled=false", "--policy")):
+        done, wanted = (callability(*command, str(each)) for each in (bundle, policy))
+        assert (done.returncode, done.stdout.replace(str(bundle), str(policy))) == (0, wanted.stdout)
+    for pair in ((bundle, policy), (policy, bundle)):
+        assert callability("diff", *map(str, pair)).stdout == "no answer changes\n"
+    config = tmp_path / "gateway.json"
+    config.write_text('{"mcpServers": {}}')
+    for command in (
+        ("studio", "--policy", str(bundle)),
+        ("bundle", "build", str(bundle), "--output", "-"),
+        ("gateway", "--check", "--config", str(config), "--policy", str(bundle)),
+    ):
+        done = callability(*command)
+        hint = "this command reads no bundles: give the directory that it was built from"
+        assert (done.returncode, hint in done.stdout + done.stderr) == (1, True), command
 
 
 def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
