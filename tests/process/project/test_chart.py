@@ -25,6 +25,8 @@ pytestmark = pytest.mark.skipif(HELM is None, reason="there is no helm (`make op
 TLS = {"tls": {"secret": "tls"}, "callers": {"secret": "callers"}}
 MUTUAL = {"tls": {"secret": "tls", "clientAuthoritySecret": "authority", "probeSecret": "probe"}}
 GIT = {"image": "example/git-sync:v4", "repository": "git@example.org:policies", "directory": "tools", "secret": "git"}
+KEYS = {"secret": "keys", "ids": ["2026", "2027"]}
+CLAIM = {"persistentVolumeClaim": {"claimName": "policies", "readOnly": True}}
 PROXY = {"name": "proxy", "image": "example/proxy:1", "ports": [{"containerPort": 8080}]}
 VARIANTS: dict[str, dict[str, Any]] = {
     "tls": TLS,
@@ -34,6 +36,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     | {"policy": {"source": "configMap", "files": {"callability.yaml": (POLICY / "callability.yaml").read_text()}}},
     "policy-in-a-config-map": TLS | {"policy": {"source": "configMap", "existing": "rules"}},
     "policy-from-git": TLS | {"policy": {"source": "gitSync", "gitSync": GIT}},
+    "policy-in-a-secret": TLS | {"policy": {"source": "bundle", "bundle": {"secret": "bundle", "keys": KEYS}}},
+    "policy-in-binary-data": TLS
+    | {
+        "policy": {
+            "source": "bundle",
+            "bundle": {"configMap": "bundle", "keys": {"configMap": "keys", "ids": ["2026"]}},
+        }
+    },
+    "policy-in-a-claim": TLS
+    | {"policy": {"source": "bundle", "bundle": {"volume": CLAIM, "file": "releases/current.bundle"}}},
     "sidecar": {"sidecar": {"enabled": True, "proxy": PROXY}},
     "scaled": TLS | {"autoscaling": {"enabled": True}, "workers": 2, "settings": {"log_level": "debug"}},
     "monitored": TLS | {"metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}},
@@ -60,7 +72,16 @@ REFUSED: dict[str, dict[str, Any]] = {
     "sidecar.proxy is missing": {"sidecar": {"enabled": True}},
     "workers must be 1": {"sidecar": {"enabled": True, "proxy": PROXY}, "workers": 2},
     "repository": {"image": {"repository": ""}, "insecure": True},
-    "source": {"policy": {"source": "bundle"}, "insecure": True},
+    "needs one of policy.bundle.secret": {"policy": {"source": "bundle"}, "insecure": True},
+    "policy.bundle.configMap and policy.bundle.volume": TLS
+    | {"policy": {"source": "bundle", "bundle": {"secret": "bundle", "volume": CLAIM}}},
+    "policy.bundle.keys needs ids": TLS
+    | {"policy": {"source": "bundle", "bundle": {"secret": "bundle", "keys": {"secret": "keys"}}}},
+    "KEY_ID.pem for each of them": TLS
+    | {"policy": {"source": "bundle", "bundle": {"secret": "bundle", "keys": {"ids": ["2026"]}}}},
+    "in a secret or in a configMap, and not in both": TLS
+    | {"policy": {"source": "bundle", "bundle": {"secret": "bundle", "keys": KEYS | {"configMap": "keys"}}}},
+    "source": {"policy": {"source": "file"}, "insecure": True},
     "unknownKey": {"unknownKey": 1, "insecure": True},
 }
 
@@ -121,7 +142,7 @@ def test_a_variant_refers_to_nothing_that_it_does_not_have(name: str, tmp_path: 
     for service in (each for each in objects if each["kind"] == "Service"):
         assert service["spec"]["selector"].items() <= labels.items()
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports.keys()
-    maps = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"} | {"rules"}
+    maps = {each["metadata"]["name"] for each in objects if each["kind"] == "ConfigMap"} | {"rules", "bundle", "keys"}
     assert {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume} <= maps
 
 
@@ -138,6 +159,27 @@ def test_the_settings_of_a_variant_are_those_of_the_service(name: str, tmp_path:
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     paths = [str(value) for value in YAML(typ="safe").load(text).values() if str(value).startswith("/")]
     assert [path for path in paths if not any(path.startswith(mount) for mount in mounts)] == []
+
+
+def test_a_bundle_is_served_from_its_volume_with_its_keys(tmp_path: Path) -> None:
+    """The settings name files that are in the volumes, by the names that a Secret or a ConfigMap gives them."""
+    found = {}
+    for name in ("policy-in-a-secret", "policy-in-binary-data", "policy-in-a-claim"):
+        objects = _rendered(tmp_path, VARIANTS[name])
+        settings = YAML(typ="safe").load(_one(objects, "ConfigMap", "-settings")["data"]["service.yaml"])
+        pod = _one(objects, "Deployment")["spec"]["template"]["spec"]
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        found[name] = settings["policy"], settings.get("bundle_key"), volumes["policy"], volumes.get("keys", {})
+    policy, directory = "/etc/callability/policy", "/etc/callability/keys"
+    file, keys, *volumes = found["policy-in-a-secret"]
+    both = f"2026={directory}/2026.pem,2027={directory}/2027.pem"
+    assert (file, keys) == (f"{policy}/policy.bundle", both)
+    assert [each["secret"]["secretName"] for each in volumes] == ["bundle", "keys"]
+    file, keys, *volumes = found["policy-in-binary-data"]
+    assert (file, keys) == (f"{policy}/policy.bundle", f"2026={directory}/2026.pem")
+    assert [each["configMap"]["name"] for each in volumes] == ["bundle", "keys"]
+    claim = {"name": "policy", **CLAIM}
+    assert found["policy-in-a-claim"] == (f"{policy}/releases/current.bundle", None, claim, {})
 
 
 @pytest.mark.parametrize("why", REFUSED)

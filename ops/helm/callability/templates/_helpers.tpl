@@ -35,6 +35,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if eq $values.policy.source "gitSync" }}
 {{- if not (and $values.policy.gitSync.image $values.policy.gitSync.repository) }}{{ fail "policy.source gitSync needs policy.gitSync.image and policy.gitSync.repository" }}{{ end }}
 {{- end }}
+{{- if eq $values.policy.source "bundle" }}
+{{- $bundle := $values.policy.bundle }}
+{{- $given := 0 }}
+{{- range list $bundle.secret $bundle.configMap $bundle.volume }}{{ if . }}{{ $given = add1 $given }}{{ end }}{{ end }}
+{{- if ne (int $given) 1 }}{{ fail "policy.source bundle needs one of policy.bundle.secret, policy.bundle.configMap and policy.bundle.volume" }}{{ end }}
+{{- $keys := $bundle.keys }}
+{{- if and $keys.secret $keys.configMap }}{{ fail "policy.bundle.keys are in a secret or in a configMap, and not in both" }}{{ end }}
+{{- if ne (empty (or $keys.secret $keys.configMap)) (empty $keys.ids) }}{{ fail "policy.bundle.keys needs ids, and a secret or a configMap that holds KEY_ID.pem for each of them" }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "callability.settings" -}}
@@ -53,6 +62,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and $values.callers.secret (not $values.sidecar.enabled) }}{{ $_ := set $settings "callers" "/etc/callability/callers/callers.yaml" }}{{ end }}
 {{- if eq $values.policy.source "configMap" }}{{ $_ := set $settings "policy" "/etc/callability/policy" }}{{ end }}
 {{- if eq $values.policy.source "gitSync" }}{{ $_ := set $settings "policy" (printf "/policy/current/%s" $values.policy.gitSync.directory | trimSuffix "/") }}{{ end }}
+{{- if eq $values.policy.source "bundle" }}
+{{- $_ := set $settings "policy" (printf "/etc/callability/policy/%s" $values.policy.bundle.file) }}
+{{- $keys := list }}
+{{- range $values.policy.bundle.keys.ids }}{{ $keys = append $keys (printf "%s=/etc/callability/keys/%s.pem" . .) }}{{ end }}
+{{- if $keys }}{{ $_ := set $settings "bundle_key" (join "," $keys) }}{{ end }}
+{{- end }}
 {{- toYaml (merge (deepCopy $values.settings) $settings) }}
 {{- end }}
 
