@@ -34,8 +34,12 @@ SWITCHED_OFF = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t
 class ServedPolicy:
     """A service of a policy in a directory, with its log and its metrics."""
 
-    def __init__(self, directory: Path, address: str, channel: grpc.Channel, log: Path, metrics: str) -> None:
+    def __init__(
+        self, directory: Path, address: str, channel: grpc.Channel, log: Path, metrics: str, process: int
+    ) -> None:
         self.directory = directory
+        self.process = process
+        """Its id."""
         self.address = address
         self.channel = channel
         self._log = log
@@ -88,7 +92,7 @@ def served(directory: Path, *arguments: str) -> Iterator[ServedPolicy]:
             metrics = next(word for word in log.read_text().split() if word.endswith("/metrics"))
             address = line.removeprefix("listening on ").strip()
             with grpc.insecure_channel(address) as channel:
-                yield ServedPolicy(directory, address, channel, log, metrics)
+                yield ServedPolicy(directory, address, channel, log, metrics, process.pid)
         finally:
             process.terminate()
             process.communicate(timeout=120)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import IO
 
 from callability import document
-from callability.bundle.envelope import MAX_BYTES, Envelope, opened
-from callability.bundle.policy import payload_in
-from callability.bundle.refusal import BundleRefused, invalid
-from callability.bundle.v1 import bundle_pb2 as pb
-from callability.finding import Finding, Place, shown
+from callability.bundle.envelope import MAX_BYTES
+from callability.bundling import bundle_worker
+from callability.bundling.bundle_source import ReadBundle, refused
+from callability.child_process.child import Child, NoOutput
+from callability.finding import Finding, Place
 from callability.policy.loading import Check, rules_in, rules_of
 from callability.policy.origin import PolicyDirectory, PolicyOrigin
-from callability.policy.reading.policy_source import MAX_FILES, PolicyFile, PolicySource
+from callability.policy.reading.policy_source import PolicySource
 
-BUILD = "build it with `callability bundle build --with-rule-files`"
+OPEN_SECONDS = 60.0
+"""How long it may take to open a bundle."""
 
 
 class BundleOrigin:
@@ -41,12 +43,13 @@ class BundleOrigin:
         try:
             data = document.read_bytes(self._path, most=MAX_BYTES)
             keys = self._keys()
-        except document.Refused as refused:
-            return PolicySource(str(self._path), (), refused.findings)
+        except document.Refused as error:
+            return PolicySource(str(self._path), (), error.findings)
         state = sha256(b"".join((*keys.values(), data))).digest()
         if self._last is None or self._last[0] != state:
-            # The same bundle with the same keys stays what it is: an accepted sequence number never becomes lower.
-            self._last = state, self._source(data, keys or None)
+            # What was refused stays refused: an accepted sequence number never becomes lower.
+            bundle = ReadBundle(str(self._path), data, keys or None, self._accepted_sequence)
+            self._last = state, _opened(bundle)
         return self._last[1]
 
     def accepted(self, source: PolicySource) -> None:
@@ -68,42 +71,22 @@ class BundleOrigin:
                 raise document.Refused((Finding(Place(str(file)), "unusable-key", sentence),)) from None
         return found
 
-    def _source(self, data: bytes, keys: Mapping[str, bytes] | None) -> PolicySource:
-        place = Place(str(self._path))
-        empty = PolicySource(place.file, ())
+
+def _opened(bundle: ReadBundle) -> PolicySource:
+    try:
+        child = Child(bundle_worker.__name__)
         try:
-            envelope = opened(data, keys)
-            payload = payload_in(envelope, self._accepted_sequence)
-            if not payload.rule_files:
-                return replace(
-                    empty, findings=(Finding(place, "no-rule-files", "the bundle has no rule files", BUILD),)
-                )
-            return self._of_files(envelope, payload)
-        except BundleRefused as refused:
-            return replace(empty, findings=(Finding(place, "bundle-refused", str(refused)),))
-
-    def _of_files(self, envelope: Envelope, payload: pb.Payload) -> PolicySource:
-        _check_names(payload)
-        files = tuple(
-            PolicyFile(path, str(path), each.content)
-            for each in payload.rule_files
-            for path in (PurePath(self._path, each.name),)
-        )
-        names = frozenset(file.path.stem for file in files)
-        source = PolicySource(str(self._path), files, (), names, envelope.digest, payload.sequence)
-        if source.revision != payload.revision:
-            raise invalid(f"its rule files have revision {source.revision}, and it states {payload.revision}")
-        return source
+            source = pickle.loads(child.exchange(pickle.dumps(bundle), OPEN_SECONDS, _whole))
+        finally:
+            child.end()
+    except NoOutput as error:
+        return refused(bundle.file, "check-failed", f"the bundle could not be opened: {error}")
+    assert isinstance(source, PolicySource)
+    return source
 
 
-def _check_names(payload: pb.Payload) -> None:
-    if len(payload.rule_files) > MAX_FILES:
-        raise invalid(f"the bundle has {len(payload.rule_files):,} rule files; the maximum is {MAX_FILES}")
-    seen = set()
-    for name in (each.name for each in payload.rule_files):
-        if not name or name in seen or name.startswith(".") or PurePath(name).name != name or "\0" in name:
-            raise invalid(f"{shown(name)} cannot be the name of a rule file, or is repeated")
-        seen.add(name)
+def _whole(output: IO[bytes]) -> bytes:
+    return output.read()
 
 
 def origin_at(path: Path) -> PolicyOrigin:

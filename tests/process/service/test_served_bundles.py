@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.bundles import SHIPPED, DrawnRequests, bundle_of
 from support.checkout import POLICY
 from support.commands import callability
+from support.hostile_bundles import sealed
 from support.rule_file_bundles import Files, bundle_with, files_of, key_pair, put
 from support.running import service
 from support.services import SWITCHED_OFF, ServedPolicy, served
@@ -106,7 +108,7 @@ def test_a_bundle_that_replaces_another_decides_and_one_that_is_refused_does_not
     refused(f"{bundle.path}: the bundle has no rule files ({hint}) [no-rule-files]")
     bundle.put(GOOD, 7, revision="0" * 64)
     own = read(bundle_of(SHIPPED)).revision
-    refused(f"{bundle.path}: its rule files have revision {own}, and it states {'0' * 64} [bundle-refused]")
+    refused(f"{bundle.path}: its rule files have revision {own}, and it states `{'0' * 64}` [bundle-refused]")
     bundle.path.unlink()
     refused(f"{bundle.path}: cannot be read: no such file or directory [unreadable-file]")
     assert running.log.count("the edit of the policy is refused") == 7
@@ -180,6 +182,23 @@ def _revisions(address: str) -> Counter[tuple[str, bool]]:
             answer = CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF, timeout=SECONDS)
             found[answer.revision, policy.HasField("rejected_edit")] += 1
     return found
+
+
+def test_a_bundle_of_millions_of_messages_costs_the_service_no_memory(tmp_path: Path) -> None:
+    """It is opened in a process of its own, whose memory is gone with it; here 6 MB that are 500 MB when parsed."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_with(GOOD))
+
+    def peak(process: int) -> int:
+        [found] = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+        return int(found)
+
+    with served(path) as running:
+        before = peak(running.process)
+        put(path, sealed(b"\x2a\x00" * 3_000_000))
+        eventually(lambda: running.policy().HasField("rejected_edit"))
+        assert "the bundle has semantics 0" in running.policy().rejected_edit.findings[0]
+        assert peak(running.process) - before < 200_000
 
 
 def test_all_workers_decide_by_the_same_bundle(bundle: Bundle) -> None:

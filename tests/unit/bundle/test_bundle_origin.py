@@ -9,6 +9,7 @@ import pytest
 
 from callability.bundle.envelope import enveloped
 from callability.bundling.bundle_origin import BundleOrigin, origin_at
+from callability.bundling.bundle_source import ReadBundle, source_of
 from callability.bundling.payload import payload_of
 from callability.finding import line
 from callability.policy.loading import source_in
@@ -21,23 +22,22 @@ from support.rule_file_bundles import Files, bundle_with, files_of
 GOOD = files_of(POLICY)
 
 
-def _findings(path: Path, bundle: bytes) -> list[str]:
-    path.write_bytes(bundle)
-    source = BundleOrigin(path).source()
+def _findings(bundle: bytes, accepted_sequence: int = 0) -> list[str]:
+    source = source_of(ReadBundle("policy.bundle", bundle, None, accepted_sequence))
     assert not source.files
     return [line(finding) for finding in source.findings]
 
 
-def test_what_is_read_from_a_bundle_is_what_was_written_into_it(tmp_path: Path) -> None:
+def test_what_is_read_from_a_bundle_is_what_was_written_into_it() -> None:
     """Names and bytes, tests included, with the same revision."""
-    path, written = tmp_path / "policy.bundle", source_in(POLICY)
-    path.write_bytes(enveloped(payload_of(policy_of(SHIPPED), 3, written.files)))
-    source = BundleOrigin(path).source()
+    written = source_in(POLICY)
+    bundle = enveloped(payload_of(policy_of(SHIPPED), 3, written.files))
+    source = source_of(ReadBundle("policy.bundle", bundle))
     assert [(each.path.name, each.data) for each in source.files] == [
         (each.path.name, each.data) for each in written.files
     ]
     assert (source.revision, source.names, source.findings) == (written.revision, written.names, ())
-    assert [each.shown for each in source.files] == [f"{path}/{name}" for name in GOOD]
+    assert [each.shown for each in source.files] == [f"policy.bundle/{name}" for name in GOOD]
     assert source.sequence == 3
 
 
@@ -51,51 +51,37 @@ def test_what_is_read_from_a_bundle_is_what_was_written_into_it(tmp_path: Path) 
         ({f"{number}.yaml": b"" for number in range(MAX_FILES)}, "the bundle has 22 rule files; the maximum is 16"),
     ],
 )
-def test_names_that_no_file_of_a_directory_has_are_refused(files: Files, said: str, tmp_path: Path) -> None:
+def test_names_that_no_file_of_a_directory_has_are_refused(files: Files, said: str) -> None:
     """So that a finding in one of them names the file that is meant, and nothing else."""
-    path = tmp_path / "policy.bundle"
-    assert _findings(path, bundle_with(GOOD | files)) == [f"{path}: {said} [bundle-refused]"]
+    assert _findings(bundle_with(GOOD | files)) == [f"policy.bundle: {said} [bundle-refused]"]
 
 
-def test_a_file_that_is_in_a_bundle_twice_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_in_a_bundle_twice_is_refused() -> None:
     """It would be checked once, and count twice in the revision."""
-    path, written = tmp_path / "policy.bundle", source_in(POLICY).files
+    written = source_in(POLICY).files
     payload = payload_of(policy_of(SHIPPED), files=(*written, written[0]))
     said = "`callability.yaml` cannot be the name of a rule file, or is repeated"
-    assert _findings(path, enveloped(payload)) == [f"{path}: {said} [bundle-refused]"]
+    assert _findings(enveloped(payload)) == [f"policy.bundle: {said} [bundle-refused]"]
 
 
-def test_files_of_another_revision_than_the_bundle_states_are_refused(tmp_path: Path) -> None:
+def test_files_of_another_revision_than_the_bundle_states_are_refused() -> None:
     """Clients decide by what was compiled, and the service by the rule files: they would differ."""
-    path, stated = tmp_path / "policy.bundle", "0" * 64
+    stated = "0" * 64
     own = source_in(POLICY).revision
-    said = f"its rule files have revision {own}, and it states {stated}"
-    assert _findings(path, bundle_with(GOOD, revision=stated)) == [f"{path}: {said} [bundle-refused]"]
+    said = f"its rule files have revision {own}, and it states `{stated}`"
+    assert _findings(bundle_with(GOOD, revision=stated)) == [f"policy.bundle: {said} [bundle-refused]"]
 
 
-def test_a_lower_sequence_number_is_refused_after_one_that_was_accepted(tmp_path: Path) -> None:
-    """Reading a bundle does not accept it."""
-    path = tmp_path / "policy.bundle"
-    origin = BundleOrigin(path)
-    path.write_bytes(bundle_with(GOOD, 7))
-    seven = origin.source()
-    path.write_bytes(bundle_with(GOOD, 6))
-    assert origin.source().findings == ()
-    origin.accepted(seven)
-    path.write_bytes(bundle_with(GOOD, 5))
-    [finding] = origin.source().findings
-    assert finding.sentence == "the bundle has sequence 5, which is older than 7"
+def test_a_lower_sequence_number_than_the_accepted_one_is_refused() -> None:
+    """As a client does; the same number is not lower."""
+    said = "the bundle has sequence 6, which is older than 7"
+    assert _findings(bundle_with(GOOD, 6), 7) == [f"policy.bundle: {said} [bundle-refused]"]
+    assert source_of(ReadBundle("policy.bundle", bundle_with(GOOD, 7), None, 7)).findings == ()
 
 
-def test_equal_rules_in_another_bundle_are_another_state(tmp_path: Path) -> None:
+def test_equal_rules_in_another_bundle_are_another_state() -> None:
     """So a service notices the sequence number of each bundle."""
-    path = tmp_path / "policy.bundle"
-    origin = BundleOrigin(path)
-    path.write_bytes(bundle_with(GOOD, 1))
-    first = origin.source()
-    assert origin.source() is first
-    path.write_bytes(bundle_with(GOOD, 2))
-    second = origin.source()
+    first, second = (source_of(ReadBundle("policy.bundle", bundle_with(GOOD, number))) for number in (1, 2))
     assert first.revision == second.revision
     assert first.digest != second.digest
 
