@@ -210,8 +210,7 @@ def _invalid() -> Iterator[tuple[str, bytes]]:
         change(payload.rule_sets[0], payload)
         yield name, payload.SerializeToString(deterministic=True)
     yield "bytes-that-are-no-message", b"\xff\xff"
-    name = b"\x0a\x01\xff"
-    rule_file = b"\x32" + bytes((len(name),)) + name
+    rule_file = b"\x32\x03\x0a\x01\xff"
     yield "a-rule-file-whose-name-is-not-utf-8", small.SerializeToString(deterministic=True) + rule_file
 
 

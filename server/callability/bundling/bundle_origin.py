@@ -80,7 +80,7 @@ def _opened(bundle: ReadBundle) -> PolicySource:
         finally:
             child.end()
     except NoOutput as error:
-        return refused(bundle.file, "check-failed", f"the bundle could not be opened: {error}")
+        return refused(Finding(Place(bundle.file), "check-failed", f"could not be opened: {error}"))
     assert isinstance(source, PolicySource)
     return source
 

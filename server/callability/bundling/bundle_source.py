@@ -33,14 +33,14 @@ def source_of(bundle: ReadBundle) -> PolicySource:
         payload = payload_in(envelope, bundle.accepted_sequence)
         if payload.rule_files:
             return _source(bundle.file, envelope, payload)
-        return refused(bundle.file, "no-rule-files", "the bundle has no rule files", BUILD)
+        return refused(Finding(Place(bundle.file), "no-rule-files", "the bundle has no rule files", BUILD))
     except BundleRefused as error:
-        return refused(bundle.file, "bundle-refused", str(error))
+        return refused(Finding(Place(bundle.file), "bundle-refused", str(error)))
 
 
-def refused(file: str, code: str, sentence: str, hint: str = "") -> PolicySource:
-    """Return the source of a bundle that is refused."""
-    return PolicySource(file, (), (Finding(Place(file), code, sentence, hint),))
+def refused(finding: Finding) -> PolicySource:
+    """Return the source of a bundle that a finding refuses."""
+    return PolicySource(finding.place.file, (), (finding,))
 
 
 def _source(file: str, envelope: Envelope, payload: pb.Payload) -> PolicySource:

@@ -49,7 +49,7 @@ def test_a_policy_is_compiled_to_the_bytes_of_the_vector(tmp_path: Path) -> None
     assert [*tmp_path.iterdir()] == [file]
 
 
-def test_rule_files_are_included_if_they_are_asked_for(tmp_path: Path) -> None:
+def test_rule_files_are_included_on_request(tmp_path: Path) -> None:
     """With their tests, under the digest, and beside what a reader decides by; `inspect` lists them."""
     file, names = tmp_path / "policy.bundle", sorted(path.name for path in POLICY.glob("*.yaml"))
     done = callability("bundle", "build", str(POLICY), "--output", str(file), "--with-rule-files")

@@ -288,14 +288,14 @@ def test_commands_that_look_at_a_policy_read_a_bundle_with_rule_files(tmp_path: 
         assert callability("diff", *map(str, pair)).stdout == "no answer changes\n"
     config = tmp_path / "gateway.json"
     config.write_text('{"mcpServers": {}}')
-    for command in (
+    for needing in (
         ("studio", "--policy", str(bundle)),
         ("bundle", "build", str(bundle), "--output", "-"),
         ("gateway", "--check", "--config", str(config), "--policy", str(bundle)),
     ):
-        done = callability(*command)
+        done = callability(*needing)
         hint = "this command reads no bundles: give the directory that it was built from"
-        assert (done.returncode, hint in done.stdout + done.stderr) == (1, True), command
+        assert (done.returncode, hint in done.stdout + done.stderr) == (1, True), needing
 
 
 def test_a_policy_whose_bundle_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

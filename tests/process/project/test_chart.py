@@ -169,17 +169,17 @@ def test_a_bundle_is_served_from_its_volume_with_its_keys(tmp_path: Path) -> Non
         settings = YAML(typ="safe").load(_one(objects, "ConfigMap", "-settings")["data"]["service.yaml"])
         pod = _one(objects, "Deployment")["spec"]["template"]["spec"]
         volumes = {each["name"]: each for each in pod["volumes"]}
-        found[name] = settings["policy"], settings.get("bundle_key"), volumes["policy"], volumes.get("keys", {})
+        found[name] = settings["policy"], settings.get("bundle_key"), [volumes["policy"], volumes.get("keys", {})]
     policy, directory = "/etc/callability/policy", "/etc/callability/keys"
-    file, keys, *volumes = found["policy-in-a-secret"]
+    file, keys, sources = found["policy-in-a-secret"]
     both = f"2026={directory}/2026.pem,2027={directory}/2027.pem"
     assert (file, keys) == (f"{policy}/policy.bundle", both)
-    assert [each["secret"]["secretName"] for each in volumes] == ["bundle", "keys"]
-    file, keys, *volumes = found["policy-in-binary-data"]
+    assert [each["secret"]["secretName"] for each in sources] == ["bundle", "keys"]
+    file, keys, sources = found["policy-in-binary-data"]
     assert (file, keys) == (f"{policy}/policy.bundle", f"2026={directory}/2026.pem")
-    assert [each["configMap"]["name"] for each in volumes] == ["bundle", "keys"]
+    assert [each["configMap"]["name"] for each in sources] == ["bundle", "keys"]
     claim = {"name": "policy", **CLAIM}
-    assert found["policy-in-a-claim"] == (f"{policy}/releases/current.bundle", None, claim, {})
+    assert found["policy-in-a-claim"] == (f"{policy}/releases/current.bundle", None, [claim, {}])
 
 
 @pytest.mark.parametrize("why", REFUSED)
