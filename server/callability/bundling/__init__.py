@@ -1,1 +1,1 @@
-"""Writing a proved policy as a bundle."""
+"""Writing a proved policy as a bundle, and reading the rule files in one."""

@@ -227,7 +227,7 @@ OF_RULES: Mapping[str, Meaning] = {
     ),
     "bundle-too-large": Meaning(
         "The bundle of the policy, which clients decide from, would have more than 15,724,544 bytes.",
-        "Shorten lists of names and values.",
+        "Shorten lists of names and values, or leave its rule files out.",
     ),
     "engines-differ": Meaning("The rules engine and the reference evaluator decide differently.", "Report it."),
 }
