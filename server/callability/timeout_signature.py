@@ -14,7 +14,7 @@ from collections.abc import Iterator
 LONGEST = 8192
 """Characters of a text that are read for the signature."""
 MOST_NESTED = 4
-"""Documents within one another, such as JSON in a value of JSON, that are taken apart."""
+"""Documents within one another, such as JSON in a value of JSON, that are looked into."""
 
 _QUOTED_URL = re.compile(r"""(["'])(?:(?!://)[^"'])*+://(?:(?!\1).)*+\1""", re.DOTALL)
 _HOST = re.compile(r"\.[a-z][a-z0-9-]*(?::\d+)?\W*$|:\d{4,5}\b")

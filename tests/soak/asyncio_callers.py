@@ -42,7 +42,7 @@ class _Callers:
         self._ending.set()
 
     async def run(self, ask: _Ask, recorder: Recorder, first: int) -> None:
-        """Ask from the given question on, and note what comes of each call."""
+        """Ask from the given question on, and note the outcome of each call."""
         number = first
         while not self._ending.is_set():
             await self._call(ask, self._questions[number % len(self._questions)], recorder)

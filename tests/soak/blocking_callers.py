@@ -47,7 +47,7 @@ class _Ending:
 
 
 def _call(question: Question, ask: Callable[[], pb.CheckToolResponse | pb.CheckToolsResponse], to: Recorder) -> str:
-    """Make a call and note what comes of it; return the revision that decided, if there is an answer."""
+    """Make a call and note its outcome; return the revision that decided, if there is an answer."""
     began = time.monotonic()
     try:
         response = ask()

@@ -1,4 +1,4 @@
-"""What a process of callers does: whom it calls and what it asks; and what comes of each call."""
+"""What a process of callers does: whom it calls, what it asks, and the outcome of each call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXAMPLES = 5
 
 
 class Outcome(StrEnum):
-    """What came of a call."""
+    """The outcome of a call."""
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -50,7 +50,7 @@ class Series(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a process: the addresses that its callers are given, and where they write what came of each call."""
+    """The work of a process: the addresses of its callers, and where they write the outcome of each call."""
 
     route: str
     addresses: tuple[str, ...]
@@ -78,7 +78,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A call: when it began, in seconds of the monotonic clock, how long it took, and what came of it."""
+    """A call: when it began, in seconds of the monotonic clock, how long it took, and its outcome."""
 
     began: float
     seconds: float
@@ -86,7 +86,7 @@ class Sample:
 
 
 class Recorder:
-    """Writes what came of each call to a file, so that the memory of the process does not grow by the calls."""
+    """Writes the outcome of each call to a file, so that the memory of the process does not grow by the calls."""
 
     def __init__(self, results: Path, series: Series) -> None:
         self._file = (results / series.name).open("wb")

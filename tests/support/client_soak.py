@@ -40,7 +40,7 @@ _APPLIED = "callability_policy_applied_timestamp_seconds "
 
 @dataclass(slots=True)
 class Calls:
-    """What came of the calls of one caller."""
+    """The outcomes of the calls of one caller."""
 
     answered: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Soaked:
 
 
 def soak(kills: int, stops: int, stopped_seconds: float, callers: int, max_age: float) -> Soaked:
-    """Run callers of both modes while replicas are killed and stopped in turn, and return what came of their calls."""
+    """Run callers of both modes while replicas are killed and stopped in turn, and return the outcomes of the calls."""
     local, remote = [Calls() for _ in range(callers)], [Calls() for _ in range(callers)]
     ending = Event()
     with ExitStack() as stack:

@@ -42,8 +42,8 @@ _GONE = Failure("exited with code 7")
 class Shelf:
     """What is behind a server's entry: its tools, how its connection stands, and how it answers a call.
 
-    `says` is the message of its refusal of every call; without one it carries them out. `load` is what came of its load
-    where it is not connected.
+    `says` is the message of its refusal of every call; without one it carries them out. `load` is the outcome of its
+    load if it is not connected.
     """
 
     tools: Tools
@@ -101,7 +101,7 @@ class StandIn:
 
 @dataclass(frozen=True, slots=True)
 class StandInLoad:
-    """What came of the load of a server that did not load."""
+    """The outcome of the load of a server that did not load."""
 
     outcome: LoadOutcome
     is_pending: bool = False
@@ -138,7 +138,7 @@ def scene(
 
     Args:
         directory: where the files are written; what words say of them names it.
-        servers: for each server the keys of its entry, its command apart.
+        servers: for each server the keys of its entry, except its command.
         shelves: what is behind each server.
         approvals: what the approvals file says, where there is one.
         visible: the servers of the agent that asks; if it is left out, the agent sees every server.

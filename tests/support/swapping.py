@@ -1,6 +1,6 @@
 """A service that replaces one of two policies by the other as often as each line on standard input says.
 
-After each line it writes its resident memory in KiB. Everything is as where an edit is taken over, but that the two
+After each line it writes its resident memory in KiB. Everything is as when an edit is applied, except that the two
 policies were checked before.
 """
 

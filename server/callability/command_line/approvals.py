@@ -207,7 +207,7 @@ def _is_settled(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
 
 
 def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
-    """List the tools that `--all` does not approve, and leave with exit code 1 if there are any."""
+    """List the tools that `--all` does not approve, and exit with code 1 if there are any."""
     if not tools:
         return
     for tool in tools[:MAX_LISTED]:

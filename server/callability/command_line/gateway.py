@@ -161,7 +161,7 @@ def gateway(
 
 
 def _check_transport(transport: Transport, address: str | None, port: HttpPort) -> None:
-    """Leave with exit code 2 if options about listening are given for a gateway over stdio."""
+    """Exit with code 2 if options about listening are given for a gateway over stdio."""
     if transport is Transport.HTTP:
         return
     if address is not None:

@@ -99,7 +99,7 @@ class Tables:
 def opened(
     names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown: bool, output: Path | None = None
 ) -> Tables:
-    """Return the tables in some files, or leave with exit code 1; also if no `output` of that name is written."""
+    """Return the tables in some files, or exit with code 1; also if no `output` of that name is written."""
     try:
         if output is not None:
             output_format(output)
@@ -152,7 +152,7 @@ def counted(batch: pa.RecordBatch, names: tuple[str, str, str]) -> dict[tuple[st
 
 
 def refused(error: Exception) -> NoReturn:
-    """Leave with exit code 1, and say why a table cannot be decided."""
+    """Exit with code 1, and say why a table cannot be decided."""
     leave(str(error), 1)
 
 

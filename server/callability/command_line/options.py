@@ -17,7 +17,7 @@ from callability.policy.loading import Check, Policy
 from callability.policy.shipped import shipped_policy
 from callability.traces import NoTraces, start_traces
 
-METRICS_WHY = "whoever reaches it reads the counts: `--insecure-metrics` allows it"
+METRICS_WHY = "anyone who reaches it can read the counts: `--insecure-metrics` allows it"
 
 
 class LogLevel(StrEnum):
@@ -80,13 +80,13 @@ def accepted(check: Check) -> Policy:
 
 
 def check_policy_choice(directory: Path | None, address: str | None) -> None:
-    """Leave with exit code 2 if both a directory and an address are given."""
+    """Exit with code 2 if both a directory and an address are given."""
     if directory and address is not None:
         leave("`--policy` and `--policy-address` exclude each other", 2)
 
 
 def check_metrics_address(address: str | None, *, insecure: bool = False) -> None:
-    """Leave with exit code 2 where the address for metrics is not on loopback, unless it may be `insecure`."""
+    """Exit with code 2 if the address for metrics is not on loopback, unless it may be `insecure`."""
     try:
         if address is not None:
             check_listen(address, METRICS_WHY, any_host=insecure)

@@ -35,7 +35,7 @@ def policy_pair(old: str, new: Path | None) -> tuple[Policy, Policy]:
 
 
 def _loaded(directory: Path, name: str) -> Policy:
-    """Return the policy at a path without its tests, which a change may well break; or leave with exit code 1."""
+    """Return the policy at a path without its tests, which a change may well break; or exit with code 1."""
     check = rules_at(directory)
     if check.policy is None:
         for each in finding_lines(check.findings):

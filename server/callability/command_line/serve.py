@@ -283,7 +283,7 @@ def _stop_signals() -> asyncio.Event:
 
 
 def _end() -> NoReturn:
-    """End the process at once: taking the event loop apart would cancel the calls that come in meanwhile."""
+    """End the process at once: closing the event loop would cancel the calls that come in meanwhile."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

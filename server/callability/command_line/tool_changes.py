@@ -22,7 +22,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 def read_inventory(path: Path) -> CheckToolsRequest:
-    """Return what `callability inventory` wrote, or leave with exit code 1."""
+    """Return what `callability inventory` wrote, or exit with code 1."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -45,7 +45,7 @@ def _parsed(data: bytes) -> CheckToolsRequest:
 
 
 def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tuple[ToolChange, ...]:
-    """Return the tools whose status differs, in the order of the inventory, or leave with exit code 1."""
+    """Return the tools whose status differs, in the order of the inventory, or exit with code 1."""
     try:
         before, after = asyncio.run(_statuses(old, inventory)), asyncio.run(_statuses(new, inventory))
     except ServiceError as error:

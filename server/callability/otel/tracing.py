@@ -44,7 +44,7 @@ class Tracing:
         if exporter is not None:
             self.provider.add_span_processor(BatchSpanProcessor(WithoutTexts(exporter())))
         trace.set_tracer_provider(self.provider)
-        # Baggage is not passed on: it is for whoever wrote it, and would reach every server behind a gateway.
+        # Baggage is not passed on: it is for its author, and would reach every server behind a gateway.
         propagate.set_global_textmap(TraceContextTextMapPropagator())
 
     def stop(self) -> None:

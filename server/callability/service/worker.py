@@ -89,7 +89,7 @@ async def _run(end: socket.socket) -> None:
         obeying, stopped = asyncio.create_task(Worker(instance, control).obey()), asyncio.create_task(stopping.wait())
         await asyncio.wait({obeying, stopped}, return_when=asyncio.FIRST_COMPLETED)
     hand_over_traces()
-    # Taking the event loop apart would cancel the calls that come in meanwhile.
+    # Closing the event loop would cancel the calls that come in meanwhile.
     logging.shutdown()
     os._exit(0)
 

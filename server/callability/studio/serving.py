@@ -29,7 +29,7 @@ async def run(directory: Path, address: str, started: Callable[[str], None], *, 
     Raises:
         AddressRefused: the address is not loopback, or cannot be listened on.
     """
-    check_loopback(address, "whoever reaches the page can edit the policy")
+    check_loopback(address, "anyone who reaches the page can edit the policy")
     signals = StopSignals(signal.SIGTERM, signal.SIGINT)
     with listening(address) as listener:
         port = listener.getsockname()[1]

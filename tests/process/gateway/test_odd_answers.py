@@ -98,7 +98,7 @@ async def era(request: pytest.FixtureRequest) -> AsyncIterator[tuple[BadHttp, Up
 
 
 async def said(it: Upstream, tool: str) -> str:
-    """Return what comes of a call."""
+    """Return the outcome of a call."""
     try:
         return "an error result" if (await it.call(tool, {})).is_error else "an answer"
     except UpstreamError as error:

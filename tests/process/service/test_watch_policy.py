@@ -180,7 +180,7 @@ def test_streams_take_no_place_of_a_call_and_are_bounded_themselves() -> None:
 
 
 def test_watchers_of_health_take_no_place_of_a_watcher_of_the_policy() -> None:
-    """Health needs no token: whoever can connect may open any number of streams."""
+    """Health needs no token: anyone who can connect may open any number of streams."""
 
     async def story() -> None:
         async with _server(concurrent_calls=4) as (server, channel):

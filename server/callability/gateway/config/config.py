@@ -103,7 +103,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     none: they run where the gateway's variables need not be set.
 
     Raises:
-        ConfigRefused: it cannot be read or is not sound. It has all the findings.
+        ConfigRefused: it cannot be read or has errors. It has all the findings.
     """
     try:
         data = document.read_bytes(path)

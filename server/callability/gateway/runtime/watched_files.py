@@ -121,7 +121,7 @@ class Files:
         """Load the current config.
 
         Raises:
-            ConfigRefused: it is not sound, or has labels that the policy does not declare, and `strict_labels`.
+            ConfigRefused: it has errors, or labels that the policy does not declare, and `strict_labels`.
         """
         config = load_config(self.config.path, os.environ)
         if self._labels is None:

@@ -136,7 +136,7 @@ def verdicts_of(rule_set: RuleSet, sets: CombinationSets) -> Iterator[tuple[Verd
 def _given(
     rule: Rule, status: str, where: CombinationSet, withheld: CombinationSet | None, *, undetermined: bool = False
 ) -> Iterator[tuple[Verdict, CombinationSet]]:
-    """Yield the verdicts of a rule somewhere, apart where text is withheld."""
+    """Yield the verdicts of a rule in a set of combinations, separately where text is withheld."""
     parts: dict[bool | None, CombinationSet] = {None: where}
     if withheld is not None:
         parts = {False: where - withheld, True: where & withheld}

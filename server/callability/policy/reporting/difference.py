@@ -169,7 +169,7 @@ def _known(sets: CombinationSets) -> CombinationSet:
 def _parts(
     changed: CombinationSet, known: CombinationSet, sets: CombinationSets
 ) -> Iterator[tuple[CombinationSet, tuple[Mapping[str, tuple[str, ...]], ...]]]:
-    """Yield what changed with its conditions, apart what can be described by known facts, and the rest.
+    """Yield what changed with its conditions: first what known facts can describe, then the rest.
 
     A condition for known facts holds for unknown ones too where these make no difference: it has fewer words so.
     """

@@ -25,7 +25,7 @@ KEPT = ("server.name", "tool.name")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """How a query is written: its dialect, the table that it reads, and the columns of that which it passes on."""
+    """How a query is written: its dialect, the table that it reads, and the columns that it passes on."""
 
     dialect: Dialect
     table: str = TABLE

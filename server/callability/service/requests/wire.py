@@ -23,12 +23,12 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """How many fields a message has, and the bytes of the largest, except a field that is counted apart."""
+    """How many fields a message has, and the bytes of the largest, except a field that is counted separately."""
 
     count: int
     largest: int
     large: tuple[slice, ...] = ()
-    """Where the values of the field that is counted apart are, if they have more than `LARGE` bytes."""
+    """Where the values of the field that is counted separately are, if they have more than `LARGE` bytes."""
 
 
 def at_most(data: bytes, field: int, limit: int) -> bool:
