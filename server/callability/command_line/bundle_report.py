@@ -7,7 +7,7 @@ from typing import Any
 
 from callability.bundle.policy import LocalPolicy
 from callability.bundle.rule_set import RuleSet
-from callability.command_line.terminal import escaped
+from callability.finding import shown
 
 
 def as_data(policy: LocalPolicy, rule_files: Sequence[str]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _lines(policy: LocalPolicy, rule_files: Sequence[str]) -> Iterator[str]:
     yield f"semantics  {policy.semantics}"
     yield f"bytes      {policy.size:,}"
     yield f"signed by  {', '.join(policy.key_ids) or 'nobody'}"
-    yield f"rule files {', '.join(map(escaped, rule_files)) or 'none'}"
+    yield f"rule files {', '.join(map(shown, rule_files)) or 'none'}"
     for rule_set in policy.rule_sets.values():
         counts = rule_set.counts
         yield ""

@@ -63,7 +63,7 @@ def test_rule_files_are_included_on_request(tmp_path: Path) -> None:
     assert read(file.read_bytes()).revision == read(SHIPPED.read_bytes()).revision
     for bundle, listed in ((file, names), (SHIPPED, [])):
         text = callability("bundle", "inspect", str(bundle)).stdout
-        assert f"\nrule files {', '.join(listed) or 'none'}\n" in text
+        assert f"\nrule files {', '.join(map('`{}`'.format, listed)) or 'none'}\n" in text
         assert json.loads(callability("bundle", "inspect", str(bundle), "--json").stdout)["rule_files"] == listed
 
 
