@@ -21,6 +21,7 @@ from playwright.sync_api import (  # noqa: E402
     Locator,
     Page,
     Request,
+    Route,
     ViewportSize,
     expect,
     sync_playwright,
@@ -452,6 +453,25 @@ def test_a_policy_that_vanishes_stays_in_the_page(page: Page, policy: Path) -> N
     page.get_by_role("button", name="Write", exact=True).click()
     expect(page.locator("#difference-said")).to_have_text("No edits.")
     assert (policy / "callability.yaml").read_text() == RULES
+
+
+def test_a_check_that_an_older_one_overtakes_is_made_again(page: Page, policy: Path) -> None:
+    """Requests on two connections may arrive in the other order, and the server keeps to the one that came last."""
+    _at_rest(page)
+    held: list[Route] = []
+
+    def overtaken(route: Route) -> None:
+        held.append(route)
+        arrived = {1: [], 2: held[::-1]}.get(len(held), [route])
+        for each in arrived:
+            each.continue_()
+
+    page.route("**/check", overtaken)
+    _come_back(page)
+    (policy / "callability.yaml").unlink()
+    _come_back(page)
+    expect(page.locator("#difference details")).to_have_count(1)
+    page.unroute("**/check", overtaken)
 
 
 def test_what_looks_like_markup_is_text(page: Page) -> None:

@@ -67,7 +67,7 @@ function draft() {
 }
 
 /** Check the draft, and show its findings, answers and changes. Return false if a newer draft replaced it. */
-async function study() {
+async function study(again = true) {
   clearTimeout(timer);
   clearTimeout(confirmation);
   timer = undefined;
@@ -76,6 +76,10 @@ async function study() {
   try {
     await look(draft(), mine);
     return mine === latest;
+  } catch (error) {
+    // A request can overtake the one before it, so that the older draft replaces this one at the server.
+    if (error.code !== "superseded" || mine !== latest || !again) throw error;
+    return await study(false);
   } finally {
     if (mine === latest && timer === undefined) busy(false);
   }
