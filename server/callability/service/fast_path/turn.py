@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-AT_ONCE = 32
+AT_ONCE = 16
 """Tools that are decided between two looks at the clock."""
-KEPT_AT_ONCE = 64
+KEPT_AT_ONCE = 16
 """Servers with kept results that are answered between two looks at the clock."""
 TURN = 0.0002
 """Seconds after which other callers get a turn."""

@@ -18,8 +18,8 @@ _DECIDING = 0.001
 """Seconds of deciding, after which calls that have come in are accepted, even if that takes a while."""
 _ACCEPTING = 0.01
 """Seconds of accepting, after which calls are decided again: calls that are refused at once may come in without end."""
-_PASSES = 4
-"""Passes of the event loop within which what gRPC has passed on becomes an arrival."""
+_PASSES = 8
+"""Passes of the event loop within which what gRPC has passed on arrives, and a short call has its reply."""
 _FEW = 8
 """Calls beyond those decided that come in at a time without being the start of many."""
 _QUIET = 0.0002
