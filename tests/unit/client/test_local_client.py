@@ -72,6 +72,16 @@ def clocks() -> _Clocks:
 
 
 @pytest.fixture
+def set_clock(clocks: _Clocks, monkeypatch: pytest.MonkeyPatch) -> _Clocks:
+    """Clocks that stand still, by which clients tell the age of their policies."""
+    options = HeldPolicy.__init__.__kwdefaults__
+    assert options is not None
+    monkeypatch.setitem(options, "clock", lambda: clocks.machine)
+    monkeypatch.setitem(options, "wall_clock", lambda: clocks.wall)
+    return clocks
+
+
+@pytest.fixture
 def recorded() -> Recorded:
     """Hooks that keep what they receive."""
     return Recorded()
@@ -256,15 +266,19 @@ def test_a_sequence_number_is_remembered_on_disk(local: Any, tmp_path: Path, rec
         assert caller.check().revision == policy_of("change-freeze").revision
 
 
-def test_a_file_that_is_gone_confirms_nothing(local: Any, tmp_path: Path, recorded: Recorded) -> None:
+def test_a_file_that_is_gone_confirms_nothing(
+    local: Any, tmp_path: Path, recorded: Recorded, set_clock: _Clocks
+) -> None:
     """The policy becomes too old, and the file decides again when it is back."""
     path = tmp_path / "policy.bundle"
     _written(path, bundle_of("shipped"))
-    with local(path, max_age_seconds=2.0, hooks=recorded) as caller:
+    with local(path, max_age_seconds=MAX_AGE, hooks=recorded) as caller:
         caller.check()
         path.unlink()
-        eventually(lambda: _refused(caller))
-        assert recorded.saw("bundle_unreadable")
+        eventually(lambda: recorded.saw("bundle_unreadable"))
+        caller.check()
+        set_clock.pass_seconds(MAX_AGE + 1)
+        assert _refused(caller)
         _written(path, bundle_of("shipped"))
         eventually(lambda: not _refused(caller))
 
@@ -278,7 +292,7 @@ def _refused(caller: Caller) -> bool:
 
 
 def test_a_refused_file_is_read_once_and_confirms_nothing(
-    local: Any, tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+    local: Any, tmp_path: Path, recorded: Recorded, set_clock: _Clocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have megabytes, and lie there for days; the policy before it becomes too old meanwhile."""
     path = tmp_path / "policy.bundle"
@@ -291,10 +305,23 @@ def test_a_refused_file_is_read_once_and_confirms_nothing(
         return accept(self, bundle, digest, rollback=rollback)
 
     monkeypatch.setattr(HeldPolicy, "accept", accepted)
-    with local(path, max_age_seconds=2.0, hooks=recorded) as caller:
+    looks: list[None] = []
+    look = BundleFile._look
+
+    def looked(self: BundleFile) -> None:
+        look(self)
+        looks.append(None)
+
+    monkeypatch.setattr(BundleFile, "_look", looked)
+    with local(path, max_age_seconds=MAX_AGE, hooks=recorded) as caller:
         caller.check()
         _written(path, b"callability")
-        eventually(lambda: _refused(caller))
+        eventually(lambda: recorded.saw("bundle_refused"))
+        caller.check()
+        set_clock.pass_seconds(MAX_AGE + 1)
+        before = len(looks)
+        eventually(lambda: len(looks) > before + 2)
+        assert _refused(caller)
         assert given == [bundle_of("shipped"), b"callability"]
         _written(path, bundle_of("shipped"))
         eventually(lambda: not _refused(caller))
