@@ -73,7 +73,7 @@ def clocks() -> _Clocks:
 
 @pytest.fixture
 def set_clock(clocks: _Clocks, monkeypatch: pytest.MonkeyPatch) -> _Clocks:
-    """Clocks that stand still, by which clients tell the age of their policies."""
+    """Clocks that stand still, by which clients measure the age of their policies."""
     options = HeldPolicy.__init__.__kwdefaults__
     assert options is not None
     monkeypatch.setitem(options, "clock", lambda: clocks.machine)
