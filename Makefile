@@ -24,6 +24,7 @@ help: ## Print what can be made.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 $(VENV)/installed: pyproject.toml requirements/pip.txt requirements/build.txt requirements/dev.txt
+	@echo 'Setting up $(VENV), which takes a minute or two'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) install --require-hashes --requirement requirements/pip.txt
 	$(BIN)/python $(PIP) $(INSTALL) --requirement requirements/dev.txt

@@ -14,8 +14,10 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from demo.narration import Narration
-from demo.scene import COUNTS, set_up
+from demo.scene import CATALOG, COUNTS, set_up
 from demo.story import Story
+
+NEXT = "Next: `make demo DEMO=--verbose` prints every answer; README.md has a quick start for your own servers"
 
 
 async def play(narration: Narration, directory: Path) -> None:
@@ -24,7 +26,8 @@ async def play(narration: Narration, directory: Path) -> None:
     unset = {"CALLABILITY_CONFIG", "XDG_CONFIG_HOME"}
     environment = {key: value for key, value in os.environ.items() if key not in unset} | {"HOME": str(scene.home)}
     arguments = ["-m", "callability", "gateway", "--policy", str(scene.policy)]
-    narration.title(f"An agent uses a gateway to the MCP servers {', '.join(COUNTS)}")
+    connected, offered = ", ".join(COUNTS), ", ".join(CATALOG)
+    narration.title(f"An agent uses a gateway to the MCP servers {connected}; its catalog offers {offered}")
     parameters = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
     with log.open("w", encoding="utf-8") as errlog:
         async with Client(stdio_client(parameters, errlog=errlog)) as client:
@@ -45,7 +48,7 @@ def main(
     narration = Narration(verbose=verbose)
     with tempfile.TemporaryDirectory(prefix="callability-") as directory:
         asyncio.run(play(narration, Path(directory)))
-    narration.end()
+    narration.end(NEXT)
     if picture is not None and not narration.failures:
         narration.save(picture, "make demo")
     raise typer.Exit(1 if narration.failures else 0)

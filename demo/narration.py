@@ -69,11 +69,14 @@ class Narration:
         self._console.print(f"{_INDENT}[bold red]✗ {escape(what)}[/bold red]")
         self._console.print(f"{_INDENT}  found  {escape(repr(found))}\n{_INDENT}  wanted {escape(repr(wanted))}")
 
-    def end(self) -> None:
-        """Print how many checks held."""
+    def end(self, what_next: str) -> None:
+        """Print what a reader can do next, unless a check failed, and how many checks held."""
+        self._console.print()
+        if not self.failures:
+            self._console.print(escape(what_next))
         colour = "red" if self.failures else "green"
         self._console.print(
-            f"\n[bold {colour}]{self.checks - self.failures} of {self.checks} checks passed[/bold {colour}]"
+            f"[bold {colour}]{self.checks - self.failures} of {self.checks} checks passed[/bold {colour}]"
         )
 
     def save(self, picture: Path, title: str) -> None:

@@ -33,6 +33,9 @@ COUNTS = {
 }
 """The counts of `upstream_servers` for each server; None: it has none, since all its tools are callable."""
 
+CATALOG = ("calendar", "weather")
+"""Servers that an agent may enable by itself; they are not connected before."""
+
 APPROVALS = """\
 # What people decided about single tools.
 git:

@@ -77,12 +77,18 @@ class Story:
             self.narration.check(f"{name} is {status}", statuses.get(name), status)
             refusal = rejected.is_error, content.get("status")
             self.narration.check("a call is rejected with the same status", refusal, (True, status))
+        await self._undetermined()
         shown = {entry["name"].partition(":")[2] for entry in found["disabled"] if "description" in entry}
         wanted = {"git_reset", "git_commit", "git_checkout", "git_create_branch"}
         self.narration.check("no text of an unreviewed tool is shown", shown, wanted)
         _, servers = await self._call("upstream_servers")
         counts = {server["name"]: server.get("tools") for server in servers["servers"]}
         self.narration.check("every tool is counted once", counts, COUNTS)
+
+    async def _undetermined(self) -> None:
+        """Show what the agent reads where the gateway could not read a fact."""
+        text = await self._refused("git:git_checkout", {})
+        self.narration.check("it says what could not be read", "approval" in text, True)
 
     async def _unlocked_by_user(self, tool: str, arguments: dict[str, Any]) -> None:
         self.narration.step("A tool that the user disabled: the printed command enables it")
