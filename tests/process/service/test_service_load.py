@@ -38,6 +38,9 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 _LATE_SECONDS = 33
 """Longer than gRPC lets a call wait by default, by so much that its check, every few seconds, would see it."""
 
+_PAUSE = 0.02
+"""Seconds between two calls: so short that to the service, there is none."""
+
 _OWN = [("grpc.use_local_subchannel_pool", 1)]
 """Options of a channel with a connection of its own."""
 
@@ -107,6 +110,30 @@ def test_a_service_that_stops_reports_it_and_refuses_new_calls(tmp_path: Any) ->
         held.close()
         assert running.process.wait(120) == 0
     assert not path.exists()
+
+
+def test_callers_that_call_without_a_pause_are_refused_before_the_service_ends() -> None:
+    """However short their calls are, so that none is in progress for most of the time."""
+
+    async def last_reason(channel: grpc.aio.Channel) -> str:
+        stub = CallabilityServiceStub(channel)
+        while True:
+            try:
+                await stub.CheckTool(QUESTION)
+            except grpc.aio.AioRpcError as error:
+                return reason_of(error)
+            await asyncio.sleep(_PAUSE)
+
+    async def stop() -> list[str]:
+        server = Server(policy_of("shipped"), Port("127.0.0.1:0"), bundle=bundle_of("shipped"))
+        await server.start()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            await CallabilityServiceStub(channel).CheckTool(QUESTION)
+            callers = [asyncio.create_task(last_reason(channel)) for _ in range(5)]
+            await server.stop()
+            return await asyncio.gather(*callers)
+
+    assert asyncio.run(stop()) == ["SHUTTING_DOWN"] * 5
 
 
 def test_a_call_that_does_not_end_is_cut_after_the_grace_time() -> None:

@@ -101,12 +101,12 @@ class Admission(grpc.GenericRpcHandler):
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._quiet(address, _ANSWERING)
+                quiet = await self._quiet(address, _ANSWERING)
                 self._closed = True
                 arrived = self._arrived
                 if self._calls:
                     await asyncio.wait(self._calls)
-                if self._arrived == arrived:
+                if quiet and self._arrived == arrived:
                     return
         self._closed = True
         left = [task for task in self._calls if not task.done()]
@@ -116,8 +116,8 @@ class Admission(grpc.GenericRpcHandler):
             await asyncio.wait(left, timeout=1)
         await self._quiet(address, _REFUSING)
 
-    async def _quiet(self, address: str, seconds: float) -> None:
-        """Wait until no call arrives between two of our own, for at most so many seconds.
+    async def _quiet(self, address: str, seconds: float) -> bool:
+        """Wait until no call arrives between two of our own, for at most so many seconds; return whether none did.
 
         Ours show that gRPC and this process have kept up: on a busy machine, no call arrives for want of a processor.
         """
@@ -132,6 +132,8 @@ class Admission(grpc.GenericRpcHandler):
                         await asyncio.sleep(pause)
                         with suppress(grpc.aio.AioRpcError):
                             await call(b"", wait_for_ready=True)
+            return True
+        return False
 
 
 def _request_id(metadata: Any) -> str | None:
