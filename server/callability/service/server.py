@@ -87,7 +87,7 @@ class Server:
             },
             POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        self._health = Health()
+        self._health = Health(large.ended)
         handlers = {
             **{
                 f"/{service}/{name}": unary(
@@ -96,9 +96,9 @@ class Server:
                 for service, named in methods.items()
                 for name, answer in named.items()
             },
-            _WATCH: streaming(self._watches.follow, REQUEST_BYTES[_WATCH[1:]]),
+            _WATCH: streaming(self._watches.follow, REQUEST_BYTES[_WATCH[1:]], large.ended),
             **self._health.handlers,
-            **Reflection((CALLABILITY, POLICY, health.SERVICE)).handlers,
+            **Reflection((CALLABILITY, POLICY, health.SERVICE), large.ended).handlers,
         }
         guard = Guard(
             lambda: callers.authentication if callers else None,

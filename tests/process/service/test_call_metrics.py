@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from support.callers import ALWAYS, bearer, tls_channel, token_entry, write_call
 from support.certificates import Authority
 from support.checkout import ROOT
 from support.running import serving
-from support.services import OFF, OPEN_SERVER, SWITCHED_OFF
+from support.services import OFF, OPEN_SERVER, SWITCHED_OFF, reason_of
 from support.waiting import eventually
 
 PROMTOOL = shutil.which("promtool")
@@ -129,6 +130,20 @@ def test_refusals_callers_and_certificates_are_measured(tmp_path: Path) -> None:
         write_callers(tmp_path, a={"tokens": [token_entry("secret", ALWAYS)], "may": []})
         eventually(lambda: measured.value("callability_callers_broken") == 1)
         assert measured.value('callability_callers_edits_total{taken_over="false"}') == 1
+
+
+def test_calls_for_which_there_is_no_place_are_counted_as_refused(tmp_path: Path) -> None:
+    """As many as the clients saw, whether all places were taken or the connection had its share."""
+    log = tmp_path / "log"
+    with serving("--max-concurrent-calls", "4", "--metrics-address", "127.0.0.1:0", log=log) as address:
+        with grpc.insecure_channel(address) as channel:
+            calls = [CallabilityServiceStub(channel).CheckTools.future(_batch(2_000)) for _ in range(60)]
+            reasons = Counter(reason_of(error) for each in calls if (error := each.exception()))
+        measured = Measured(address, log)
+        assert set(reasons) == {"TOO_MANY_CALLS"}
+        assert measured.value('callability_refused_calls_total{reason="TOO_MANY_CALLS"}') == reasons.total()
+        series = 'callability_calls_total{code="RESOURCE_EXHAUSTED",method="CheckTools"}'
+        assert measured.value(series) == reasons.total()
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool (Debian's prometheus)")

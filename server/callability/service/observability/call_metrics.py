@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -59,16 +61,19 @@ class BatchSizes(Collector):
 
 Observer = Callable[[EndedCall], None]
 """A call that has ended is reported to it, in the context of that call."""
+Refusals: TypeAlias = Counter[str]
+"""How many calls of all methods were refused, by reason."""
 
 
 class MethodCalls:
     """The calls of one method: by code, and how long the service took to answer those with a reply."""
 
-    __slots__ = ("_observers", "_path", "codes", "seconds")
+    __slots__ = ("_observers", "_path", "_refusals", "codes", "seconds")
 
-    def __init__(self, path: str = "", observers: Sequence[Observer] = ()) -> None:
+    def __init__(self, path: str, observers: Sequence[Observer], refusals: Refusals) -> None:
         self._path = path
         self._observers = observers
+        self._refusals = refusals
         self.codes: dict[str, int] = {"OK": 0}
         self.seconds = Distribution(SECONDS)
 
@@ -85,6 +90,11 @@ class MethodCalls:
         for observe in self._observers:
             observe(EndedCall(self._path, code, seconds, reason))
 
+    def refused(self, code: str, seconds: float, reason: str) -> None:
+        """Count a call that was refused before the service worked on it."""
+        self._refusals[reason] += 1
+        self.ended(code, seconds, reason)
+
 
 def _none() -> int:
     return 0
@@ -96,7 +106,7 @@ class CallMetrics(Collector):
     def __init__(self, registry: CollectorRegistry | None = None, observers: Sequence[Observer] = ()) -> None:
         self._observers = observers
         self._methods: dict[str, MethodCalls] = {}
-        self._refusals: dict[str, int] = {}
+        self._refusals = Refusals()
         self.in_progress: Callable[[], int] = _none
         """How many calls are in progress."""
         self.waiting: Callable[[], int] = _none
@@ -108,13 +118,14 @@ class CallMetrics(Collector):
 
     def of(self, path: str) -> MethodCalls:
         """Return the calls of a method of the service, by its path on the wire."""
-        return self._methods.setdefault(path.rpartition("/")[2], MethodCalls(path, self._observers))
+        return self._methods.setdefault(path.rpartition("/")[2], MethodCalls(path, self._observers, self._refusals))
 
     def refused(self, path: str, code: str, reason: str) -> None:
-        """Count a call that was refused before the service worked on it."""
-        self._refusals[reason] = self._refusals.get(reason, 0) + 1
+        """Count a call that was refused before the service worked on it, whether or not it counts its method."""
         if method := self._methods.get(path.rpartition("/")[2]):
-            method.ended(code, 0.0, reason)
+            method.refused(code, 0.0, reason)
+        else:
+            self._refusals[reason] += 1
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of calls."""

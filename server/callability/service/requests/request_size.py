@@ -43,16 +43,6 @@ REQUEST_BYTES: Mapping[str, int] = {
 """Bytes of a request, by method: those of the largest request that exceeds no other limit, and some room."""
 
 
-def check_bytes(size: int, limit: int) -> None:
-    """Check the bytes of a request.
-
-    Raises:
-        InvalidRequest: it has more than its method takes.
-    """
-    if size > limit:
-        raise InvalidRequest("REQUEST_TOO_LARGE", f"the request has {size:,} bytes, and may have {limit:,}")
-
-
 def check_servers(request: bytes) -> tuple[slice, ...]:
     """Check how many servers a `CheckToolsRequest` has, and the size of what it has beside them.
 

@@ -18,8 +18,8 @@ from callability import request_context
 from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
-from callability.service.requests.request_size import check_bytes
 from callability.service.transport.places import Places
+from callability.service.transport.received import Received, at_most, checked
 
 DOMAIN = "callability.v1"
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Method = Callable[[bytes], Awaitable[bytes]]
 Answer = Callable[[bytes, str], Awaitable[bytes]]
 """What replies to a request of a connection."""
+Ended = Callable[[int], object]
+"""Called with the size of a request when it is needed no longer."""
 _log = logging.getLogger(__name__)
 
 
@@ -41,23 +43,19 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(
-    answer: Answer, request_bytes: int, places: Places, ended: Callable[[int], object], calls: MethodCalls
-) -> Handler:
-    """Return the handler of a call with one request, of at most so many bytes, and one reply.
+def unary(answer: Answer, request_bytes: int, places: Places, ended: Ended, calls: MethodCalls) -> Handler:
+    """Return the handler of a call with one request, of at most so many bytes, and one reply; `calls` counts it."""
 
-    `ended` is called with the size of the request when the call ends, and `calls` counts it.
-    """
-
-    async def handle(request: bytes, context: Context) -> bytes:
+    async def handle(request: Received, context: Context) -> bytes:
         started = perf_counter()
         connection = context.peer()
         context.set_trailing_metadata(_request_id())
+        count = calls.refused
         try:
             places.take(connection)
+            count = calls.ended
             try:
-                check_bytes(len(request), request_bytes)
-                reply = await answer(request, connection)
+                reply = await answer(checked(request), connection)
                 calls.answered(perf_counter() - started)
                 return reply
             finally:
@@ -68,25 +66,25 @@ def unary(
         except Exception as error:
             refused = refusal(error)
         finally:
-            ended(len(request))
+            if isinstance(request, bytes):
+                ended(len(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
         code = "CANCELLED" if context.cancelled() else refused.code.name
-        calls.ended(code, perf_counter() - started, refused.reason)
+        count(code, perf_counter() - started, refused.reason)
         return await abort(context, refused)
 
-    return grpc.unary_unary_rpc_method_handler(handle)
+    return grpc.unary_unary_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
-def conversing(method: Method, request_bytes: int) -> Handler:
+def conversing(method: Method, request_bytes: int, ended: Ended) -> Handler:
     """Return the handler of a call in which each request of a stream, of at most so many bytes, has one reply."""
 
-    async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def handle(requests: AsyncIterator[Received], context: Context) -> AsyncIterator[bytes]:
         refused = None
         async for request in requests:
             try:
-                check_bytes(len(request), request_bytes)
-                reply = await method(request)
+                reply = await method(checked(request))
             except Exception as error:
                 refused = refusal(error)
                 break
@@ -94,17 +92,16 @@ def conversing(method: Method, request_bytes: int) -> Handler:
         if refused:
             await abort(context, refused)
 
-    return grpc.stream_stream_rpc_method_handler(handle)
+    return grpc.stream_stream_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
-def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: int) -> Handler:
+def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: int, ended: Ended) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and replies without an end."""
 
-    async def handle(request: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def handle(request: Received, context: Context) -> AsyncIterator[bytes]:
         context.set_trailing_metadata(_request_id())
         try:
-            check_bytes(len(request), request_bytes)
-            async for reply in follow(request):
+            async for reply in follow(checked(request)):
                 yield reply
         except asyncio.CancelledError:
             refused = refusal(ShuttingDown())
@@ -112,7 +109,7 @@ def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: in
             refused = refusal(error)
         await abort(context, refused)
 
-    return grpc.unary_stream_rpc_method_handler(handle)
+    return grpc.unary_stream_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
 def refusing(error: ServiceError) -> Handler:

@@ -10,8 +10,8 @@ from grpc_health.v1 import health, health_pb2
 
 from callability.service.requests.errors import InvalidRequest
 from callability.service.requests.parsing import parsed
-from callability.service.requests.request_size import check_bytes
-from callability.service.transport.edge import abort, refusal
+from callability.service.transport.edge import Ended, abort, refusal
+from callability.service.transport.received import Received, at_most, checked
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Handler
@@ -24,8 +24,9 @@ CHECK = f"/{SERVICE}/Check"
 class Health:
     """Whether services answer calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Ended) -> None:
         self._servicer: Any = health.aio.HealthServicer()
+        self._received = at_most(_REQUEST_BYTES, ended)
 
     async def serving(self, *services: str) -> None:
         """Report services as SERVING."""
@@ -39,23 +40,22 @@ class Health:
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """What answers each method, by its path."""
-        serializer = health_pb2.HealthCheckResponse.SerializeToString
+        written = health_pb2.HealthCheckResponse.SerializeToString
         return {
-            CHECK: grpc.unary_unary_rpc_method_handler(self._check, response_serializer=serializer),
-            f"/{SERVICE}/Watch": grpc.unary_stream_rpc_method_handler(self._watch, response_serializer=serializer),
+            CHECK: grpc.unary_unary_rpc_method_handler(self._check, self._received, written),
+            f"/{SERVICE}/Watch": grpc.unary_stream_rpc_method_handler(self._watch, self._received, written),
         }
 
-    async def _check(self, data: bytes, context: Context) -> health_pb2.HealthCheckResponse:
-        reply: health_pb2.HealthCheckResponse = await self._servicer.Check(await _request(data, context), context)
+    async def _check(self, request: Received, context: Context) -> health_pb2.HealthCheckResponse:
+        reply: health_pb2.HealthCheckResponse = await self._servicer.Check(await _parsed(request, context), context)
         return reply
 
-    async def _watch(self, data: bytes, context: Context) -> None:
-        await self._servicer.Watch(await _request(data, context), context)
+    async def _watch(self, request: Received, context: Context) -> None:
+        await self._servicer.Watch(await _parsed(request, context), context)
 
 
-async def _request(data: bytes, context: Context) -> health_pb2.HealthCheckRequest:
+async def _parsed(request: Received, context: Context) -> health_pb2.HealthCheckRequest:
     try:
-        check_bytes(len(data), _REQUEST_BYTES)
-        return parsed(health_pb2.HealthCheckRequest, data)
+        return parsed(health_pb2.HealthCheckRequest, checked(request))
     except InvalidRequest as error:
         await abort(context, refusal(error))

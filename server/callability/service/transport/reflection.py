@@ -14,7 +14,7 @@ from google.protobuf.descriptor import FileDescriptor
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from callability.service.requests.parsing import parsed
-from callability.service.transport.edge import conversing
+from callability.service.transport.edge import Ended, conversing
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Handler
@@ -27,13 +27,14 @@ _POOL = descriptor_pool.Default()
 class Reflection:
     """Describes services and what their messages consist of."""
 
-    def __init__(self, services: Collection[str]) -> None:
+    def __init__(self, services: Collection[str], ended: Ended) -> None:
+        self._ended = ended
         self._services = sorted({*services, *SERVICES})
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """What answers each method, by its path."""
-        handler = conversing(self.answer, _REQUEST_BYTES)
+        handler = conversing(self.answer, _REQUEST_BYTES, self._ended)
         return {f"/{service}/ServerReflectionInfo": handler for service in SERVICES}
 
     async def answer(self, data: bytes) -> bytes:

@@ -1,0 +1,47 @@
+"""Requests as they arrive: of one that is larger than its method takes, only the size is kept.
+
+gRPC, and the exception with which it ends a call, may hold a request for long after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from callability.service.requests.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """What is kept of a request with so many bytes, whose method takes at most `limit`."""
+
+    size: int
+    limit: int
+
+
+Received: TypeAlias = bytes | TooLarge
+
+
+def at_most(limit: int, dropped: Callable[[int], object]) -> Callable[[bytes], Received]:
+    """Return a deserializer that drops a request of more than so many bytes, and calls `dropped` with its size."""
+
+    def received(data: bytes) -> Received:
+        if len(data) <= limit:
+            return data
+        dropped(len(data))
+        return TooLarge(len(data), limit)
+
+    return received
+
+
+def checked(request: Received) -> bytes:
+    """Return a request.
+
+    Raises:
+        InvalidRequest: it has more bytes than its method takes.
+    """
+    if isinstance(request, TooLarge):
+        sentence = f"the request has {request.size:,} bytes, and may have {request.limit:,}"
+        raise InvalidRequest("REQUEST_TOO_LARGE", sentence)
+    return request
