@@ -1,9 +1,10 @@
-"""Which openings agents' calls cause: a failed server is opened only for a known tool, and only now and then."""
+"""Which openings agents' calls cause and await: a failed server is opened only for a known tool, and only at times."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shlex
 import signal
@@ -19,9 +20,11 @@ from callability.gateway.config import load_config
 from callability.gateway.runtime.gateway_runtime import opened
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
+from support.checkout import POLICY
 from support.edits import edit
 from support.gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
 from support.local_policy import local_policy
+from support.policies import write_policy
 from support.responses import ABSENT, REFUSAL, http
 from support.upstreams.bad_http import BadHttp
 from support.waiting import becomes, loads
@@ -34,6 +37,24 @@ NOT_CONNECTED = (
 )
 """What an agent reads about a known tool of a server that exits."""
 UNKNOWN = "is not connected, so its tools are not known; the call was not sent."
+FREEZE = """\
+rules:
+  - {id: under-quarantine, when: {server.quarantined: true}, status: server_quarantined}
+  - {id: user-off, when: {approval.disabled: true}, status: disabled_by_user}
+  - {id: freeze, when: {annotations.destructive: true}, status: disabled_by_config}
+  - id: lock
+    when: {any: [{approval.status: [pending, changed]}, {caller.refuses: true}]}
+    status: disabled_unknown
+  - {id: open, status: callable}
+words:
+  server_quarantined: {remediation: Ask., rejection: Ask.}
+  disabled_by_user: {remediation: Ask., rejection: Ask.}
+  disabled_by_config: {remediation: Ask., rejection: Ask.}
+  disabled_unknown: {remediation: '{check_logs}', rejection: '{check_logs}'}
+"""
+"""Rules that decide some locks without annotations, and lock destructive tools."""
+READS = {"name": "reads", "description": "Reads.", "annotations": {"readOnlyHint": True}}
+DESTROYS = {"name": "destroys", "description": "Destroys.", "annotations": {"destructiveHint": True}}
 
 
 def exiting(directory: Path, name: str, **keys: Any) -> dict[str, Any]:
@@ -50,13 +71,43 @@ def starts(directory: Path, name: str) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
+def held_back(directory: Path, running: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """Return the config entry of a program that becomes a server once the file `released` exists."""
+    program = directory / "held"
+    program.write_text(
+        f"#!/bin/sh\nuntil [ -e {directory}/released ]; do sleep 0.02; done\n"
+        f"exec {shlex.join([running['command'], *running['args']])}\n"
+    )
+    program.chmod(0o755)
+    return {"command": str(program), **keys}
+
+
 @asynccontextmanager
-async def client_of(config: Path, rest_seconds: float = LONG, agent: str = "") -> AsyncIterator[Client]:
-    """Yield a client of a gateway in this process after every server was tried once."""
-    options = GatewayOptions(load_config(config), None, local_policy(), rest_seconds=rest_seconds)
+async def client_at_start(
+    config: Path, rest_seconds: float = LONG, agent: str = "", policy: Path = POLICY
+) -> AsyncIterator[Client]:
+    """Yield a client of a gateway in this process while its servers are being opened."""
+    options = GatewayOptions(load_config(config), None, local_policy(policy), rest_seconds=rest_seconds)
     async with opened(options) as gateways, Client(mcp_server(gateways, agent)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def client_of(
+    config: Path, rest_seconds: float = LONG, agent: str = "", policy: Path = POLICY
+) -> AsyncIterator[Client]:
+    """Yield a client of a gateway in this process after every server was tried once."""
+    async with client_at_start(config, rest_seconds, agent, policy) as client:
         await retrieve(client, "anything")
         yield client
+
+
+@pytest.fixture
+def freeze(tmp_path: Path) -> Path:
+    """Return the directory of a policy that locks destructive tools."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    return write_policy(policy, FREEZE)
 
 
 async def _calls(client: Client, name: str) -> str:
@@ -155,6 +206,71 @@ def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
             assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user, by policy.")
             assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined, by policy.")
         assert (starts(tmp_path, "it"), starts(tmp_path, "held")) == (1, 1)
+
+    asyncio.run(story())
+
+
+def test_a_call_that_annotations_decide_waits_for_the_opening_that_is_under_way(
+    tmp_path: Path, freeze: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tools are known by approval records alone, and are judged again by what the server lists."""
+    caplog.set_level(logging.WARNING, logger="callability")
+    running = shelf(tmp_path, "it", READS, DESTROYS)
+    (tmp_path / "approvals.json").write_text(json.dumps({"it": {"reads": {}, "destroys": {}, "gone": {}}}))
+    config = write_config(tmp_path, {"it": held_back(tmp_path, running)}, approvals="approvals.json")
+
+    async def held() -> int:
+        return caplog.text.count("`annotations.destructive` could not be read, and the policy holds back")
+
+    async def story() -> None:
+        async with client_at_start(config, policy=freeze) as client, asyncio.TaskGroup() as calls:
+            reads, destroys, gone = (
+                calls.create_task(call(client, f"it:{name}")) for name in ("reads", "destroys", "gone")
+            )
+            await becomes(held, 3)
+            (tmp_path / "released").touch()
+            assert text_of(await reads) == "reads was called"
+            assert text_of(await destroys).startswith("Not called: disabled_by_config, by policy.")
+            assert "there is no tool" in text_of(await gone)
+
+    asyncio.run(story())
+
+
+def test_a_lock_that_needs_no_annotations_is_answered_while_its_server_is_being_opened(
+    tmp_path: Path, freeze: Path
+) -> None:
+    """The server is held back for as long as the test takes."""
+    records = {"locked": {"disabled": True}}
+    (tmp_path / "approvals.json").write_text(json.dumps({"it": records, "held": {"reads": {}}}))
+    entry = held_back(tmp_path, shelf(tmp_path, "it", READS))
+    servers = {"it": entry, "held": entry | {"quarantined": True}}
+    config = write_config(tmp_path, servers, approvals="approvals.json")
+
+    async def story() -> None:
+        async with client_at_start(config, policy=freeze) as client:
+            assert (await _calls(client, "it:locked")).startswith("Not called: disabled_by_user, by policy.")
+            assert (await _calls(client, "held:reads")).startswith("Not called: server_quarantined, by policy.")
+            states = await loads(client, *servers)()
+            assert [state for state, _ in states] == ["connecting", "connecting"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("keys", [{"enabled_tools": ["reads"]}, {}], ids=["of the config", "with a record"])
+def test_a_call_that_annotations_decide_opens_no_failed_server_and_says_why_it_is_not_connected(
+    keys: dict[str, Any], tmp_path: Path, freeze: Path
+) -> None:
+    """At any time since the last opening: the tool is known, and the policy does not let the call through."""
+    (tmp_path / "approvals.json").write_text(json.dumps({} if keys else {"it": {"reads": {}}}))
+    config = write_config(tmp_path, {"it": exiting(tmp_path, "it", **keys)}, approvals="approvals.json")
+
+    async def story() -> None:
+        async with client_of(config, rest_seconds=0, policy=freeze) as client:
+            await becomes(loads(client, "it"), [("failed", "permanent")])
+            answer = await _calls(client, "it:reads")
+            assert answer.startswith(f"Not done: server `it` {UNKNOWN} ")
+            assert "Retrying does not help" not in answer
+        assert starts(tmp_path, "it") == 1
 
     asyncio.run(story())
 

@@ -124,13 +124,14 @@ class ToolCalls:
 
         The tool that is called is the tool that was judged: what a new connection lists, and what the server announced,
         is read and judged before. Nothing is opened for an unknown tool, nor before the policy lets the call through.
+        If a tool can be judged only after its server has listed it, the opening that is under way is awaited.
 
         Raises:
             UpstreamError: the server does not list its tools in time.
             PolicyUnavailable: the service gave no answer.
         """
         upstream = self._inventory.upstream(server)
-        if upstream is not None and tool not in self._inventory.known(server).by_name:
+        if upstream is not None and await self._needs_list(server, tool):
             try:
                 await upstream.opened()
             except UpstreamError as error:
@@ -161,6 +162,22 @@ class ToolCalls:
             if still and known.connected:
                 return upstream, connection
         return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
+
+    async def _needs_list(self, server: str, tool: str) -> bool:
+        """Return whether a tool can be judged only after its server has listed it.
+
+        Either its name is not known, or only its name is known and the policy depends on its annotations.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        known = self._inventory.known(server)
+        if tool not in known.by_name:
+            return True
+        if known.connected or known.by_name[tool] is not None:
+            return False
+        response = await self._decisions.check(known, tool)
+        return any(fact.startswith("annotations.") for fact in response.verdict.unread)
 
     async def _about(self, known: KnownServer, tool: str, response: CheckToolResponse) -> Phrases:
         """Return the phrases about a tool; if labels lock it, with those that would lift the lock.
