@@ -48,6 +48,13 @@ class Service:
     process: subprocess.Popen[str]
 
 
+def resident(running: Service) -> int:
+    """Return the resident memory of a service in MiB."""
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) // 1024
+
+
 @contextmanager
 def serving(*arguments: str, address: str = "127.0.0.1:0", log: Path | None = None) -> Iterator[str]:
     """Run `callability serve` and yield the address that it listens on."""

@@ -39,7 +39,7 @@ class CallSpans:
             start_time=ended - int(1e9 * call.seconds),
         )
         if span.is_recording():
-            if call.code != "OK":
+            if call.reason:
                 span.set_attribute(f"{names.OURS}reason", call.reason)
             if call.code in _FAULTS:
                 span.set_attribute(names.ERROR_TYPE, call.code)

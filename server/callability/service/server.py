@@ -105,6 +105,7 @@ class Server:
             certificates=port.needs_client_certificate,
             open_methods=self._health.handlers,
             metrics=calls,
+            ended=large.ended,
         )
         streams = Streams(concurrent_calls, self._health.handlers, calls)
         self._admission = Admission(handlers, places, turns, streams, {health.CHECK}, guard, calls)

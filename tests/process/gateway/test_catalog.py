@@ -28,6 +28,7 @@ from support.catalogs import (
 from support.gateways import shelf, text_of
 from support.upstreams.bad_http import BadHttp, Cut, Step, reply
 from support.upstreams.oauth_provider import OAuthProvider
+from support.waiting import becomes, loads
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", MODES)]
 
@@ -286,6 +287,36 @@ async def test_enable_server_says_how_a_server_of_the_owner_stands_and_never_dia
         assert ran.read_text() == "started\n"
         assert not (tmp_path / "off-ran").exists()
         await it.notified(0)
+
+
+async def test_enable_server_says_why_the_opening_that_it_waited_for_failed(mode: Mode, tmp_path: Path) -> None:
+    """And not why an earlier one did: the server was starting up, and refuses access now."""
+    async with BadHttp().listening() as server:
+        server.opening = reply(b"", status="503 Service Unavailable")
+        servers = {"it": {"url": server.url}}
+        catalog = {"greeter": shelf(tmp_path, "greeter", GREET)}
+        deadlines = {"open_seconds": 1, "reopen_seconds": 1}
+        async with (
+            gateway(tmp_path, catalog, servers=servers, deadlines=deadlines) as gateways,
+            agent(gateways, mode) as it,
+        ):
+            await becomes(loads(it.client, "it"), [("failed", "transient")])
+            server.opening = Cut(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 9\r\n\r\nno", "hang")
+            await server.waiting.wait()
+            text = text_of(await it.enable("it"))
+            assert text.startswith("Not done: server `it` is not connected. ")
+            assert "Starting up" not in text
+            assert 'Access denied: "it".' in text
+
+
+async def test_search_servers_takes_null_for_what_is_left_out(mode: Mode, tmp_path: Path) -> None:
+    """Some clients send every argument of a schema."""
+    catalog = {"greeter": shelf(tmp_path, "greeter", GREET)}
+    async with gateway(tmp_path, catalog) as gateways, agent(gateways, mode) as it:
+        left_out = await it.ask("search_servers")
+        assert await it.ask("search_servers", query=None, limit=None) == left_out
+        assert not left_out.is_error
+        assert "must be text" in text_of(await it.ask("search_servers", query=1))
 
 
 async def test_a_server_of_the_owner_out_of_scope_is_answered_for_as_one_that_does_not_exist(

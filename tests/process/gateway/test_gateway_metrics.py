@@ -27,7 +27,8 @@ def test_calls_rejections_and_sessions_are_counted(tmp_path: Path) -> None:
     """Names of tools of servers are in none of them."""
     files = shelf(tmp_path, "files", READ, {"name": "delete_file", "description": "Deletes."})
     servers = {"files": files | {"disabled_tools": ["delete_file"]}}
-    config = write_config(tmp_path, servers, agents=agents_of({"clerk": ["files"]}))
+    catalog = {"clock": {"command": "true"}}
+    config = write_config(tmp_path, servers, catalog=catalog, agents=agents_of({"clerk": ["files", "clock"]}))
 
     async def ask(url: str) -> dict[str, float]:
         async with client_with(url, token_of("clerk")) as client:
@@ -36,6 +37,7 @@ def test_calls_rejections_and_sessions_are_counted(tmp_path: Path) -> None:
             assert not (await call(client, "files:read_file")).is_error
             assert (await call(client, "files:delete_file")).is_error
             assert (await call(client, "files:no_such_tool")).is_error
+            assert (await client.call_tool("enable_server", {"id": "no-such-server"})).structured_content
         headers = {"Authorization": f"Bearer {token_of('clerk')}"}
         async with httpx2.AsyncClient(timeout=120) as raw:
             assert (await initialized(raw, url, **headers)).status_code == 200
@@ -52,4 +54,6 @@ def test_calls_rejections_and_sessions_are_counted(tmp_path: Path) -> None:
     assert found["callability_upstream_call_seconds_count"] == 1
     assert found["callability_include_disabled_total"] == 1
     assert found['callability_sessions{agent="clerk"}'] == 1
+    assert found['callability_agent_calls_total{outcome="error",tool="enable_server"}'] == 1
+    assert 'callability_agent_calls_total{outcome="rejected",tool="enable_server"}' not in found
     assert not [name for name in found if "read_file" in name or "delete_file" in name]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from contextlib import AsyncExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from callability.gateway.agents import list_changed
+from support.catalogs import agent
 from support.gateway_in_process import http_gateway
 from support.gateway_requests import ACCEPT, INITIALIZE, LEGACY, initialized, legacy, modern
 from support.gateways import agents_of, token_of, write_config
 from support.running import COMMAND
-from support.waiting import SECONDS
+from support.waiting import SECONDS, becomes
 
 pytestmark = pytest.mark.anyio
 
@@ -164,6 +167,32 @@ async def test_a_request_that_has_no_session_ends_none_that_it_names(tmp_path: P
             while (await initialized(client, url)).status_code == 429:
                 pass
             assert (await client.post(url, **legacy("tools/call", LIST, session))).status_code == 404
+
+
+async def test_an_open_session_is_notified_however_many_others_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that has ended takes no place of those that are notified."""
+    monkeypatch.setattr(list_changed, "MAX_SESSIONS", 2)
+    config = write_config(tmp_path, {})
+    with http_gateway(config) as url:
+        async with agent(url, "legacy") as it, httpx2.AsyncClient(timeout=120) as client:
+            for _ in range(4):
+                session = (await initialized(client, url)).headers["mcp-session-id"]
+                request = legacy("tools/list", {}, session)
+                ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+                assert (await client.post(url, json=ready, headers=request["headers"])).status_code == 202
+                assert (await client.post(url, **request)).status_code == 200
+                assert (await client.delete(url, headers=request["headers"])).status_code == 200
+            catalogs = cycle(({"greeter": {"command": "true"}}, {}))
+
+            async def is_notified() -> bool:
+                # An edit before the client listens is lost, so there is one after another.
+                write_config(tmp_path, {}, catalog=next(catalogs))
+                await asyncio.sleep(0.5)
+                return it.heard > 0
+
+            await becomes(is_notified, True)
 
 
 async def test_limits_are_edited_while_the_gateway_runs(tmp_path: Path) -> None:

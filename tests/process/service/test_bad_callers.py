@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from support.callers import LONG_AGO, bearer, tls_channel, token_entry, write_ca
 from support.certificates import Authority, Pair
 from support.checkout import POLICY
 from support.raw_http2 import SETTINGS, frame
-from support.running import Service, service
+from support.running import Service, resident, service
 from support.services import SWITCHED_OFF, reason_of
 from support.waiting import SECONDS, eventually
 
@@ -220,6 +221,45 @@ def test_a_thousand_idle_connections_leave_room_for_others(guarded: Guarded) -> 
     with others_answered(guarded):
         asyncio.run(connect_and_ask())
     eventually(lambda: guarded.sockets() <= before)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can return the memory of its heaps")
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("unknown.example", ("UNAUTHENTICATED", "CERTIFICATE_UNKNOWN")),
+        ("reader.example", ("PERMISSION_DENIED", "RIGHT_MISSING")),
+        ("checker.example", ("INVALID_ARGUMENT", "TOO_MANY_SERVERS")),
+    ],
+)
+def test_large_requests_that_callers_with_certificates_send_take_no_memory(
+    name: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    """Whether the caller may not make the call, or the request is refused."""
+    authority = Authority(tmp_path, "known")
+    pair, client = authority.pair("server"), authority.pair("client", name)
+    callers = write_callers(
+        tmp_path,
+        reader={"certificates": ["reader.example"], "may": ["policy"]},
+        checker={"certificates": ["checker.example"], "may": ["check"]},
+    )
+    files = ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key), "--callers", str(callers))
+    with (
+        service(*files, "--tls-client-ca", str(authority.path)) as running,
+        tls_channel(running.address, authority.path, client) as channel,
+    ):
+        check: Any = channel.unary_unary("/callability.v1.CallabilityService/CheckTools")
+
+        def refused(request: bytes) -> Outcome:
+            with pytest.raises(grpc.RpcError) as caught:
+                check(request, timeout=SECONDS)
+            return _outcome(caught.value)
+
+        large = b"\x12\0" * (7 * 1024 * 1024)
+        assert refused(large[:8192]) == outcome
+        before = resident(running)
+        assert {refused(large) for _ in range(12)} == {outcome}
+        eventually(lambda: resident(running) - before < 50)
 
 
 def test_a_service_is_not_bound_by_the_usual_limit_of_open_files() -> None:

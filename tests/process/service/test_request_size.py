@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,7 +16,7 @@ from callability.service.requests.limits import MESSAGE_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from support.running import Service, service
+from support.running import Service, resident, service
 from support.services import reason_of, varint
 from support.waiting import eventually
 
@@ -112,27 +111,20 @@ def running() -> Any:
         yield started
 
 
-def _resident(running: Service) -> int:
-    """Return the resident memory of the service in MiB."""
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
-    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) // 1024
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_request_over_a_limit_is_refused_and_takes_no_memory(name: str, running: Service) -> None:
     """By its bytes or its items, with a reason; the service continues."""
     method, request, reason = CASES[name]
     with grpc.insecure_channel(running.address) as channel:
         assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
-        before = _resident(running)
+        before = resident(running)
         for _ in range(3):
             call: Any = channel.unary_unary(f"/{method}")
             with pytest.raises(grpc.RpcError) as caught:
                 call(request)
             assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
         assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
-    assert _resident(running) - before < 50
+    assert resident(running) - before < 50
 
 
 def test_what_is_counted_before_parsing_is_named_as_such(running: Service) -> None:
@@ -153,12 +145,12 @@ def test_the_largest_legal_batch_is_answered(running: Service) -> None:
     tools = [pb.Tool(name=f"{number:05}{'n' * 507}", facts=facts) for number in range(20_000)]
     request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s" * 512, tools=tools)])
     assert 14_000_000 < request.ByteSize() < MESSAGE_BYTES
-    before = _resident(running)
+    before = resident(running)
     with grpc.insecure_channel(running.address) as channel:
         reply = CallabilityServiceStub(channel).CheckTools(request)
     assert len(reply.servers[0].results) == 20_000
     assert not any(result.HasField("error") for result in reply.servers[0].results)
-    assert _resident(running) - before < 50
+    assert resident(running) - before < 50
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can return the memory of its heaps")
@@ -178,10 +170,10 @@ def test_the_memory_of_many_large_requests_at_once_is_returned(request_of: str) 
             return error.code() if error else None
 
     with service() as started, ThreadPoolExecutor(24) as callers:
-        before = _resident(started)
+        before = resident(started)
         for _ in range(2):
             assert set(callers.map(ask, range(24))) == {wanted}
-        eventually(lambda: _resident(started) - before < 50)
+        eventually(lambda: resident(started) - before < 50)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can return the memory of its heaps")
@@ -191,13 +183,13 @@ def test_the_memory_of_what_streams_and_health_refuse_is_returned(path: str) -> 
     request = _full(b"\x0a\0")
     with service() as started, grpc.insecure_channel(started.address) as channel:
         assert CallabilityServiceStub(channel).CheckTool(pb.CheckToolRequest(server="s", tool="t")).revision
-        before = _resident(started)
+        before = resident(started)
         call: Any = channel.stream_stream(path)
         for _ in range(12):
             with pytest.raises(grpc.RpcError) as caught:
                 list(call(iter([request])))
             assert reason_of(caught.value) == "REQUEST_TOO_LARGE"
-        eventually(lambda: _resident(started) - before < 50)
+        eventually(lambda: resident(started) - before < 50)
 
 
 def test_the_labels_that_a_tool_may_have_fit_into_its_facts(running: Service) -> None:

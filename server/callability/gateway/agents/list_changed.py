@@ -12,8 +12,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp_types import INTERNAL_ERROR, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-MAX_SESSIONS = 1_000
-"""Sessions of MCP 2025-11-25 that are notified; one more replaces the oldest."""
+from callability.gateway.config.values import MAX_SESSIONS
 
 
 class ListChangedNotifier:
@@ -22,8 +21,8 @@ class ListChangedNotifier:
     def __init__(self) -> None:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
         self._handlers: dict[str, ListenHandler] = {}
-        # The library does not report that a session has ended; it drops a message to one that has.
-        self._sessions: OrderedDict[int, tuple[str, ServerSession]] = OrderedDict()
+        # The library drops a message to a session that has ended.
+        self._sessions: OrderedDict[str, tuple[str, ServerSession]] = OrderedDict()
         self._closed = False
 
     async def notify(self, agents: Iterable[str]) -> None:
@@ -35,11 +34,16 @@ class ListChangedNotifier:
         for agent in concerned & self._buses.keys():
             await self._buses[agent].publish(ToolsListChanged())
 
-    def add_session(self, agent: str, session: ServerSession) -> None:
-        """Notify a session of MCP 2025-11-25 from now on."""
-        self._sessions[id(session)] = agent, session
+    def add_session(self, agent: str, session: ServerSession, session_id: str) -> None:
+        """Notify a session of MCP 2025-11-25 from now on; over stdio its id is empty."""
+        self._sessions[session_id or str(id(session))] = agent, session
+        # One that ends while it is added is never removed: it makes room in the end.
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
+
+    def remove_session(self, session_id: str) -> None:
+        """Forget a session that has ended."""
+        self._sessions.pop(session_id, None)
 
     async def listen(
         self, agent: str, context: ServerRequestContext[Any], params: SubscriptionsListenRequestParams

@@ -58,7 +58,12 @@ class Loader:
         self._sleep = sleep
 
     async def load(
-        self, upstream: Upstream, *, retry_scheduled: bool = False, report: Callable[[LoadOutcome], None] = _nobody
+        self,
+        upstream: Upstream,
+        *,
+        retry_scheduled: bool = False,
+        report: Callable[[LoadOutcome], None] = _nobody,
+        begin: Callable[[], object] = bool,
     ) -> LoadOutcome:
         """Open an upstream, with retries if they may help. One that loaded stays open.
 
@@ -69,8 +74,9 @@ class Loader:
             upstream: what is opened. One that is open stays as it is, and an opening in progress is awaited.
             retry_scheduled: whether the caller loads again later if this load ends as transient (L-7).
             report: receives the outcome so far after each try.
+            begin: called before each try.
         """
-        load = _Load(self._policy, upstream, self._tries, self._seconds, report, retry_scheduled=retry_scheduled)
+        load = _Load(self._policy, upstream, self._tries, self._seconds, report, begin, retry_scheduled=retry_scheduled)
         trying = AsyncRetrying(
             sleep=self._sleep,
             stop=stop_after_attempt(self._tries) | stop_before_delay(self._seconds),
@@ -92,6 +98,7 @@ class _Load:
         tries: int,
         seconds: float,
         report: Callable[[LoadOutcome], None],
+        begin: Callable[[], object],
         *,
         retry_scheduled: bool,
     ) -> None:
@@ -101,6 +108,7 @@ class _Load:
         self._tries = tries
         self._seconds = seconds
         self._report = report
+        self._begin = begin
         self._deadline = asyncio.get_running_loop().time() + seconds
         self._retry_scheduled = retry_scheduled
         self._sessions_lost = 0
@@ -119,6 +127,7 @@ class _Load:
     async def tried(self) -> _Tried:
         """Try once; if several failures come together, the most careful classification counts (L-1)."""
         self._attempts += 1
+        self._begin()
         tried = await self._tried()
         self._report(self.outcome(tried))
         return tried

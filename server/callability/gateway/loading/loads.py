@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Protocol
 
 from callability.adapter import Phrases
 from callability.gateway.loading.load_outcome import LoadOutcome, messages_of
 from callability.vocabulary import LoadStatus
+
+CLASSIFY_SECONDS = 2.0
+"""How long an answer about a server that is not connected waits for the policy to say what can be done."""
 
 
 class Load(Protocol):
@@ -26,7 +31,7 @@ class Load(Protocol):
         """Wait until the first load has a first result."""
 
     async def classified(self) -> None:
-        """Wait until the load that is under way, if any, has a first result."""
+        """Wait until the try to load that is under way, if any, has a result."""
 
 
 class Loads:
@@ -54,6 +59,12 @@ class Loads:
             await self._loads[server].known()
 
     async def classified(self, server: str) -> None:
-        """Wait until the load of a server that is under way, if any, has a first result."""
+        """Wait until the try to load a server that is under way, if any, has a result."""
         if server in self._loads:
             await self._loads[server].classified()
+
+    async def classified_soon(self, server: str) -> None:
+        """Wait for the same, but not for long: the policy may give no answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLASSIFY_SECONDS):
+                await self.classified(server)

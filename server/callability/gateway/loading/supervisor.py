@@ -61,7 +61,7 @@ class Supervisor:
         await self._known.wait()
 
     async def classified(self) -> None:
-        """Wait until the load that is under way, if any, has a first result: until then, `outcome` is an older one."""
+        """Wait until the try that is under way, if any, has a result: until then, `outcome` is an older one."""
         await self._classified.wait()
 
     async def loaded(self) -> None:
@@ -107,10 +107,11 @@ class Supervisor:
                 pause = 0.0
 
     async def _load(self) -> LoadOutcome:
-        self._classified.clear()
         seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
         loader = Loader(self._stub, seconds=seconds)
-        outcome = await loader.load(self._upstream, retry_scheduled=True, report=self._take)
+        outcome = await loader.load(
+            self._upstream, retry_scheduled=True, report=self._take, begin=self._classified.clear
+        )
         self._loaded.set()
         if outcome.status is not LoadStatus.AVAILABLE:
             _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)

@@ -16,6 +16,8 @@ from callability.gateway.loading import LOADING
 from callability.gateway.upstream import State
 from callability.vocabulary import LoadStatus
 
+_ANSWERS = ("answered", "tool_error", "refused_call")
+"""How calls ended that a server answered."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -105,9 +107,13 @@ class Metrics:
         self._rejections.labels(status).inc()
 
     def passed_on(self, outcome: str, seconds: float) -> None:
-        """Count a call that was passed to a server: `answered`, `tool_error`, `refused_call` or what failed."""
+        """Count a call that was passed to a server: `answered`, `tool_error`, `refused_call` or what failed.
+
+        `seconds` count only if the server answered.
+        """
         self._upstream_calls.labels(outcome).inc()
-        self._upstream_seconds.observe(seconds)
+        if outcome in _ANSWERS:
+            self._upstream_seconds.observe(seconds)
 
     def watch_certificates(self, certificates: WatchedCertificates) -> None:
         """Follow the certificates of the gateway."""

@@ -47,7 +47,9 @@ class HttpApplication:
             max_sessions=None,
             max_request_body_size=MAX_REQUEST_BYTES,
         )
-        self._requests = HttpRequests(self._library.handle_request, lambda: router.http)
+        self._requests = HttpRequests(
+            self._library.handle_request, lambda: router.http, router.list_changed.remove_session
+        )
         router.http_changed = self._requests.sessions.apply_limits
         self._open = Starlette(routes=[Route(PATH, self._requests)])
         self._guarded = Starlette(

@@ -18,9 +18,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
-from callability.gateway.serving.http_sessions import HttpSessions, TooManySessions
+from callability.gateway.serving.http_sessions import SESSION, HttpSessions, TooManySessions
 
-SESSION = "mcp-session-id"
 _STOPPED = "The gateway is shutting down; the call may have been carried out."
 _NOT_TAKEN = "The gateway is shutting down and takes no more requests."
 _logger = logging.getLogger(__name__)
@@ -29,8 +28,10 @@ _logger = logging.getLogger(__name__)
 class HttpRequests:
     """An ASGI application in front of the library's."""
 
-    def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig]) -> None:
-        self.sessions = HttpSessions(application, limits)
+    def __init__(
+        self, application: ASGIApp, limits: Callable[[], HttpConfig], ended: Callable[[str], object] = lambda _: None
+    ) -> None:
+        self.sessions = HttpSessions(application, limits, ended)
         self._application = application
         self._limits = limits
         self._stopping = asyncio.Event()

@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Message, Scope
 from callability.gateway.config import HttpConfig
 from callability.log_interval import LogInterval
 
+SESSION = "mcp-session-id"
+"""The header with the id of a session."""
 _logger = logging.getLogger(__name__)
 
 
@@ -39,10 +41,14 @@ class _Session:
 
 
 class HttpSessions:
-    """The open sessions; the library's `application` holds them. Use it in one event loop."""
+    """The open sessions; the library's `application` holds them. Use it in one event loop.
 
-    def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig]) -> None:
+    `on_end` is called with the id of each session that ends.
+    """
+
+    def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig], on_end: Callable[[str], object]) -> None:
         self._application = application
+        self._on_end = on_end
         self._limits = limits
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
@@ -184,6 +190,7 @@ class HttpSessions:
             if known.expiry is not None:
                 known.expiry.cancel()
             self._leave(known.agent)
+            self._on_end(session)
         return known
 
     def _leave(self, agent: str) -> None:
@@ -210,7 +217,7 @@ def _ending(session: str, scope: Scope) -> Scope:
         "path": scope["path"],
         "root_path": "",
         "query_string": b"",
-        "headers": [*kept, (b"mcp-session-id", session.encode())],
+        "headers": [*kept, (SESSION.encode(), session.encode())],
         **user,
     }
 

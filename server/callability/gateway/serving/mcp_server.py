@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -21,6 +22,7 @@ from starlette.requests import HTTPConnection
 from callability import __version__, request_context
 from callability.gateway.agents.router import AgentRouter
 from callability.gateway.serving.elicitation import SessionDialogs
+from callability.gateway.serving.http_sessions import SESSION
 from callability.gateway.serving.null_metadata import note, nulls_kept
 from callability.gateway.serving.progress import progress_of
 from callability.gateway.tools.dispatch import Gateway
@@ -63,7 +65,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
 
     async def remembered(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         if ctx.method == "notifications/initialized":
-            list_changed.add_session(router.agent_of_request(agent), ctx.session)
+            list_changed.add_session(router.agent_of_request(agent), ctx.session, _headers(ctx).get(SESSION, ""))
         return await call_next(ctx)
 
     server = _Server(
@@ -83,9 +85,13 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
 
 async def _identified(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
     """Answer a request under the id that its HTTP header gives, or a new one; no answer has it (FR-002)."""
-    headers = ctx.request.headers if isinstance(ctx.request, HTTPConnection) else {}
-    with request_context.request_id(headers.get(request_context.REQUEST_ID)):
+    with request_context.request_id(_headers(ctx).get(request_context.REQUEST_ID)):
         return await call_next(ctx)
+
+
+def _headers(ctx: ServerRequestContext[Any]) -> Mapping[str, str]:
+    """Return the headers of a request over HTTP."""
+    return ctx.request.headers if isinstance(ctx.request, HTTPConnection) else {}
 
 
 async def _answer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -29,8 +28,6 @@ LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile."""
 READ_SECONDS = 10.0
 """How long a call waits for an announced change of its server's tools to be read."""
-CLASSIFY_SECONDS = 2.0
-"""How long a call that failed to open its server waits for the policy to say what can be done."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
 
 
@@ -206,9 +203,7 @@ class ToolCalls:
 
     async def _not_connected(self, error: UpstreamError, server: str, state: str) -> Result:
         """Return the answer to a call on a server that could not be opened: why, and who can do something (L-7)."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLASSIFY_SECONDS):
-                await self._loads.classified(server)
+        await self._loads.classified_soon(server)
         messages = self._loads.messages([server], self._phrases.about(server)).values()
         why = " ".join(messages) or f"It {error.failure.words}.{self._again(server)}"
         return error_result(f"Not done: server `{server}` {state}{NOT_SENT}. {why}")

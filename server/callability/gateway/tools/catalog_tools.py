@@ -99,10 +99,11 @@ class CatalogTools:
             InvalidArgument: an argument is not as the schema says.
         """
         undeclared(arguments, "query", "limit")
-        query = arguments.get("query", "")
+        # A client may send null for what it leaves out.
+        given = {"query": "", "limit": 15} | {name: value for name, value in arguments.items() if value is not None}
+        query, limit = given["query"], checked_limit(given["limit"])
         if not isinstance(query, str):
             raise InvalidArgument("`query` must be text")
-        limit = checked_limit(arguments.get("limit", 15))
         switches = self.switches
         names = await self._found(switches, query) if query.strip() else tuple(switches)
         entries = [_entry(switches[name]) for name in names[:limit]]
@@ -129,7 +130,7 @@ class CatalogTools:
             response = await self._decisions.enable(facts)
             if upstream.state == "connected":
                 return enable_result(response, name, phrases=phrases)
-        await self._loads.known(name)
+        await self._loads.classified_soon(name)
         messages = " ".join(self._loads.messages([name], phrases).values())
         why = messages or f"It {upstream.last_failure.words if upstream.last_failure else 'is being connected again'}."
         return error_result(

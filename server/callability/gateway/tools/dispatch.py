@@ -78,7 +78,7 @@ class Gateway:
         can ask the agent's user; without them nobody is asked.
         """
         answer = await self._answered(tool, arguments, meta, progress, dialogs or NoDialogs())
-        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", _outcome(answer))
+        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", _outcome(tool, answer))
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
 
     async def _answered(
@@ -113,7 +113,7 @@ class Gateway:
             return unavailable(str(error))
 
 
-def _outcome(answer: Result | CallToolResult | InputRequiredResult) -> str:
+def _outcome(tool: str, answer: Result | CallToolResult | InputRequiredResult) -> str:
     """Return how a call of one of the gateway's tools ended, for metrics."""
     match answer:
         case InputRequiredResult():
@@ -123,4 +123,5 @@ def _outcome(answer: Result | CallToolResult | InputRequiredResult) -> str:
         case _ if not answer.get("isError"):
             return "answered"
         case _:
-            return "rejected" if (answer.get("structuredContent") or {}).get("status") else "error"
+            rejected = tool == "call_tool" and (answer.get("structuredContent") or {}).get("status")
+            return "rejected" if rejected else "error"

@@ -19,7 +19,7 @@ from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.transport.places import Places
-from callability.service.transport.received import Received, at_most, checked
+from callability.service.transport.received import Received, at_most, checked, size_of
 
 DOMAIN = "callability.v1"
 if TYPE_CHECKING:
@@ -66,12 +66,11 @@ def unary(answer: Answer, request_bytes: int, places: Places, ended: Ended, call
         except Exception as error:
             refused = refusal(error)
         finally:
-            if isinstance(request, bytes):
-                ended(len(request))
+            ended(size_of(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
-        code = "CANCELLED" if context.cancelled() else refused.code.name
-        count(code, perf_counter() - started, refused.reason)
+        code, reason = ("CANCELLED", "") if _given_up(context) else (refused.code.name, refused.reason)
+        count(code, perf_counter() - started, reason)
         return await abort(context, refused)
 
     return grpc.unary_unary_rpc_method_handler(handle, at_most(request_bytes, ended))
@@ -131,6 +130,11 @@ def refusal(error: Exception) -> Refusal:
     info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
     return Refusal(error.code, error.reason, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
+
+
+def _given_up(context: Context) -> bool:
+    """Return whether the client cancelled a call, or its deadline is over."""
+    return context.cancelled() or context.time_remaining() == 0
 
 
 async def abort(context: Context, refused: Refusal) -> NoReturn:

@@ -16,7 +16,8 @@ from callability.service.callers.callers_file import Caller
 from callability.service.callers.right import Right, right_of
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ServiceError, Unauthenticated
-from callability.service.transport.edge import abort, refusal, refusing
+from callability.service.transport.edge import Ended, abort, refusal, refusing
+from callability.service.transport.received import size_of
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Handler
@@ -32,6 +33,7 @@ class Guard:
 
     `authentication` returns the current one, which knows callers; None if any caller may call anything. With
     `certificates`, a caller may also be known by the certificate of its connection, which gRPC has verified.
+    `ended` is called with the size of a request that is refused by it.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class Guard:
         certificates: bool,
         open_methods: Collection[str],
         metrics: CallMetrics,
+        ended: Ended,
     ) -> None:
+        self._ended = ended
         self._metrics = metrics
         self._authentication = authentication
         self._certificates = certificates
@@ -84,7 +88,7 @@ class Guard:
                 await abort(context, refusal(error))
             return False
 
-        return _checked_first(handler, refused)
+        return _checked_first(handler, refused, self._ended)
 
     def _note(self, error: ServiceError, method: str) -> None:
         self._metrics.refused(method, error.code.name, error.reason)
@@ -106,8 +110,11 @@ def _authorization(metadata: Any) -> str | None:
     return None
 
 
-def _checked_first(handler: Any, refused: Callable[[Context], Any]) -> Handler:
-    """Return a handler that ends the call if it is refused, and goes on as the given one does otherwise."""
+def _checked_first(handler: Any, refused: Callable[[Context], Any], ended: Ended) -> Handler:
+    """Return a handler that ends the call if it is refused, and goes on as the given one does otherwise.
+
+    `ended` is called with the size of a request that is refused.
+    """
     answer: Any = handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
 
     async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
@@ -116,8 +123,15 @@ def _checked_first(handler: Any, refused: Callable[[Context], Any]) -> Handler:
             yield reply
 
     async def single(request: Any, context: Context) -> Any:
-        await refused(context)
-        return await answer(request, context)
+        # The exception that ends a call keeps this frame, which must not keep the request.
+        held = [request]
+        del request
+        try:
+            await refused(context)
+        except BaseException:
+            ended(size_of(held.pop()))
+            raise
+        return await answer(held.pop(), context)
 
     made: Any = {
         (False, False): grpc.unary_unary_rpc_method_handler,

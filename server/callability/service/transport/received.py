@@ -35,6 +35,11 @@ def at_most(limit: int, dropped: Callable[[int], object]) -> Callable[[bytes], R
     return received
 
 
+def size_of(request: Received) -> int:
+    """Return how many bytes are held of a request."""
+    return len(request) if isinstance(request, bytes) else 0
+
+
 def checked(request: Received) -> bytes:
     """Return a request.
 
