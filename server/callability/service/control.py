@@ -54,6 +54,11 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class Loading:
+    """From a worker: it has received an edit, and begins to load it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """From a worker: it answers, or the edit is prepared. With a `fault`, it cannot."""
 

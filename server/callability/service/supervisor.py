@@ -19,7 +19,7 @@ from callability.bundling.check_worker import read_output
 from callability.log_output import fields
 from callability.service import worker
 from callability.service.calls.served_policy import RejectedEdit
-from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
+from callability.service.control import Collect, Collected, Commit, Control, Loading, Prepare, Ready, Reject, Start
 from callability.service.edits import CHECK_SECONDS
 from callability.service.instance import InstanceOptions
 
@@ -27,6 +27,8 @@ START_SECONDS = 120.0
 """How long a worker may take to start, or to load an edit."""
 SEND_SECONDS = 5.0
 """How long a worker may take to read a message; one that takes longer is stuck."""
+RECEIVE_SECONDS = 15.0
+"""How long a worker may take to say that it has received an edit; one that takes longer is stuck, and is ended."""
 COLLECT_SECONDS = 2.0
 """How long a worker may take to send its metrics; one that takes longer is left out."""
 STOP_SECONDS = 20.0
@@ -46,7 +48,7 @@ class _Process:
 
     process: asyncio.subprocess.Process
     control: Control
-    answers: asyncio.Queue[Ready] = field(default_factory=asyncio.Queue)
+    answers: asyncio.Queue[Loading | Ready] = field(default_factory=asyncio.Queue)
     collected: dict[int, asyncio.Future[list[Metric]]] = field(default_factory=dict)
 
 
@@ -164,8 +166,8 @@ class Supervisor:
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 match await running.control.receive():
-                    case Ready() as ready:
-                        running.answers.put_nowait(ready)
+                    case Loading() | Ready() as answer:
+                        running.answers.put_nowait(answer)
                     case Collected(request=request, metrics=metrics):
                         if (wanted := running.collected.pop(request, None)) is not None and not wanted.done():
                             wanted.set_result(metrics)
@@ -183,7 +185,7 @@ class Supervisor:
         async with self._editing:
             every = dict(self._running)
             ready = await asyncio.gather(*(_prepared(each, checked) for each in every.values()))
-            # A worker that cannot load what was checked is started again, with the edit.
+            # A worker that is stuck, or cannot load what was checked, is started again, with the edit.
             for number, loaded in zip(every, ready, strict=True):
                 if not loaded:
                     _logger.error("worker %d did not load the edit, and is started again", number)
@@ -249,21 +251,26 @@ async def _started() -> _Process:
 async def _answer(control: Control, message: object) -> str:
     """Send a message to a worker that starts, and return its fault, or nothing."""
     await control.send(message)
-    ready = await control.receive()
-    assert isinstance(ready, Ready)
-    return ready.fault
+    while isinstance(answer := await control.receive(), Loading):
+        continue
+    assert isinstance(answer, Ready)
+    return answer.fault
 
 
 async def _prepared(running: _Process, checked: bytes) -> bool:
-    """Let a worker load an edit, and return whether it has."""
+    """Let a worker load an edit, and return whether it has. One that does not begin to is stuck."""
     while not running.answers.empty():
         running.answers.get_nowait()
     try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            await _sent(running, Prepare(checked))
-            return not (await running.answers.get()).fault
-    except TimeoutError:
+        async with asyncio.timeout(RECEIVE_SECONDS):
+            await running.control.send(Prepare(checked))
+            answer = await running.answers.get()
+        if isinstance(answer, Loading):
+            async with asyncio.timeout(CHECK_SECONDS):
+                answer = await running.answers.get()
+    except (ConnectionError, TimeoutError):
         return False
+    return isinstance(answer, Ready) and not answer.fault
 
 
 async def _sent(running: _Process, message: object) -> None:

@@ -16,7 +16,7 @@ from callability.bundling.check_worker import read_output
 from callability.certificates import CertificateRefused
 from callability.log_output import log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
-from callability.service.control import Collect, Collected, Commit, Control, Prepare, Ready, Reject, Start
+from callability.service.control import Collect, Collected, Commit, Control, Loading, Prepare, Ready, Reject, Start
 from callability.service.edits import LoadedEdit, ServedEdits, loaded_edit
 from callability.service.instance import SERVICE_NAME, Instance
 from callability.service.memory import return_large_blocks
@@ -43,6 +43,7 @@ class Worker:
                 return
             match message:
                 case Prepare(checked=checked):
+                    await self._control.send(Loading())
                     await self._control.send(await self._prepare(checked))
                 case Commit() if self._prepared is not None:
                     self._edits.apply(self._prepared)

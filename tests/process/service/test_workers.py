@@ -21,6 +21,7 @@ import uvloop
 
 from callability.bundling.check_worker import output
 from callability.policy.loading import Check
+from callability.service import supervisor as supervising
 from callability.service.instance import InstanceOptions
 from callability.service.supervisor import Supervisor
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
@@ -160,8 +161,9 @@ def _now(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:
     return looked
 
 
-def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit() -> None:
+def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one loads it, and the one that is started again begins with it."""
+    monkeypatch.setattr(supervising, "RECEIVE_SECONDS", SECONDS)
 
     async def story() -> None:
         supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, _checked(SHIPPED))
@@ -178,6 +180,25 @@ def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit() ->
             await becomes(_now(lambda: supervisor.running), 2)
             found = await asyncio.to_thread(revisions, supervisor.address)
             assert found == {policy_of(EXAMPLES[0]).revision: 16}
+
+    uvloop.run(story())
+
+
+def test_an_edit_ends_a_worker_that_is_stuck_and_decides_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait as long as for one that loads; the stuck one is started again with it."""
+    monkeypatch.setattr(supervising, "CHECK_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr(supervising, "RECEIVE_SECONDS", 5)
+
+    async def story() -> None:
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, _checked(SHIPPED))
+        async with supervisor.workers(), asyncio.timeout(SECONDS):
+            stuck, _ = processes_of(os.getpid())
+            os.kill(stuck, signal.SIGSTOP)
+            revision = policy_of(EXAMPLES[0]).revision
+            assert await supervisor.accepted(_checked(EXAMPLES[0]), revision)
+            await becomes(_now(lambda: supervisor.restarts > 0 and supervisor.running == 2), wanted=True)
+            assert stuck not in processes_of(os.getpid())
+            assert await asyncio.to_thread(revisions, supervisor.address) == {revision: 16}
 
     uvloop.run(story())
 
