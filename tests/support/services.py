@@ -19,7 +19,7 @@ from grpc_status import rpc_status
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
+from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse, PolicyFile, ValidatePolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.running import COMMAND
 
@@ -29,6 +29,10 @@ OFF = facts_pb2.ToolFacts(
 )
 SWITCHED_OFF = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t", tool_facts=OFF)
 """About a tool that its user switched off."""
+_RULES = "".join(f"  - {{id: r{n}, when: {{tool.name: 'p{n}-*'}}, status: callable}}\n" for n in range(900))
+_LONG = f"rules:\n{_RULES}  - {{id: all, status: callable}}\nwords: {{}}\n".encode()
+LONG_CHECK = ValidatePolicyRequest(files=[PolicyFile(name="callability.yaml", data=_LONG)])
+"""A policy whose check takes longer than the grace time of a service."""
 
 
 class ServedPolicy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -12,16 +13,22 @@ from pathlib import Path
 
 import grpc
 import pytest
+from prometheus_client import CollectorRegistry
 
+from callability.service.callers.watched_callers import WatchedCallers
+from callability.service.observability.call_metrics import CallMetrics
+from callability.service.server import Server
+from callability.service.transport.port import Port
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
+from support.bundles import bundle_of, policy_of
 from support.callers import ALWAYS, bearer, tls_channel, token_entry, write_callers
 from support.certificates import Authority
 from support.checkout import ROOT
 from support.running import serving
-from support.services import OFF, OPEN_SERVER, SWITCHED_OFF, reason_of
+from support.services import LONG_CHECK, OFF, OPEN_SERVER, SWITCHED_OFF, reason_of
 from support.waiting import eventually
 
 PROMTOOL = shutil.which("promtool")
@@ -145,6 +152,60 @@ def test_calls_for_which_there_is_no_place_are_counted_as_refused(tmp_path: Path
         assert measured.value('callability_refused_calls_total{reason="TOO_MANY_CALLS"}') == reasons.total()
         series = 'callability_calls_total{code="RESOURCE_EXHAUSTED",method="CheckTools"}'
         assert measured.value(series) == reasons.total()
+
+
+def test_a_call_that_may_not_be_made_is_counted_once_while_all_places_are_taken(tmp_path: Path) -> None:
+    """By the status that its caller gets: it needs no place."""
+    callers = write_callers(tmp_path, a={"tokens": [token_entry("secret")], "may": ["check", "validate"]})
+    limited, log = ("--max-concurrent-calls", "1", "--callers", str(callers)), tmp_path / "log"
+    with (
+        serving(*limited, "--metrics-address", "127.0.0.1:0", log=log) as address,
+        grpc.insecure_channel(address) as channel,
+    ):
+        seen: Counter[str] = Counter()
+
+        def reason(token: str) -> str:
+            try:
+                CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF, metadata=bearer(token) if token else ())
+            except grpc.RpcError as error:
+                seen[found := reason_of(error)] += 1
+                return found
+            return ""
+
+        held = PolicyServiceStub(channel).ValidatePolicy.future(LONG_CHECK, metadata=bearer("secret"))
+        eventually(lambda: reason("secret") == "TOO_MANY_CALLS")
+        assert [reason(""), reason("wrong"), reason("")] == ["NO_CREDENTIALS", "TOKEN_UNKNOWN", "NO_CREDENTIALS"]
+        measured = Measured(address, log)
+        assert measured.value('callability_calls_total{code="UNAUTHENTICATED",method="CheckTool"}') == 3
+        full = measured.value('callability_calls_total{code="RESOURCE_EXHAUSTED",method="CheckTool"}')
+        assert full == seen["TOO_MANY_CALLS"]
+        for each, number in seen.items():
+            assert measured.value(f'callability_refused_calls_total{{reason="{each}"}}') == number
+        held.cancel()
+
+
+def test_a_call_without_a_token_is_counted_once_when_the_service_has_stopped(tmp_path: Path) -> None:
+    """As refused because of the stop, whoever makes it."""
+    registry = CollectorRegistry()
+    callers = WatchedCallers(write_callers(tmp_path, a={"tokens": [token_entry("secret")], "may": ["check"]}))
+
+    async def last_reason() -> str:
+        port, calls = Port("127.0.0.1:0", callers=True), CallMetrics(registry)
+        server = Server(policy_of("shipped"), port, callers=callers, calls=calls, bundle=bundle_of("shipped"))
+        await server.start()
+        await server.drain()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF)
+        await server.stop()
+        return reason_of(caught.value)
+
+    assert asyncio.run(last_reason()) == "SHUTTING_DOWN"
+    samples = [sample for metric in registry.collect() for sample in metric.samples if sample.value]
+    refused = [sample for sample in samples if sample.name == "callability_refused_calls_total"]
+    assert [(each.labels, each.value) for each in refused] == [({"reason": "SHUTTING_DOWN"}, 1)]
+    counted = [sample for sample in samples if sample.name == "callability_calls_total"]
+    assert [(each.labels, each.value) for each in counted] == [({"method": "CheckTool", "code": "UNAVAILABLE"}, 1)]
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="there is no promtool (Debian's prometheus)")

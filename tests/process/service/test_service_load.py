@@ -25,7 +25,7 @@ from support.bundles import bundle_of, policy_of
 from support.checkout import POLICY
 from support.raw_http2 import RawConnection
 from support.running import service, serving
-from support.services import reason_of
+from support.services import LONG_CHECK, reason_of
 from support.waiting import eventually
 
 CHECK_TOOL = "/callability.v1.CallabilityService/CheckTool"
@@ -302,13 +302,8 @@ def test_calls_that_are_opened_and_reset_fail_no_call_of_another_connection(addr
 
 def test_what_is_being_checked_ends_with_the_service() -> None:
     """A check of a policy that takes longer than the grace time leaves no process."""
-    rules = "".join(f"  - {{id: r{n}, when: {{tool.name: 'p{n}-*'}}, status: callable}}\n" for n in range(900))
-    text = f"rules:\n{rules}  - {{id: all, status: callable}}\nwords: {{}}\n".encode()
-    request = policy_service_pb2.ValidatePolicyRequest(
-        files=[policy_service_pb2.PolicyFile(name="callability.yaml", data=text)]
-    )
     with service() as running, grpc.insecure_channel(running.address) as channel:
-        call = PolicyServiceStub(channel).ValidatePolicy.future(request)
+        call = PolicyServiceStub(channel).ValidatePolicy.future(LONG_CHECK)
 
         def children() -> list[str]:
             path = f"/proc/{running.process.pid}/task"

@@ -14,7 +14,7 @@ from callability import request_context
 from callability.address import DIRECT
 from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import CallMetrics
-from callability.service.requests.errors import ShuttingDown
+from callability.service.requests.errors import ServiceError, ShuttingDown
 from callability.service.transport.edge import refusing
 from callability.service.transport.guard import Guard
 from callability.service.transport.places import Places
@@ -74,23 +74,26 @@ class Admission(grpc.GenericRpcHandler):
         if handler is None:
             return None
         request_context.begin(_request_id(details.invocation_metadata), details.invocation_metadata)
-        handler = self._guard.guarded(details, handler)
+        guarded = self._guard.guarded(details, handler)
         self._arrived += method not in self._always
         if self._closed and method not in self._always:
             self._metrics.refused(method, "UNAVAILABLE", "SHUTTING_DOWN")
             return self._stopping
-        # Streams without an end, such as those that watch health, take no place of a call that is answered.
-        if handler.response_streaming:
-            return self._streams.placed(handler, method)
-        # A call takes its place when its request has arrived, if there is still one.
-        if self._places.taken and method not in self._always:
+        if isinstance(guarded, ServiceError):
+            # It needs no place.
+            guarded = self._guard.refused(guarded, method)
+        elif guarded.response_streaming:
+            # Streams without an end, such as those that watch health, take no place of a call that is answered.
+            return self._streams.placed(guarded, method)
+        elif self._places.taken and method not in self._always:
+            # A call takes its place when its request has arrived, if there is still one.
             self._metrics.refused(method, "RESOURCE_EXHAUSTED", self._places.error.reason)
             return self._crowded
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        return handler
+        return guarded
 
     async def close(self, address: str, seconds: float) -> None:
         """Answer what has arrived, refuse what arrives later, and wait until the calls have ended.

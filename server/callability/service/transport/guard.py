@@ -52,8 +52,8 @@ class Guard:
         self._open = frozenset(open_methods)
         self._refusals = LogInterval()
 
-    def guarded(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler:
-        """Return the handler of a call: the given one, or one that refuses the call.
+    def guarded(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler | ServiceError:
+        """Return the handler of a call, or the error of a call that is to be refused, which is not counted yet.
 
         A certificate is only known once the handler runs. A token is checked before anything of the request is read.
         """
@@ -69,9 +69,13 @@ class Guard:
                 raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
             _permitted(authentication.by_token(authorization), right_of(method))
         except ServiceError as error:
-            self._note(error, method)
-            return refusing(error)
+            return error
         return handler
+
+    def refused(self, error: ServiceError, method: str) -> Handler:
+        """Count a call that is refused, and return its handler."""
+        self._note(error, method)
+        return refusing(error)
 
     def _by_certificate(self, handler: Handler, authentication: Authentication, method: str) -> Handler:
         def check(context: Context) -> None:
