@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,7 +69,7 @@ def read_certificates(files: CertificateFiles) -> Certificates:
     context = _context(files, chain, key, authorities)
     seen = _seen_by_a_client(files.certificate, chain, context)
     not_after = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(seen["notAfter"])), UTC)
-    return Certificates(chain, key, authorities, not_after, context, _names(seen))
+    return Certificates(chain, key, authorities, not_after, context, names_of(seen))
 
 
 def _read(path: Path) -> bytes:
@@ -132,7 +132,8 @@ def _unfit(files: CertificateFiles, error: Exception) -> Finding:
             return Finding(Place(str(files.certificate)), "bad-certificate", sentence, f"the key is {files.key}")
 
 
-def _names(seen: dict[str, object]) -> tuple[str, ...]:
+def names_of(seen: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names that a certificate is for, as `ssl` shows it."""
     found = seen.get("subjectAltName", ())
     assert isinstance(found, tuple)
     return tuple(str(name) for kind, name in found if kind in {"DNS", "IP Address"})

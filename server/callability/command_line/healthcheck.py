@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated
 
 import grpc
@@ -17,6 +18,7 @@ from callability.certificates import CertificateFiles, CertificateRefused, read_
 from callability.command_line.options import leave
 from callability.command_line.service_settings import Effective, settings_or_exit
 from callability.finding import line
+from callability.presented_certificate import presented
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
@@ -81,20 +83,23 @@ def healthcheck(
 ) -> None:
     """Ask a service whether it serves, and print its status.
 
-    Without options it asks the service of the same environment and config, on this machine, and trusts its certificate
-    alone. No token is needed. Exit code 0: SERVING. 1: another status, or no answer. 2: usage error.
+    Without options it asks the service of the same environment and config, on this machine, and trusts the certificate
+    that it presents. No token is needed. Exit code 0: SERVING. 1: another status, or no answer. 2: usage error.
     """
     if (tls_certificate is None) != (tls_key is None):
         leave("`--tls-certificate` and `--tls-key` go together", 2)
     client = (_content(tls_certificate), _content(tls_key))
-    if address is not None:
-        probe = Probe(address, _content(tls_ca), tls_server_name, *client)
-    else:
-        settings = settings_or_exit({}, config)
-        authorities, name = _trusted(settings)
-        probe = Probe(_local(settings), _content(tls_ca) or authorities, tls_server_name or name, *client)
+    settings = settings_or_exit({}, config) if address is None else {}
+    probe = Probe(address or _local(settings), _content(tls_ca), tls_server_name, *client)
     _check_address(probe.address)
-    status = asyncio.run(probe.ask(service, timeout))
+    files = _certificate_files(settings)
+    if files is None:
+        reply = probe.ask(service, timeout)
+    elif probe.authorities is None:
+        reply = _ask_trusting(probe, service, timeout)
+    else:
+        reply = replace(probe, server_name=tls_server_name or _name_in(files)).ask(service, timeout)
+    status = asyncio.run(reply)
     typer.echo(status)
     raise typer.Exit(0 if status == "SERVING" else 1)
 
@@ -106,17 +111,37 @@ def _local(settings: Mapping[str, Effective]) -> str:
     return address if address.startswith("unix:") else f"{_ANY_HOST.get(host, host)}{colon}{port}"
 
 
-def _trusted(settings: Mapping[str, Effective]) -> tuple[bytes | None, str]:
-    """Return the certificate of the service of these settings, and a name in it; None if it has none."""
-    certificate, key = settings["tls_certificate"].value, settings["tls_key"].value
-    if not isinstance(certificate, Path) or not isinstance(key, Path):
-        return None, ""
+def _certificate_files(settings: Mapping[str, Effective]) -> CertificateFiles | None:
+    """Return where the certificate of the service of these settings is; None if it has none."""
+    certificate, key = (settings[name].value if settings else None for name in ("tls_certificate", "tls_key"))
+    return CertificateFiles(certificate, key) if isinstance(certificate, Path) and isinstance(key, Path) else None
+
+
+def _name_in(files: CertificateFiles) -> str:
+    """Return a name that the certificate is for."""
     try:
-        current = read_certificates(CertificateFiles(certificate, key))
+        names = read_certificates(files).names
     except CertificateRefused as refused:
         typer.echo(line(refused.finding), err=True)
         leave("the certificate is refused", 1)
-    return current.chain, current.names[0] if current.names else ""
+    return names[0] if names else ""
+
+
+async def _ask_trusting(probe: Probe, service: str, seconds: float) -> str:
+    """Ask the service of this machine, and trust the certificate that it presents: the files may hold another one.
+
+    The previous one stays in effect if an edit of the files is refused, and until a good edit is noticed. A probe
+    sends no secret, and reads no more than a status.
+    """
+    started = perf_counter()
+    try:
+        async with asyncio.timeout(seconds):
+            certificate, names = await presented(probe.address, probe.certificate, probe.key)
+    except OSError as error:
+        typer.echo(f"callability: `{probe.address}`: {error.strerror or str(error) or 'no answer'}", err=True)
+        return "DEADLINE_EXCEEDED" if isinstance(error, TimeoutError) else "UNAVAILABLE"
+    trusting = replace(probe, authorities=certificate, server_name=probe.server_name or next(iter(names), ""))
+    return await trusting.ask(service, seconds - (perf_counter() - started))
 
 
 def _content(path: Path | None) -> bytes | None:

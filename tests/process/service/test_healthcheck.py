@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from support.callers import token_entry, write_callers
-from support.certificates import Authority
+from support.certificates import Authority, Pair
 from support.commands import callability
 from support.running import serving, unused_port
 
@@ -57,6 +58,63 @@ def test_a_service_over_tls_is_reached_by_its_own_settings(name: str, tmp_path: 
         assert (done.returncode, done.stdout) == (0, "SERVING\n")
         done = callability("healthcheck", *local, "--tls-ca", str(stranger.path), *named)
         assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+
+
+def _settings(directory: Path, address: str, pair: Pair) -> dict[str, str]:
+    """Return the environment of a container whose service has these settings."""
+    file = directory / "service.yaml"
+    file.write_text(f"address: {address}\ntls_certificate: {pair.certificate.name}\ntls_key: {pair.key.name}\n")
+    return os.environ | {"CALLABILITY_SERVE_CONFIG": str(file)}
+
+
+@pytest.mark.parametrize("edited", ["key", "certificate"])
+def test_a_service_serves_although_an_edit_of_its_certificate_is_refused(edited: str, tmp_path: Path) -> None:
+    """The previous certificate stays in effect: a bad edit of a file lets no orchestrator restart the service."""
+    authority = Authority(tmp_path, "known")
+    pair, other = authority.pair("server", "policy.example"), authority.pair("other")
+    address = f"127.0.0.1:{unused_port()}"
+    environment = _settings(tmp_path, address, pair)
+    with serving("--config", environment["CALLABILITY_SERVE_CONFIG"], address=address):
+        if edited == "key":
+            pair.key.write_bytes(other.key.read_bytes())
+        else:
+            pair.certificate.write_bytes(pair.certificate.read_bytes()[:100])
+        done = callability("healthcheck", env=environment)
+        assert (done.returncode, done.stdout) == (0, "SERVING\n"), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["port", "socket"])
+def test_a_service_serves_by_its_certificate_until_it_notices_the_next_one(kind: str, tmp_path: Path) -> None:
+    """Its settings name files here that it does not follow. It requires a client certificate."""
+    authority = Authority(tmp_path, "known")
+    pair, client = authority.pair("server", "policy.example"), authority.pair("client", "probe")
+    stranger = Authority(tmp_path, "stranger")
+    address = f"127.0.0.1:{unused_port()}" if kind == "port" else f"unix:{tmp_path}/s"
+    environment = _settings(tmp_path, address, stranger.pair("next", "next.example"))
+    files = ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key))
+    with serving(*files, "--tls-client-ca", str(authority.path), address=address):
+        known = ("--tls-certificate", str(client.certificate), "--tls-key", str(client.key))
+        done = callability("healthcheck", *known, env=environment)
+        assert (done.returncode, done.stdout) == (0, "SERVING\n"), done.stderr
+        assert callability("healthcheck", env=environment).returncode == 1
+        done = callability("healthcheck", *known, "--tls-ca", str(stranger.path), env=environment)
+        assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+
+
+def test_no_answer_of_a_service_over_tls_is_exit_code_1(tmp_path: Path) -> None:
+    """Whether nothing listens, or what listens does not answer."""
+    address = f"127.0.0.1:{unused_port()}"
+    environment = _settings(tmp_path, address, Authority(tmp_path, "known").pair("server"))
+    done = callability("healthcheck", env=environment)
+    assert (done.returncode, done.stdout) == (1, "UNAVAILABLE\n")
+    assert done.stderr.startswith(f"callability: `{address}`: ")
+    host, _, port = address.rpartition(":")
+    with socket.create_server((host, int(port))):
+        done = callability("healthcheck", "--timeout", "0.5", env=environment)
+    assert (done.returncode, done.stdout) == (1, "DEADLINE_EXCEEDED\n")
+    assert done.stderr == f"callability: `{address}`: no answer\n"
+    with serving(address=address):
+        assert callability("healthcheck", env=environment).returncode == 1
 
 
 def test_a_service_that_requires_client_certificates_gets_one(tmp_path: Path) -> None:
