@@ -38,6 +38,10 @@ def _nobody(outcome: LoadOutcome) -> None:
     """Report to nobody."""
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Loader:
     """Loads with at most `tries` tries within `seconds`, pauses included (L-4).
 
@@ -63,7 +67,7 @@ class Loader:
         *,
         retry_scheduled: bool = False,
         report: Callable[[LoadOutcome], None] = _nobody,
-        begin: Callable[[], object] = bool,
+        begin: Callable[[], object] = _nothing,
     ) -> LoadOutcome:
         """Open an upstream, with retries if they may help. One that loaded stays open.
 

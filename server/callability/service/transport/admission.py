@@ -24,7 +24,7 @@ from callability.service.transport.turns import Turns
 if TYPE_CHECKING:
     from callability.service.transport.edge import Handler
 
-_ANSWERING = 1.0
+_ANSWERING = 2.0
 """Seconds of a stop in which calls that arrive are still answered, if they follow one another without a pause."""
 _REFUSING = 1.0
 """Seconds after the last call has ended in which calls are refused, if they follow one another without a pause."""
