@@ -157,7 +157,8 @@ def _checked_json(text: str, file: str) -> str:
     """
     try:
         text = without_comments(text)
-        json.loads(text)
+        # As a text, a number may have any number of digits: it is read again, and checked, as YAML.
+        json.loads(text, parse_int=str)
     except UnclosedComment as error:
         before = text[: error.position].split("\n")
         place = Place(file, len(before), len(before[-1]) + 1)

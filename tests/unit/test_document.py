@@ -214,3 +214,10 @@ def test_a_file_that_is_all_signs_of_comments_is_read_as_fast_as_any(text: str) 
 
 
 # IMPORT
+
+
+def test_a_number_of_very_many_digits_is_no_number() -> None:
+    """In JSON as in YAML: Python refuses to read more than 4,300 digits, with an error of its own."""
+    digits = "9" * 5_000
+    assert plain(parse(f'{{"a": {digits}}}'.encode(), "a.json")) == {"a": digits}
+    assert plain(parse(f"a: {digits}".encode(), "a.yaml")) == {"a": digits}

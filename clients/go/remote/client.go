@@ -197,8 +197,9 @@ func (c *Client) Invoke(ctx context.Context, method string, request, reply any, 
 			return err
 		}
 		c.failed(ctx, each.replica, name, code)
-		// That no connection was made in time says less than why the first attempt failed.
-		if first == nil || code != codes.DeadlineExceeded {
+		// That no connection was made in time says less than why the first attempt failed. That the request is about
+		// another policy says most: then it is built again.
+		if first == nil || code != codes.DeadlineExceeded && status.Code(first) != codes.FailedPrecondition {
 			first = err
 		}
 	}

@@ -37,7 +37,6 @@ FINAL = frozenset(
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
 """The codes after which no other replica is asked: it would give the same answer."""

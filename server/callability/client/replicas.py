@@ -177,8 +177,10 @@ class Replicas:
                     return response
             self._count(method.name, attempt.replica, result.code.name)
             waited = attempt.patient and result.code is grpc.StatusCode.DEADLINE_EXCEEDED
-            # That no connection was made in time says less than why the first attempt failed.
-            failed = failed if failed and waited else result
+            # That no connection was made in time says less than why the first attempt failed. That the request is about
+            # another policy says most: then it is built again.
+            says_more = failed is not None and failed.code is grpc.StatusCode.FAILED_PRECONDITION
+            failed = failed if failed and (waited or says_more) else result
             if result.code in FINAL:
                 break
             self._failed(attempt.replica, method.name, result)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
 
-_SPECIAL = re.compile(r"([^A-Za-z0-9_])")
+_SPECIAL = re.compile(r"([^A-Za-z0-9_\x80-\U0010ffff])")
+"""What is escaped in an expression: only ASCII may be."""
 
 
 class NameClasses:

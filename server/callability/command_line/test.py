@@ -65,7 +65,7 @@ def test(
 
     def passed(written: PolicySource) -> bool:
         tested = _tested(check_source(written), of, wanted, percent)
-        if wanted is not None and not tested.count():
+        if wanted is not None and not tested.count() and not tested.errors and not watch:
             leave(f"no test has {shown(wanted)} in its name", 2)
         if to:
             _write(to, junit(tested))

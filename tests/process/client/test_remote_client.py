@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -31,6 +32,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Annotations, Labels, ServerFacts, ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
+from support.policies import exported_policy
 from support.raw_http2 import RawConnection
 from support.running import service, unused_port
 from support.services import SWITCHED_OFF
@@ -103,8 +105,21 @@ def test_columns_are_built_by_the_policy_that_decides(kind: str, two: list[Repli
         with pytest.raises(PolicyChanged):
             caller.do("check_columns", FactColumns(policy).request(request))
     methods = [labels["method"] for name, _, labels in recorded.figures if name.endswith("attempts_total")]
-    # A refusal is final: no other replica is asked.
-    assert (methods.count("GetPolicy"), methods.count("CheckColumns")) == (2, 3)
+    # The other replica is asked too: it may have the policy that the request is about.
+    assert (methods.count("GetPolicy"), methods.count("CheckColumns")) == (2, 4)
+
+
+def test_columns_are_decided_while_replicas_have_different_policies(kind: str, tmp_path: Path) -> None:
+    """One refuses the columns that the other has described, and the other decides."""
+    policy = exported_policy(tmp_path / "policy", ("callability.yaml", "rules:", "# Edited.\nrules:"))
+    tools = [pb.Tool(name="t", facts=SWITCHED_OFF.tool_facts)]
+    request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", facts=SWITCHED_OFF.server_facts, tools=tools)])
+    with service() as one, service("--policy", str(policy)) as other:
+        addresses = [one.address, other.address]
+        with calling(kind, lambda client: client.remote(addresses)) as caller:
+            assert len({caller.check().revision for _ in range(2)}) == 2
+            found = [[verdict.status for verdict in caller.do("check_by_columns", request)] for _ in range(4)]
+    assert found == [[TOOL_STATUS_DISABLED_BY_USER]] * 4
 
 
 def test_replicas_that_serve_take_turns(kind: str, two: list[Replica]) -> None:

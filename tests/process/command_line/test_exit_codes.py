@@ -19,6 +19,7 @@ REFUSED = {
     "check --format json": "check bad-policy --format json",
     "check of no directory": "check nowhere",
     "test": "test bad-policy",
+    "test --filter": "test bad-policy --filter no-such-test",
     "test --junit": "test policy --junit nowhere/junit.xml",
     "explain": "explain --policy bad-policy",
     "table": "table bad-policy",

@@ -123,6 +123,21 @@ _OPEN: Mapping[str, object] = {
 }
 
 
+def test_patterns_may_hold_what_is_not_ascii() -> None:
+    """Letters, and characters outside the basic plane, beside `*` and `?`."""
+    rule_set = _rule_set(
+        "rules:\n"
+        "  - {id: odd, when: {tool.name: ['löschen_*', 'a?\U0001f600']}, status: disabled_by_config}\n"
+        "  - {id: open, status: callable}\n"
+        "words:\n  disabled_by_config: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+        "  disabled_unknown: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+    )
+    policy = _policy(rule_set, diagram_of(rule_set))
+    names = ["löschen_x", "loschen_x", "aé\U0001f600", "a\U0001f600"]
+    states = [{**CALLABILITY.open_facts, "tool.name": name} for name in names]
+    assert [rule for _, rule, *_ in _decided(policy, _batch(policy, states))] == ["odd", "open", "odd", "open"]
+
+
 @pytest.fixture(scope="module")
 def policy() -> ColumnPolicy:
     """Rules about approvals, annotations, a label and names."""

@@ -217,13 +217,13 @@ LOCKS = """\
 """
 
 
-def _policy(directory: Path, *conditions: str) -> Policy:
+def _policy(directory: Path, *conditions: str, head: str = HEAD) -> Policy:
     rules = "".join(
         f"  - {{id: r{number}, when: {{{each}}}, status: disabled_by_config, action: Ask the operator.}}\n"
         for number, each in enumerate(conditions)
     )
     directory.mkdir()
-    check = _checked(directory, LOCKS + rules, head=HEAD if "label" in rules else "rules:\n")
+    check = _checked(directory, LOCKS + rules, head=head if "label" in rules else "rules:\n")
     assert check.policy is not None, [str(each) for each in check.findings]
     return check.policy
 
@@ -236,6 +236,20 @@ def test_a_policy_that_names_what_another_does_not_can_be_compared(tmp_path: Pat
     described = {(fact, value) for condition in where for fact, values in condition.items() for value in values}
     assert {("tool.name", "*delete*"), ("server.label.environment", "production")} <= described
     assert differences(by_name, by_name) == ()
+
+
+@pytest.mark.parametrize("declares", ["old", "new"])
+def test_a_label_value_that_only_one_policy_declares_is_unknown_to_the_other(declares: str, tmp_path: Path) -> None:
+    """Declaring it opens tools, and no longer declaring it locks them, although no rule changes."""
+    with_test = HEAD.replace("staging]", "staging, test]")
+    old, new = (
+        _policy(tmp_path / each, "server.label.environment: production", head=with_test if each == declares else HEAD)
+        for each in ("old", "new")
+    )
+    changes = [change for change in differences(old, new) if not change.unknown]
+    statuses = [(change.before.status, change.after.status) for change in changes]
+    assert statuses == [("callable", "disabled_unknown") if declares == "old" else ("disabled_unknown", "callable")]
+    assert [condition["server.label.environment"] for condition in changes[0].where] == [("test",)]
 
 
 def test_what_is_too_much_together_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

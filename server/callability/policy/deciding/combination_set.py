@@ -12,7 +12,7 @@ from callability.finding import Witness
 from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Nodes
 from callability.policy.deciding.points_along import PointsAlong
 from callability.policy.deciding.space import Space
-from callability.policy.questions.fact import Axis, DeclaredFact
+from callability.policy.questions.fact import Axis, DeclaredFact, LabelFact
 from callability.policy.questions.question import Question
 from callability.reasoning.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import UNKNOWN
@@ -148,14 +148,14 @@ class CombinationSets:
         """Return where a condition holds, in Kleene's logic; none holds everywhere.
 
         The space may be that of two rule sets. The condition is one of the rule set with this `question` then, and a
-        declared fact is read as that rule set declares it.
+        label or a declared fact is read as that rule set declares it.
         """
         match condition:
             case None:
                 return Truths(self.all, self.all)
             case Is(fact=fact):
                 own = question.facts[fact] if question else None
-                if isinstance(own, DeclaredFact) and own != self.space.question.facts[fact]:
+                if isinstance(own, DeclaredFact | LabelFact) and own != self.space.question.facts[fact]:
                     return self._truths_of(condition, own)
                 if condition not in self._truths:
                     certain = self.where(fact, self.space.question.facts[fact].held_by(condition.values))
@@ -172,7 +172,7 @@ class CombinationSets:
                     reduce(join, (one.possible for one in each), start),
                 )
 
-    def _truths_of(self, condition: Is, own: DeclaredFact) -> Truths:
+    def _truths_of(self, condition: Is, own: DeclaredFact | LabelFact) -> Truths:
         """Return where a condition holds about a fact that one of two rule sets declares otherwise than the other."""
         readings = {each: own.reading(each) for each in self.space.question.facts[own.name].readings}
         certain = self.where(own.name, (each for each, read in readings.items() if read in condition.values))
