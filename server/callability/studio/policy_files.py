@@ -53,7 +53,7 @@ def other_files(directory: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
-    """Write one file, if it is still the one that was read, and return it as it is then.
+    """Write one file, if it is still the one that was read, and return it as it was written.
 
     Raises:
         NotEditable: it has a problem, or is not there any more.
@@ -64,8 +64,10 @@ def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
     saved = _saved(path)
     if saved.problem:
         raise NotEditable(saved.problem)
-    overwrite(path, saved.written(text).encode(), only_if=digest)
-    return _saved(path)
+    data = saved.written(text).encode()
+    overwrite(path, data, only_if=digest)
+    # Read again, it could be what somebody else has written since, whose edit the page would take for this one.
+    return _read(name, data)
 
 
 def _saved(path: Path) -> SavedFile:
@@ -75,13 +77,17 @@ def _saved(path: Path) -> SavedFile:
         if isinstance(error.__cause__, FileNotFoundError) and not path.is_symlink():
             return SavedFile(path.name)
         return SavedFile(path.name, problem=error.findings[0].sentence)
+    return _read(path.name, data)
+
+
+def _read(name: str, data: bytes) -> SavedFile:
     digest = document.digest(data)
     problem = next(_problems(data), "")
     if problem:
-        return SavedFile(path.name, digest=digest, problem=problem)
+        return SavedFile(name, digest=digest, problem=problem)
     text = data.decode()
     line_end = "\r\n" if "\r" in text else "\n"
-    return SavedFile(path.name, text.replace("\r\n", "\n"), digest, line_end)
+    return SavedFile(name, text.replace("\r\n", "\n"), digest, line_end)
 
 
 def _problems(data: bytes) -> Iterator[str]:

@@ -14,10 +14,12 @@ import pytest
 
 from callability.adapter import NEUTRAL, rejection
 from callability.document import MAX_BYTES
+from callability.editing.rewriting import overwrite
 from callability.policy.loading import Policy, load
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.verdict import Verdict
+from callability.studio import policy_files
 from callability.studio.draft_analysis import MAX_FINDINGS, MAX_LINES, DraftAnalysis, possible
 from support.checkout import PACKAGE, POLICY
 from support.declared_rules import RULES as DECLARED
@@ -368,6 +370,23 @@ def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
             assert (response.status_code, response.json()["code"]) == (409, "changed-meanwhile")
     assert (policy / "callability.yaml").read_text() == f"{RULES}# by somebody else\n"
     assert (policy / "callability_test.yaml").read_text() == "tests: []\n"
+
+
+def test_what_somebody_writes_right_after_a_save_is_not_what_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that formats each saved file, say: the page has to notice that the file is another."""
+    policy = _copy(tmp_path)
+    before = policy_files.read_saved(policy)["callability.yaml"]
+
+    def then_formatted(path: Path, data: bytes, *, only_if: str) -> None:
+        overwrite(path, data, only_if=only_if)
+        path.write_bytes(data + b"# formatted\n")
+
+    monkeypatch.setattr(policy_files, "overwrite", then_formatted)
+    saved = policy_files.save(policy, "callability.yaml", f"# mine\n{before.text}", before.digest)
+    assert saved.text == f"# mine\n{before.text}"
+    assert saved.digest != policy_files.read_saved(policy)["callability.yaml"].digest
 
 
 def test_what_would_be_refused_is_saved_only_where_that_is_said(tmp_path: Path) -> None:
