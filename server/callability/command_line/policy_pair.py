@@ -39,7 +39,7 @@ def _loaded(directory: Path, name: str) -> Policy:
     check = rules_at(directory)
     if check.policy is None:
         for each in finding_lines(check.findings):
-            typer.echo(each.replace(str(directory), name), err=True)
+            typer.echo(each if directory == Path(name) else each.replace(str(directory), name), err=True)
         leave(f"the policy {shown(name)} is refused", 1)
     return check.policy
 
@@ -54,16 +54,28 @@ def _directory(old: str, new: Path) -> Iterator[Path]:
         for name in _git(new, old, "ls-tree", "--name-only", "-z", old, "./").split(b"\0"):
             if name.endswith((b".yaml", b".yml")):
                 file = name.decode()
-                (Path(temporary) / Path(file).name).write_bytes(_git(new, old, "show", f"{old}:./{file}"))
+                (Path(temporary) / Path(file).name).write_bytes(_blob(new, old, file))
         yield Path(temporary)
 
 
-def _git(directory: Path, revision: str, *arguments: str) -> bytes:
+def _blob(directory: Path, revision: str, file: str) -> bytes:
+    """Return what a file of a revision holds, or the file that it is a link to."""
+    found = _git(
+        *(directory, revision, "cat-file", "--batch", "--follow-symlinks"), given=f"{revision}:./{file}\n".encode()
+    )
+    head, _, data = found.partition(b"\n")
+    found_as = head.split()
+    if len(found_as) != 3 or found_as[1] != b"blob":
+        leave(f"{shown(file)} of {shown(revision)} is a link to what is no file of the repository", 1)
+    return data[: int(found_as[2])]
+
+
+def _git(directory: Path, revision: str, *arguments: str, given: bytes = b"") -> bytes:
     if revision.startswith("-"):
         leave(f"{shown(revision)} is neither a directory nor a revision", 2)
     command = ["git", "-C", str(directory), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)
+        done = subprocess.run(command, input=given, capture_output=True, timeout=GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         leave(f"{shown(revision)} is not a directory, and git cannot be asked for it: {type(error).__name__}", 2)
     if done.returncode:

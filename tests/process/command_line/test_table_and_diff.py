@@ -282,6 +282,23 @@ def test_what_is_old_may_be_a_revision_of_git(repository: Path) -> None:
     assert callability("diff", "HEAD~1", str(repository / "rules")).stdout == done.stdout
 
 
+def test_a_rule_file_of_a_revision_may_be_a_link(repository: Path) -> None:
+    """Several policies share a file; a link out of the repository is named, since a revision does not have its file."""
+    (repository / "shared").mkdir()
+    path = repository / "rules/load_outcome.yaml"
+    path.rename(repository / "shared/load_outcome.yaml")
+    path.symlink_to("../shared/load_outcome.yaml")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message", "shared")
+    assert callability("diff", "HEAD", str(repository / "rules")).returncode == 0
+    path.unlink()
+    path.symlink_to(POLICY / "load_outcome.yaml")
+    git(repository, "commit", "--all", "--quiet", "--message", "outside")
+    outside = callability("diff", "HEAD", str(repository / "rules"))
+    assert outside.returncode == 1
+    assert "`load_outcome.yaml` of `HEAD` is a link to what is no file of the repository" in outside.stderr
+
+
 @pytest.mark.parametrize("old", ["HEAD~7", "no-such-thing", "--help-me"])
 def test_what_is_neither_a_directory_nor_a_revision_is_a_wrong_call(old: str, repository: Path) -> None:
     """It says so."""
