@@ -48,6 +48,15 @@ class Service:
     process: subprocess.Popen[str]
 
 
+def children_of(process: int) -> list[str]:
+    """Return the ids of the processes that a process has started."""
+    found: list[str] = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with suppress(FileNotFoundError):
+            found += (thread / "children").read_text().split()
+    return found
+
+
 def resident(running: Service) -> int:
     """Return the resident memory of a service in MiB."""
     status = Path(f"/proc/{running.process.pid}/status").read_text()

@@ -179,7 +179,9 @@ class Replicas:
             waited = attempt.patient and result.code is grpc.StatusCode.DEADLINE_EXCEEDED
             # That no connection was made in time says less than why the first attempt failed. That the request is about
             # another policy says most: then it is built again.
-            says_more = failed is not None and failed.code is grpc.StatusCode.FAILED_PRECONDITION
+            says_more = (
+                failed is not None and failed.code is grpc.StatusCode.FAILED_PRECONDITION and result.code not in FINAL
+            )
             failed = failed if failed and (waited or says_more) else result
             if result.code in FINAL:
                 break

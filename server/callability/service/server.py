@@ -91,7 +91,12 @@ class Server:
         handlers = {
             **{
                 f"/{service}/{name}": unary(
-                    answer, REQUEST_BYTES[f"{service}/{name}"], places, large.ended, calls.of(f"{service}/{name}")
+                    answer,
+                    REQUEST_BYTES[f"{service}/{name}"],
+                    places,
+                    large.ended,
+                    calls.of(f"{service}/{name}"),
+                    lambda: self._admission.is_cutting,
                 )
                 for service, named in methods.items()
                 for name, answer in named.items()

@@ -144,7 +144,8 @@ def test_calls_for_which_there_is_no_place_are_counted_as_refused(tmp_path: Path
     log = tmp_path / "log"
     with serving("--max-concurrent-calls", "4", "--metrics-address", "127.0.0.1:0", log=log) as address:
         with grpc.insecure_channel(address) as channel:
-            calls = [CallabilityServiceStub(channel).CheckTools.future(_batch(2_000)) for _ in range(60)]
+            large = _batch(20_000)
+            calls = [CallabilityServiceStub(channel).CheckTools.future(large) for _ in range(60)]
             errors = [error for each in calls if isinstance(error := each.exception(), grpc.RpcError)]
             reasons = Counter(map(reason_of, errors))
         measured = Measured(address, log)

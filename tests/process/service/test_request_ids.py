@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,10 @@ import pytest
 from callability.client import BlockingClient, request_id
 from callability.v1.callability_service_pb2 import CheckToolRequest
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
-from callability.v1.policy_service_pb2 import PolicyFile, ValidatePolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.callers import bearer, token_entry, write_callers
-from support.running import serving
-from support.services import SWITCHED_OFF
+from support.running import children_of, service, serving
+from support.services import LONG_CHECK, SWITCHED_OFF
 from support.waiting import eventually
 
 JSON = ("--log-format", "json", "--log-calls")
@@ -88,16 +89,21 @@ def test_a_refused_call_returns_its_id_and_is_logged_with_the_reason(tmp_path: P
     assert "secret" not in log.read_text()
 
 
-def test_a_call_that_its_client_gives_up_is_logged_without_a_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["cancels it", "has a deadline"])
+def test_a_call_that_its_client_gives_up_is_logged_without_a_reason(how: str, tmp_path: Path) -> None:
     """The service refused nothing: it checks a policy for longer than the client waits."""
     log = tmp_path / "log"
-    rules = "".join(f"  - {{id: r{n}, when: {{tool.name: 'p{n}-*'}}, status: callable}}\n" for n in range(900))
-    data = f"rules:\n{rules}  - {{id: all, status: callable}}\nwords: {{}}\n".encode()
-    request = ValidatePolicyRequest(files=[PolicyFile(name="callability.yaml", data=data)])
-    with serving(*JSON, log=log) as address, grpc.insecure_channel(address) as channel:
-        with pytest.raises(grpc.RpcError) as caught:
-            PolicyServiceStub(channel).ValidatePolicy(request, timeout=0.5)
-        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    timeout = 10.0 if how == "has a deadline" else None
+    with service(*JSON, log=log) as running, grpc.insecure_channel(running.address) as channel:
+        grpc.channel_ready_future(channel).result(timeout=120)
+        call = PolicyServiceStub(channel).ValidatePolicy.future(LONG_CHECK, timeout=timeout)
+        eventually(lambda: children_of(running.process.pid))
+        for child in children_of(running.process.pid):
+            os.kill(int(child), signal.SIGSTOP)
+        if how == "cancels it":
+            call.cancel()
+        else:
+            assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         [line] = [each for each in _calls(log, 1) if each["logger"].endswith("call_log")]
     assert (line["method"], line["code"]) == ("ValidatePolicy", "CANCELLED")
     assert "reason" not in line

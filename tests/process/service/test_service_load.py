@@ -24,7 +24,7 @@ from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.bundles import bundle_of, policy_of
 from support.checkout import POLICY
 from support.raw_http2 import RawConnection
-from support.running import service, serving
+from support.running import children_of, service, serving
 from support.services import LONG_CHECK, reason_of
 from support.waiting import eventually
 
@@ -304,17 +304,8 @@ def test_what_is_being_checked_ends_with_the_service() -> None:
     """A check of a policy that takes longer than the grace time leaves no process."""
     with service() as running, grpc.insecure_channel(running.address) as channel:
         call = PolicyServiceStub(channel).ValidatePolicy.future(LONG_CHECK)
-
-        def children() -> list[str]:
-            path = f"/proc/{running.process.pid}/task"
-            found = []
-            for thread in os.listdir(path):
-                with open(f"{path}/{thread}/children", encoding="ascii") as file:
-                    found += file.read().split()
-            return found
-
-        eventually(lambda: bool(children()) or call.done())
-        started = children()
+        eventually(lambda: bool(children_of(running.process.pid)) or call.done())
+        started = children_of(running.process.pid)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(120) == 0
         eventually(lambda: not any(os.path.exists(f"/proc/{each}/exe") for each in started))

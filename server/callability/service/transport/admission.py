@@ -63,6 +63,8 @@ class Admission(grpc.GenericRpcHandler):
         self._crowded = refusing(places.error)
         self._stopping = refusing(ShuttingDown())
         self._closed = False
+        self.is_cutting = False
+        """Whether the calls that are left are being ended."""
         self._arrived = 0
         self._barrier = f"/{secrets.token_hex(16)}/Barrier"
 
@@ -111,7 +113,7 @@ class Admission(grpc.GenericRpcHandler):
                     await asyncio.wait(self._calls)
                 if quiet and self._arrived == arrived:
                     return
-        self._closed = True
+        self._closed = self.is_cutting = True
         left = [task for task in self._calls if not task.done()]
         for task in left:
             task.cancel()

@@ -43,14 +43,24 @@ class Refusal:
     trailing_metadata: tuple[tuple[str, str | bytes], ...]
 
 
-def unary(answer: Answer, request_bytes: int, places: Places, ended: Ended, calls: MethodCalls) -> Handler:
-    """Return the handler of a call with one request, of at most so many bytes, and one reply; `calls` counts it."""
+def unary(
+    answer: Answer,
+    request_bytes: int,
+    places: Places,
+    ended: Ended,
+    calls: MethodCalls,
+    is_cutting: Callable[[], bool],
+) -> Handler:
+    """Return the handler of a call with one request, of at most so many bytes, and one reply; `calls` counts it.
+
+    `is_cutting` says whether the service itself ends the calls that are left.
+    """
 
     async def handle(request: Received, context: Context) -> bytes:
         started = perf_counter()
         connection = context.peer()
         context.set_trailing_metadata(_request_id())
-        count = calls.refused
+        count, given_up = calls.refused, False
         try:
             places.take(connection)
             count = calls.ended
@@ -61,15 +71,16 @@ def unary(answer: Answer, request_bytes: int, places: Places, ended: Ended, call
             finally:
                 places.give_back(connection)
         except asyncio.CancelledError:
-            # The server ends what is left when its grace time is over. A call that the client cancelled ignores this.
-            refused = refusal(ShuttingDown())
+            # The server ends what is left when its grace time is over. Otherwise the client has cancelled the call, or
+            # its deadline is over: then nobody reads the status.
+            refused, given_up = refusal(ShuttingDown()), not is_cutting()
         except Exception as error:
             refused = refusal(error)
         finally:
             ended(size_of(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
-        code, reason = ("CANCELLED", "") if _given_up(context) else (refused.code.name, refused.reason)
+        code, reason = ("CANCELLED", "") if given_up else (refused.code.name, refused.reason)
         count(code, perf_counter() - started, reason)
         return await abort(context, refused)
 
@@ -130,11 +141,6 @@ def refusal(error: Exception) -> Refusal:
     info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
     status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
     return Refusal(error.code, error.reason, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
-
-
-def _given_up(context: Context) -> bool:
-    """Return whether the client cancelled a call, or its deadline is over."""
-    return context.cancelled() or context.time_remaining() == 0
 
 
 async def abort(context: Context, refused: Refusal) -> NoReturn:
