@@ -46,6 +46,12 @@ def _read(line: str) -> dict[str, Any]:
     return read
 
 
+def _checking(process: int) -> list[int]:
+    """Return the processes in which a service checks policies; one that is only being started is not one yet."""
+    lines = {each: Path(f"/proc/{each}/cmdline") for each in children_of(process)}
+    return [int(each) for each, line in lines.items() if line.exists() and b"validation" in line.read_bytes()]
+
+
 def _id_in(metadata: Any) -> list[str]:
     return [value for key, value in metadata or () if key == "x-request-id"]
 
@@ -97,9 +103,14 @@ def test_a_call_that_its_client_gives_up_is_logged_without_a_reason(how: str, tm
     with service(*JSON, log=log) as running, grpc.insecure_channel(running.address) as channel:
         grpc.channel_ready_future(channel).result(timeout=120)
         call = PolicyServiceStub(channel).ValidatePolicy.future(LONG_CHECK, timeout=timeout)
-        eventually(lambda: children_of(running.process.pid))
-        for child in children_of(running.process.pid):
-            os.kill(int(child), signal.SIGSTOP)
+
+        def is_held_up() -> bool:
+            checking = _checking(running.process.pid)
+            for each in checking:
+                os.kill(each, signal.SIGSTOP)
+            return bool(checking)
+
+        eventually(is_held_up)
         if how == "cancels it":
             call.cancel()
         else:
