@@ -32,7 +32,7 @@ SWITCHED_OFF = pb.CheckToolRequest(server="s", server_facts=OPEN_SERVER, tool="t
 _RULES = "".join(f"  - {{id: r{n}, when: {{tool.name: 'p{n}-*'}}, status: callable}}\n" for n in range(900))
 _LONG = f"rules:\n{_RULES}  - {{id: all, status: callable}}\nwords: {{}}\n".encode()
 LONG_CHECK = ValidatePolicyRequest(files=[PolicyFile(name="callability.yaml", data=_LONG)])
-"""A policy whose check takes longer than the grace time of a service."""
+"""A policy whose check takes a second or more."""
 
 
 class ServedPolicy:

@@ -28,10 +28,8 @@ _logger = logging.getLogger(__name__)
 class HttpRequests:
     """An ASGI application in front of the library's."""
 
-    def __init__(
-        self, application: ASGIApp, limits: Callable[[], HttpConfig], ended: Callable[[str], object] = lambda _: None
-    ) -> None:
-        self.sessions = HttpSessions(application, limits, ended)
+    def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig], on_end: Callable[[str], object]) -> None:
+        self.sessions = HttpSessions(application, limits, on_end)
         self._application = application
         self._limits = limits
         self._stopping = asyncio.Event()
