@@ -25,7 +25,7 @@ from callability.gateway.upstream import (
     Upstream,
     UpstreamError,
     UpstreamRefusal,
-    stdio_transport,
+    outgoing,
 )
 from callability.gateway.upstream.failure import MESSAGE_BYTES
 from callability.gateway.upstream.lines import Lines, LongLine
@@ -476,12 +476,34 @@ async def test_a_url_that_leads_nowhere_says_why(url: str, words: str) -> None:
 
 async def test_a_child_that_asks_and_does_not_read_ends_and_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers to its requests wait until it reads them; those beyond what a pipe holds are limited."""
-    monkeypatch.setattr(stdio_transport, "MOST_UNREAD", 100)
+    monkeypatch.setattr(outgoing, "MOST_UNREAD", 100)
     async with upstream(bad()) as it, upstream(bad(), "fine") as fine:
         async with asyncio.timeout(PATIENT):
             assert await error_of(it, "ask") == f"`x` stopped reading what it is sent before it answered{MAY_HAVE_RUN}"
         assert await pid_of(fine)
         assert await pid_of(it)
+
+
+async def test_calls_of_a_child_that_does_not_read_fail_at_once_before_they_fill_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not sent. A child that reads may be sent as large a call as any."""
+    monkeypatch.setattr(outgoing, "MOST_UNREAD_BYTES", 1 << 20)
+    large = {"text": "x" * (2 << 20)}
+    async with upstream(bad()) as it:
+        async with asyncio.timeout(PATIENT):
+            for _ in range(3):
+                assert text_of(await it.call("pid", large)) == str(await pid_of(it))
+            calls = [asyncio.create_task(it.call(*call)) for call in [("hang", {}), *[("pid", large)] * 5]]
+            while sum(call.done() for call in calls) < 4:
+                await asyncio.wait([call for call in calls if not call.done()], return_when=asyncio.FIRST_COMPLETED)
+        for call in calls:
+            call.cancel()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        # What the pipe does not hold of the first large call waits, unless the first call of all was still waiting.
+        words = "`x` has not yet read what it was sent before; the call was not carried out"
+        assert [str(each) for each in ended].count(words) >= 4
+        assert isinstance(ended[0], asyncio.CancelledError)
 
 
 async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFixture) -> None:

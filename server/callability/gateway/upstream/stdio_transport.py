@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import shutil
 import signal
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 
 import anyio
@@ -25,20 +24,17 @@ from callability.gateway.upstream.child import LAST_WORDS_SECONDS, Child, ChildP
 from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure
 from callability.gateway.upstream.lines import END_BYTES, Lines, LongLine
 from callability.gateway.upstream.list_fault import UnreadAnswer
+from callability.gateway.upstream.outgoing import OutgoingMessages
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import StandardError
 from callability.gateway.upstream.target import StdioTarget
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
 
-MOST_UNREAD = 10_000
-"""Messages that may wait for a child to read them: a child that asks without end and reads no answer fills memory."""
-
 _logger = logging.getLogger("callability.gateway.upstream")
 _DEAF = Failure("stopped reading what it is sent", phase=LoadPhase.RESPONSE)
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
-Outgoing = MemoryObjectSendStream[SessionMessage]
 
 
 class StdioTransport:
@@ -53,7 +49,7 @@ class StdioTransport:
         self._standard_error = StandardError(name, Secrets.of(target))
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+    async def streams(self) -> AsyncGenerator[tuple[Incoming, OutgoingMessages]]:
         """Start the child, yield the streams of messages from it and to it, and end it within 4 s.
 
         Raises:
@@ -63,12 +59,10 @@ class StdioTransport:
         with anyio.CancelScope(shield=True):
             child = await self._start()
         arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        # Unbounded, so that a child that does not read cannot hold up a caller beyond its own deadline.
-        outgoing, waiting = anyio.create_memory_object_stream[SessionMessage](math.inf)
-        with arrived, incoming, outgoing, waiting:
+        with arrived, incoming, closing(OutgoingMessages()) as outgoing:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._receive, child, arrived, outgoing)
-                group.start_soon(self._send, child, waiting, arrived)
+                group.start_soon(self._send, child, outgoing, arrived)
                 group.start_soon(self._follow, child)
                 try:
                     yield incoming, outgoing
@@ -106,7 +100,7 @@ class StdioTransport:
             child.followed.set()
 
     async def _receive(
-        self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception], outgoing: Outgoing
+        self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception], outgoing: OutgoingMessages
     ) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_after_exit, child, group.cancel_scope)
@@ -118,7 +112,7 @@ class StdioTransport:
                 else:
                     with suppress(anyio.BrokenResourceError):
                         await arrived.send(SessionMessage(message))
-                if outgoing.statistics().current_buffer_used > MOST_UNREAD:
+                if outgoing.are_too_many:
                     self._on_end(_DEAF)
                     break
             group.cancel_scope.cancel()
@@ -160,13 +154,11 @@ class StdioTransport:
     async def _send(
         self,
         child: Child,
-        waiting: MemoryObjectReceiveStream[SessionMessage],
+        outgoing: OutgoingMessages,
         arrived: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         try:
-            async for item in waiting:
-                child.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                await child.stdin.drain()
+            await outgoing.write_to(child.stdin)
         except OSError:
             await self._end(child, arrived)
 
