@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.tools import discovery
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.upstream import listing
+from support.checkout import UPSTREAMS
 from support.gateways import bad, shelf, write_config
 from support.local_policy import local_policy
 
@@ -95,3 +99,23 @@ async def test_an_upstream_that_calms_down_is_treated_as_any_other(
         assert "calm" in called.model_dump_json()
         await _until_its_note(gateway, is_there=False)
         assert await _found(gateway) == []
+
+
+async def test_a_stream_of_changes_that_ends_again_and_again_announces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tools are read again after each, since what changed meanwhile was not announced, but the server is calm."""
+    monkeypatch.setattr(listing, "LISTEN_AGAIN_SECONDS", 0.05)
+    changing = {"command": sys.executable, "args": [str(UPSTREAMS / "changing.py"), "2026", "brief"]}
+    config = load_config(write_config(tmp_path, {"it": changing}))
+    caplog.set_level(logging.INFO)
+    async with opened(GatewayOptions(config, None, local_policy())) as gateways, asyncio.timeout(PATIENCE):
+        gateway = gateways.gateway_for_request("")
+        streams = 0
+        while streams < 3 * listing.RESTLESS:
+            found = await _structured(gateway, "retrieve_tools", {"query": "counted streams"})
+            counts = [re.findall(r"Counted (\d+) streams", str(tool)) for tool in found["tools"]]
+            streams = max(int(count) for count in itertools.chain.from_iterable([["0"], *counts]))
+            await asyncio.sleep(0.02)
+        assert await _note(gateway) is None
+    assert not [line for line in caplog.messages if "again and again" in line]

@@ -10,7 +10,15 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    SubscriptionsListenResult,
+    TextContent,
+    Tool,
+)
 
 CAPABILITIES = {"tools": {"listChanged": True}}
 
@@ -52,8 +60,24 @@ def by_hand(tools: Tools) -> None:
             print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 
 
-def by_library(tools: Tools) -> Server[Any]:
-    """Return a server of MCP 2026-07-28."""
+class BriefStreams(ListenHandler):
+    """Ends each stream of changes as soon as it is open, and counts them in the description of a tool."""
+
+    def __init__(self, bus: InMemorySubscriptionBus, tools: Tools) -> None:
+        super().__init__(bus)
+        self._tools = tools
+        self._count = 0
+
+    async def __call__(self, *request: Any) -> SubscriptionsListenResult:
+        """Open a stream, and end it."""
+        self._count += 1
+        self._tools.description = f"Counted {self._count} streams."
+        asyncio.get_running_loop().call_later(0.01, self.close)
+        return await super().__call__(*request)
+
+
+def by_library(tools: Tools, streams: str = "") -> Server[Any]:
+    """Return a server of MCP 2026-07-28, whose streams of changes are `brief` or not."""
     bus = InMemorySubscriptionBus()
 
     async def list_tools(_context: Any, _params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -64,9 +88,8 @@ def by_library(tools: Tools) -> Server[Any]:
         await bus.publish(ToolsListChanged())
         return CallToolResult(content=[TextContent(text="changed")])
 
-    return Server(
-        "changing", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=ListenHandler(bus)
-    )
+    listen = BriefStreams(bus, tools) if streams == "brief" else ListenHandler(bus)
+    return Server("changing", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=listen)
 
 
 async def over_stdio(server: Server[Any]) -> None:
@@ -87,7 +110,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["2025"]:
             by_hand(Tools())
-        case ["2026"]:
-            asyncio.run(over_stdio(by_library(Tools())))
+        case ["2026", *streams] if streams in ([], ["brief"]):
+            asyncio.run(over_stdio(by_library(Tools(), *streams)))
         case ["2026", "http"]:
             over_http(by_library(Tools()))

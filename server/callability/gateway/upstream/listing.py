@@ -71,6 +71,7 @@ class Listing:
         self._names_only = names_only
         self._announced = 0
         self._covered = 0
+        self._is_announced = False
         self._change = asyncio.Event()
         self._turn = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -134,8 +135,9 @@ class Listing:
             while True:
                 with anyio.move_on_after(self._again_seconds):
                     await self._change.wait()
-                if self._change.is_set():
+                if self._is_announced:
                     self._count()
+                self._is_announced = False
                 self._change.clear()
                 self._wanted.clear()
                 await self._read_again(client.session)
@@ -152,8 +154,10 @@ class Listing:
 
     async def _pause(self) -> None:
         """Wait between two listings, longer the more there were; a call that waits for one ends the pause."""
-        pause = min(LEAST_PAUSE * 2 ** min(max(0, self._series - SHORT_PAUSES), 16), LONGEST_PAUSE)
-        self._quiet_at = time.monotonic() + pause + QUIET_SECONDS
+        pause = LEAST_PAUSE
+        if self._quiet_at == math.inf:
+            pause = min(LEAST_PAUSE * 2 ** min(max(0, self._series - SHORT_PAUSES), 16), LONGEST_PAUSE)
+            self._quiet_at = time.monotonic() + pause + QUIET_SECONDS
         await asyncio.sleep(LEAST_PAUSE)
         with anyio.move_on_after(pause - LEAST_PAUSE):
             await self._wanted.wait()
@@ -174,6 +178,10 @@ class Listing:
         self._turn = asyncio.Event()
 
     def _announce(self) -> None:
+        self._is_announced = True
+        self._want_list()
+
+    def _want_list(self) -> None:
         self._announced += 1
         self._change.set()
 
@@ -187,7 +195,7 @@ class Listing:
             try:
                 async with client.listen(tools_list_changed=True) as events:
                     # Nobody announces what changed before the stream was open.
-                    self._announce()
+                    self._want_list()
                     async for _ in events:
                         self._announce()
             except ListenNotSupportedError:
