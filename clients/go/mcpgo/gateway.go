@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,6 +22,10 @@ const (
 	// ServersTool is the name of the tool that lists servers, with counts of the tools that cannot be called.
 	ServersTool = "upstream_servers"
 )
+
+const duplicateText = "Not done: two tools have the same qualified name, so a call could mean either. Nothing was shown or" +
+	" called; this says nothing about any tool. Retrying does not help. Tell the user that the operator of this proxy must" +
+	" rename one of the two servers."
 
 // A Caller is the agent of a request, and the servers that it may see.
 type Caller struct {
@@ -42,6 +47,9 @@ type Gateway struct {
 	Search func(query string, tools []Document) []string
 	// Call calls a tool of an upstream server.
 	Call func(ctx context.Context, server, tool string, arguments json.RawMessage) (*mcp.CallToolResult, error)
+
+	// hasDuplicate says whether two tools had the same qualified name when an agent was last answered.
+	hasDuplicate atomic.Bool
 }
 
 // A Document is what a search may look at of one tool. It is an alias, so that a search needs no import of this package.
@@ -71,9 +79,20 @@ func (g *Gateway) NewServer(implementation *mcp.Implementation) *mcp.Server {
 	return server
 }
 
-// unavailable is the result while no policy is in effect.
-func unavailable() *mcp.CallToolResult {
-	return Result(callability.Unavailable("no policy is in effect"))
+// judge returns what was decided for a caller, or the result if nothing could be.
+func (g *Gateway) judge(ctx context.Context, policy *callability.Policy, caller Caller) (*callability.Judgement, *mcp.CallToolResult) {
+	judgement, err := g.Inventory.Judge(policy, caller.Agent, caller.Scope)
+	isDuplicate := errors.Is(err, callability.ErrDuplicateTool)
+	if !g.hasDuplicate.Swap(isDuplicate) && isDuplicate {
+		g.Inventory.Hooks.Error(ctx, "duplicate_tool")
+	}
+	switch {
+	case isDuplicate:
+		return nil, Result(callability.Result{Text: duplicateText, IsError: true})
+	case err != nil:
+		return nil, Result(callability.Unavailable("no policy is in effect"))
+	}
+	return judgement, nil
 }
 
 func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -83,9 +102,9 @@ func (g *Gateway) discover(ctx context.Context, request *mcp.CallToolRequest) (*
 		return Result(invalid.Result()), nil
 	}
 	caller := g.Caller(ctx, request)
-	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
-	if err != nil {
-		return unavailable(), nil
+	judgement, failed := g.judge(ctx, g.Policy(), caller)
+	if failed != nil {
+		return failed, nil
 	}
 	result, err := judgement.Discovery(callability.Discovery{
 		Query:           arguments.Query,
@@ -118,9 +137,9 @@ func (g *Gateway) call(ctx context.Context, request *mcp.CallToolRequest) (*mcp.
 	}
 	caller := g.Caller(ctx, request)
 	policy := g.Policy()
-	judgement, err := g.Inventory.Judge(policy, caller.Agent, caller.Scope)
-	if err != nil {
-		return unavailable(), nil
+	judgement, failed := g.judge(ctx, policy, caller)
+	if failed != nil {
+		return failed, nil
 	}
 	adapter := g.Inventory.Adapter
 	server, tool, found := judgement.Split(arguments.Name)
@@ -156,9 +175,9 @@ func (a *callArguments) read(text json.RawMessage) string {
 
 func (g *Gateway) servers(ctx context.Context, request *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	caller := g.Caller(ctx, request)
-	judgement, err := g.Inventory.Judge(g.Policy(), caller.Agent, caller.Scope)
-	if err != nil {
-		return unavailable(), nil
+	judgement, failed := g.judge(ctx, g.Policy(), caller)
+	if failed != nil {
+		return failed, nil
 	}
 	counts := map[string]json.RawMessage{}
 	for _, each := range judgement.CountsByServer() {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
 
 from callability.adapter import SEPARATOR, JudgedTool, Judgement, ToolText, judge
@@ -132,6 +133,7 @@ class Judgements:
         try:
             judgement = judge(request, response, separator=self._separator)
         except ValueError as error:
+            _check_names(servers, self._separator)
             raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error
         found: dict[str, dict[str, JudgedTool]] = {}
         for tool in map(stand_ins.judged, judgement.tools):
@@ -189,10 +191,19 @@ def _judged(known: KnownServer, before: _JudgedServer | None, judged: Mapping[st
     return _JudgedServer(known, tools, frozenset(decided | {(status, "") for status, _ in decided}))
 
 
-def _joined(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
-    tools = tuple(tool for server in judged for tool in server.tools.values())
-    if any(separator in server.known.name for server in judged) and len({it.name for it in tools}) < len(tools):
+def _check_names(servers: Sequence[KnownServer], separator: str) -> None:
+    """Check that no two tools have one qualified name: an agent could not say which of them it means."""
+    starts = sorted(f"{server.name}{separator}" for server in servers)
+    if not any(after.startswith(before) for before, after in pairwise(starts)):
+        return
+    names = [f"{server.name}{separator}{tool}" for server in servers for tool in server.tools]
+    if len(set(names)) < len(names):
         raise PolicyUnavailable("two tools have one qualified name", "INVALID_ARGUMENT")
+
+
+def _joined(judged: Sequence[_JudgedServer], words: Mapping[WordsKey, ToolWords], separator: str) -> Judgement:
+    _check_names([server.known for server in judged], separator)
+    tools = tuple(tool for server in judged for tool in server.tools.values())
     occurring = {key for server in judged for key in server.words}
     places = {status: place for place, status in enumerate(ToolStatus)}
     in_order = sorted(occurring & words.keys(), key=lambda key: (places[key[0]], key[1]))

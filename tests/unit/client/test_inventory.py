@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -403,14 +403,19 @@ def test_the_text_of_a_hidden_tool_with_the_same_qualified_name_is_not_shown() -
     assert "files_x_read" not in inventory.texts
 
 
-def test_two_tools_with_one_qualified_name_are_no_answer() -> None:
-    """As for a fresh request: the agent could not say which one it means."""
-    inventory = Inventory()
-    for server, tool in (("a", "b:c"), ("a:b", "c")):
+@pytest.mark.parametrize("tools", [(("a", "b__c"), ("a__b", "c")), (("a", "_b"), ("a_", "b"))], ids=["middle", "edge"])
+@pytest.mark.parametrize("is_known", [False, True], ids=["together", "one_after_the_other"])
+def test_two_tools_with_one_qualified_name_are_no_answer(tools: Sequence[tuple[str, str]], is_known: bool) -> None:
+    """The agent could not say which one it means. The reason names that, and does not blame the policy service."""
+    inventory, service = Inventory(separator="__"), _Service(None)
+    for server, tool in tools:
         inventory.put_server(server, _server(OPEN))
         inventory.put_tool(server, tool, _tool(FREE))
-    with pytest.raises(PolicyUnavailable):
-        _Service(None).judge(inventory)
+        if is_known and (server, tool) == tools[0]:
+            service.judge(inventory)
+    with pytest.raises(PolicyUnavailable, match=r"^two tools have one qualified name$") as refused:
+        service.judge(inventory)
+    assert refused.value.code == "INVALID_ARGUMENT"
 
 
 def test_threads_that_edit_and_judge_do_not_disturb_each_other() -> None:

@@ -212,6 +212,28 @@ func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
 	}
 }
 
+func TestTwoToolsWithOneQualifiedNameAreReportedAsThat(t *testing.T) {
+	called, log := &atomic.Int64{}, &strings.Builder{}
+	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{
+		{Name: "files", Tools: []callabilitytest.Tool{{Name: "text:read"}}},
+		{Name: "files:text", Tools: []callabilitytest.Tool{{Name: "read"}}},
+	}}, called)
+	gateway.Inventory.Hooks.Logger = slog.New(slog.NewTextHandler(log, nil))
+	proxy := agent{connected(t, gateway.NewServer(implementation)), called}
+	for range 2 {
+		result, err := proxy.Call(t.Context(), "files:text:read")
+		if err != nil || !strings.Contains(string(result), "two tools have the same qualified name") {
+			t.Errorf("found %s, %v", result, err)
+		}
+		if strings.Contains(string(result), "policy service") {
+			t.Errorf("the policy service is blamed: %s", result)
+		}
+	}
+	if found := strings.Count(log.String(), "msg=duplicate_tool"); found != 1 || called.Load() != 0 {
+		t.Errorf("found %d lines of the log and %d calls: %s", found, called.Load(), log)
+	}
+}
+
 func TestAnAgentWithoutATokenIsNotServed(t *testing.T) {
 	config := &config{Agents: map[string]agentConfig{"secret": {Name: "assistant"}}}
 	server := httptest.NewServer(config.handler(mcp.NewServer(implementation, nil)))
