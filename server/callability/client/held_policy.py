@@ -56,6 +56,7 @@ class HeldPolicy:
         self._confirmed_at = self._written_at = float("-inf")
         self._sequence = 0
         self._refused = b""
+        self._refused_digest = ""
         self._too_old = False
         self.accepted = Event()
         """Set when there is a policy, however old."""
@@ -76,6 +77,10 @@ class HeldPolicy:
     def age_seconds(self) -> float:
         """For how many seconds nothing has confirmed the policy; infinite if there is none."""
         return self._clock() - self._confirmed_at
+
+    def has_refused(self, digest: str) -> bool:
+        """Say whether the bundle that was refused last came with this digest."""
+        return bool(digest) and digest == self._refused_digest
 
     def calls(self) -> LocalCalls:
         """Return what decides.
@@ -144,6 +149,7 @@ class HeldPolicy:
             policy = read(bundle, keys=self._keys, accepted_sequence=self._sequence, rollback=rollback)
             _check_digest(policy, digest)
         except BundleRefused as error:
+            self._refused_digest = digest
             self._report_refusal(bundle, error)
             return False
         with self._lock:

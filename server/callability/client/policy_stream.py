@@ -95,7 +95,8 @@ class PolicyStream:
         if message.bundle_digest and message.bundle_digest == self._held.digest:
             self._held.confirm()
             return True
-        self._replicas.hooks.log(logging.ERROR, "policy_not_sent", {"revision": message.revision})
+        if not self._held.has_refused(message.bundle_digest):
+            self._replicas.hooks.log(logging.ERROR, "policy_not_sent", {"revision": message.revision})
         self._cancel()
         return False
 

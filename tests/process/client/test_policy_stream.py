@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 from callability.bundle import read
 from callability.client import PolicyUnavailable
+from callability.v1 import policy_service_pb2 as pb
 from support.bundles import DrawnRequests, bundle_of, write_policy_of
 from support.clients import KINDS, Caller, Recorded, calling, replicas
 from support.drawing import share
@@ -75,6 +79,36 @@ def test_without_a_replica_a_policy_becomes_too_old_and_a_new_contact_ends_it(ki
             eventually(lambda: _refused(caller))
             running[0].restart()
             eventually(lambda: not _refused(caller))
+
+
+@pytest.fixture
+def newer() -> Iterator[str]:
+    """Return the address of a service that sends a bundle of a format which no client knows yet, and a heartbeat."""
+
+    def watch(request: bytes, context: object) -> Iterator[bytes]:
+        yield pb.WatchPolicyResponse(bundle=b"newer", bundle_digest="digest", revision="r").SerializeToString()
+        yield pb.WatchPolicyResponse(bundle_digest="digest", revision="r").SerializeToString()
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "WatchPolicy": grpc.unary_stream_rpc_method_handler(watch)
+    }
+    server.add_registered_method_handlers("callability.v1.PolicyService", methods)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def test_a_bundle_that_the_client_refuses_is_reported_as_that_alone(kind: str, newer: str) -> None:
+    """The service sent it: that it did not would send an operator to the wrong place."""
+    recorded = Recorded()
+    with calling(kind, lambda client: client.local([newer], hooks=recorded)) as caller:
+        # The client leaves a replica at the first heartbeat with a policy that it does not have.
+        eventually(lambda: recorded.saw("replica_down"))
+        assert _refused(caller)
+        assert [event for event, _ in recorded.events].count("bundle_refused") == 1
+        assert not recorded.saw("policy_not_sent")
 
 
 def test_a_start_without_a_replica_decides_by_the_bundle_on_disk(kind: str, tmp_path: Path) -> None:
