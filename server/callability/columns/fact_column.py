@@ -76,6 +76,9 @@ class FactReader:
         Raises:
             UnfitColumn: the column has another type, or a null where a name is needed.
         """
+        if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+            # A row is null as well if its place in the dictionary is.
+            column = column.cast(column.type.value_type)
         if self._needed and column.null_count:
             row = int(pc.index(column.is_null(), True).as_py())
             raise UnfitColumn(f"column `{self.name}` is null in row {row} of a batch: every row needs a name")

@@ -231,6 +231,11 @@ def test_the_agent_may_be_given_for_all_rows(policy: ColumnPolicy) -> None:
         ("server.label.stage", pa.array([1.5]), "column `server.label.stage` has the type double, and text"),
         ("tool.name", pa.array([None], pa.string()), "column `tool.name` is null in row 0 of a batch"),
         ("tool.name", pa.array([None], pa.null()), "column `tool.name` is null in row 0 of a batch"),
+        (
+            "tool.name",
+            pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([None], pa.string())),
+            "column `tool.name` is null in row 0 of a batch",
+        ),
     ],
 )
 def test_a_column_of_another_type_is_an_error(
