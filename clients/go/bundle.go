@@ -42,8 +42,11 @@ func TrustKeys(keys map[string]ed25519.PublicKey) Option {
 	}
 }
 
-// NotBefore refuses a bundle whose sequence number is lower. Leave it out to allow a rollback.
-func NotBefore(sequence uint64) Option { return func(d *demands) { d.sequence = sequence } }
+// NotBefore refuses a bundle whose sequence number is lower. Leave it out to allow a rollback. If it is given several times,
+// the highest number counts.
+func NotBefore(sequence uint64) Option {
+	return func(d *demands) { d.sequence = max(d.sequence, sequence) }
+}
 
 // ReadPolicy reads a bundle, such as one from go:embed, and checks all of it. The bundle is untrusted input until then.
 // The policy does not refer to the bytes afterwards. An error is a *BundleError.

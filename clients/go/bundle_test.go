@@ -183,6 +183,18 @@ func TestAStoreSwapsWholePoliciesAndRefusesOlderOnes(t *testing.T) {
 	}
 }
 
+func TestAStoreRefusesWhatIsOlderThanItsCallerDemands(t *testing.T) {
+	var store callability.PolicyStore
+	five := enveloped(append(shippedPayload(t), fields(3, 5)...))
+	err := store.Replace(five, callability.NotBefore(12), callability.NotBefore(4))
+	if !errors.Is(err, callability.ErrOlderSequence) || store.Load() != nil {
+		t.Errorf("found %v, and sequence %d in effect", err, store.Load().Sequence())
+	}
+	if err := store.Replace(five, callability.NotBefore(5)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAFileThatIsRefusedIsNamed(t *testing.T) {
 	path := t.TempDir() + "/policy.bundle"
 	if err := os.WriteFile(path, []byte("rules:\n"), 0o600); err != nil {

@@ -21,7 +21,7 @@ func (s *PolicyStore) Load() *Policy { return s.current.Load() }
 func (s *PolicyStore) Swap(policy *Policy) *Policy { return s.current.Swap(policy) }
 
 // Replace reads a bundle and puts it into effect. A refused bundle changes nothing, and so does one whose sequence number
-// is lower than that of the policy in effect; to roll back on purpose, read it and Swap.
+// is lower than that of the policy in effect, or than NotBefore demands; to roll back on purpose, read it and Swap.
 func (s *PolicyStore) Replace(bundle []byte, options ...Option) error {
 	for {
 		before := s.Load()
