@@ -147,3 +147,6 @@ func (d *diagram) check(axes []axis, results int) error {
 }
 
 func (a axis) points() int { return len(a.readings) / len(a.facts) }
+
+// at returns the readings of a point.
+func (a axis) at(point int) []int32 { return a.readings[point*len(a.facts) : (point+1)*len(a.facts)] }

@@ -39,18 +39,6 @@ type answer struct {
 	place        int32
 }
 
-// axisPoints finds the point of an axis by the readings of its facts.
-type axisPoints struct {
-	facts   []int32
-	ofAgent bool
-	// strides and points are a mixed radix of the readings: the point of each combination, or -1.
-	strides []int32
-	points  []int32
-}
-
-// maxDense bounds the table of one axis; a real axis of several facts has some hundreds of combinations.
-const maxDense = 1 << 22
-
 func newPolicy(p *payload, digest []byte) *Policy {
 	set := &p.ruleSets[questionTools]
 	policy := &Policy{
@@ -137,41 +125,6 @@ func (p *Policy) addWords(set *ruleSet) {
 		}
 	}
 	delete(p.words, wordsKey{})
-}
-
-func newAxisPoints(a axis, facts []fact) axisPoints {
-	found := axisPoints{facts: a.facts, ofAgent: facts[a.facts[0]].subject == subjectAgent}
-	size := 1
-	for _, place := range a.facts {
-		found.strides = append(found.strides, int32(size))
-		if size *= len(facts[place].values) + 1; size > maxDense {
-			return axisPoints{facts: a.facts, ofAgent: found.ofAgent}
-		}
-	}
-	found.points = make([]int32, size)
-	for index := range found.points {
-		found.points[index] = -1
-	}
-	for point := a.points() - 1; point >= 0; point-- {
-		index := int32(0)
-		for number, reading := range a.readings[point*len(a.facts) : (point+1)*len(a.facts)] {
-			index += reading * found.strides[number]
-		}
-		found.points[index] = int32(point)
-	}
-	return found
-}
-
-// point returns the point of the axis where facts have these readings; -1 if they cannot occur together.
-func (a *axisPoints) point(readings []int32) int32 {
-	if a.points == nil {
-		return -1
-	}
-	index := int32(0)
-	for number, fact := range a.facts {
-		index += readings[fact] * a.strides[number]
-	}
-	return a.points[index]
 }
 
 func (p *Policy) tools() *ruleSet { return &p.payload.ruleSets[questionTools] }

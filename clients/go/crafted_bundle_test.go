@@ -1,0 +1,168 @@
+package callability_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/callability/callability/clients/go"
+)
+
+// The numbers of the fields of a rule set in a bundle, and of the kinds and subjects of its facts.
+const (
+	ruleSetFacts  = 2
+	ruleSetAxes   = 11
+	ruleSetListed = 17
+
+	kindField = 1
+
+	subjectServer, subjectTool, subjectLoad = 1, 2, 4
+)
+
+// A fieldSpan is a field of a message: its number and where it lies.
+type fieldSpan struct {
+	number              int
+	start, content, end int
+}
+
+// spans are the fields of a message that holds varints and bytes alone.
+func spans(message []byte) []fieldSpan {
+	var found []fieldSpan
+	for place := 0; place < len(message); {
+		tag, size := binary.Uvarint(message[place:])
+		span := fieldSpan{number: int(tag >> 3), start: place, content: place + size}
+		value, size := binary.Uvarint(message[span.content:])
+		span.end = span.content + size
+		if tag&7 == 2 {
+			span.content = span.end
+			span.end += int(value)
+		}
+		found = append(found, span)
+		place = span.end
+	}
+	return found
+}
+
+// A ruleSetEdit adds facts and axes to a rule set of the shipped policy, which no rule of it reads.
+type ruleSetEdit struct {
+	facts int
+	more  []any
+}
+
+// fact adds a fact, and returns its number.
+func (e *ruleSetEdit) fact(kind, subject int, pairs ...any) byte {
+	name := fmt.Sprintf("crafted.fact_%d", e.facts)
+	e.more = append(e.more, ruleSetFacts, fields(append([]any{1, name, 2, kind, 3, subject}, pairs...)...))
+	e.facts++
+	return byte(e.facts - 1)
+}
+
+func (e *ruleSetEdit) axis(facts, readings []byte) {
+	e.more = append(e.more, ruleSetAxes, fields(1, facts, 2, readings), ruleSetListed, facts)
+}
+
+// crafted is the shipped bundle with an edit of one of its rule sets.
+func crafted(t testing.TB, question string, edit func(*ruleSetEdit)) []byte {
+	t.Helper()
+	payload := shippedPayload(t)
+	for _, span := range spans(payload) {
+		ruleSet := payload[span.content:span.end]
+		if span.number != 5 || !bytes.HasPrefix(ruleSet, fields(1, question)) {
+			continue
+		}
+		var edited ruleSetEdit
+		for _, each := range spans(ruleSet) {
+			if each.number == ruleSetFacts {
+				edited.facts++
+			}
+		}
+		edit(&edited)
+		ruleSet = append(bytes.Clone(ruleSet), fields(edited.more...)...)
+		return enveloped(append(append(bytes.Clone(payload[:span.start]), fields(5, ruleSet)...), payload[span.end:]...))
+	}
+	t.Fatalf("the shipped policy has no rule set %q", question)
+	return nil
+}
+
+// addUnknownAxis adds an axis of facts that have one value each and are always unknown.
+func (e *ruleSetEdit) addUnknownAxis(subject, facts int) {
+	var places []byte
+	for range facts {
+		places = append(places, e.fact(kindField, subject, 5, "yes"))
+	}
+	e.axis(places, bytes.Repeat([]byte{1}, facts))
+}
+
+// allocated is how many bytes are allocated meanwhile.
+func allocated(run func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	run()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+const mebibyte = 1 << 20
+
+func TestASmallBundleTakesLittleMemoryHoweverManyCombinationsItsAxesHave(t *testing.T) {
+	wide := func(subject int) func(*ruleSetEdit) {
+		return func(edit *ruleSetEdit) {
+			for range 3 {
+				edit.addUnknownAxis(subject, 22)
+			}
+		}
+	}
+	tools, loads := crafted(t, "callability", wide(subjectServer)), crafted(t, "load_outcome", wide(subjectLoad))
+	facts := callability.LoadFacts{HTTPStatus: 503, TriesLeft: 1}
+	wanted := bundled(t, "shipped.bundle").ClassifyLoad(facts)
+	found := allocated(func() {
+		policy, err := callability.ReadPolicy(tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verdict := policy.Decide(nil, open()); !verdict.Callable() {
+			t.Errorf("found %s, %v", verdict.Status(), verdict.Err())
+		}
+		if policy, err = callability.ReadPolicy(loads); err != nil {
+			t.Fatal(err)
+		}
+		if found := policy.ClassifyLoad(facts); found != wanted {
+			t.Errorf("found %+v, wanted %+v", found, wanted)
+		}
+	})
+	if found > 16*mebibyte {
+		t.Errorf("bundles of %d bytes: found %d bytes allocated", len(tools)+len(loads), found)
+	}
+}
+
+func TestAnAxisDecidesHoweverManyCombinationsItHas(t *testing.T) {
+	policy, err := callability.ReadPolicy(crafted(t, "callability", func(edit *ruleSetEdit) {
+		edit.addUnknownAxis(subjectTool, 40)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict := policy.Decide(nil, open()); !verdict.Callable() {
+		t.Errorf("found %s, %v", verdict.Status(), verdict.Err())
+	}
+}
+
+func TestReadingsThatNoPointListsCannotOccurTogether(t *testing.T) {
+	policy, err := callability.ReadPolicy(crafted(t, "callability", func(edit *ruleSetEdit) {
+		var places []byte
+		for range 40 {
+			places = append(places, edit.fact(kindField, subjectTool, 5, "yes"))
+		}
+		edit.axis(places, make([]byte, 40))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var item *callability.ItemError
+	if err := policy.Decide(nil, open()).Err(); !errors.As(err, &item) || item.Reason != "FACTS_IMPOSSIBLE" {
+		t.Errorf("found %v", err)
+	}
+}
