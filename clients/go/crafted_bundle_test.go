@@ -17,7 +17,7 @@ const (
 	ruleSetAxes   = 11
 	ruleSetListed = 17
 
-	kindField = 1
+	kindField, kindName = 1, 3
 
 	subjectServer, subjectTool, subjectLoad = 1, 2, 4
 )
@@ -164,5 +164,22 @@ func TestReadingsThatNoPointListsCannotOccurTogether(t *testing.T) {
 	var item *callability.ItemError
 	if err := policy.Decide(nil, open()).Err(); !errors.As(err, &item) || item.Reason != "FACTS_IMPOSSIBLE" {
 		t.Errorf("found %v", err)
+	}
+}
+
+func TestEachFactOfANameClassifiesItForItself(t *testing.T) {
+	policy, err := callability.ReadPolicy(crafted(t, "callability", func(edit *ruleSetEdit) {
+		four := edit.fact(kindName, subjectTool, 5, "a", 5, "b", 5, "c", 5, "other",
+			12, fields(1, "a*"), 12, fields(1, "b*"), 12, fields(1, "c*"),
+			13, fields(1, 0), 13, fields(1, 1), 13, fields(1, 2), 13, fields())
+		two := edit.fact(kindName, subjectTool, 5, "git", 5, "other", 12, fields(1, "git*"), 13, fields(1, 0), 13, fields())
+		// The only point of this axis has the readings of `git_log`.
+		edit.axis([]byte{four, two}, []byte{3, 0})
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if verdict := policy.Decide(nil, open()); !verdict.Callable() {
+		t.Errorf("found %s, %v", verdict.Status(), verdict.Err())
 	}
 }

@@ -55,22 +55,23 @@ type agentPoints struct {
 	err    error
 }
 
-// A classedName is a name, and its class under the policy that asked last.
+// A classedName is a name, and its class for the fact that asked last.
 type classedName struct {
 	text  string
 	class atomic.Pointer[nameClass]
 }
 
+// The place of a fact in memory tells its policy too.
 type nameClass struct {
-	policy  *Policy
+	fact    *fact
 	reading int32
 }
 
-func (n *classedName) reading(p *Policy, fact *fact) int32 {
-	if found := n.class.Load(); found != nil && found.policy == p {
+func (n *classedName) reading(fact *fact) int32 {
+	if found := n.class.Load(); found != nil && found.fact == fact {
 		return found.reading
 	}
-	found := &nameClass{p, fact.classOf(n.text)}
+	found := &nameClass{fact, fact.classOf(n.text)}
 	n.class.Store(found)
 	return found.reading
 }

@@ -7,15 +7,15 @@ func (p *Policy) readings(agent *Agent, tool *Tool, server *serverState, state *
 	facts := p.tools().facts
 	found := make([]int32, len(facts))
 	for place := range facts {
-		found[place] = p.reading(&facts[place], agent, tool, server, state)
+		found[place] = facts[place].reading(agent, tool, server, state)
 	}
 	return found
 }
 
-func (p *Policy) reading(f *fact, agent *Agent, tool *Tool, server *serverState, state *toolState) int32 {
+func (f *fact) reading(agent *Agent, tool *Tool, server *serverState, state *toolState) int32 {
 	switch f.kind {
 	case factName:
-		return p.nameReading(f, agent, tool)
+		return f.nameReading(agent, tool)
 	case factLabel:
 		return f.labelReading(labelsOf(f, agent, server, state))
 	case factDeclared:
@@ -53,17 +53,17 @@ func (f *fact) labelReading(labels Labels) int32 {
 
 const noLabel = "none"
 
-func (p *Policy) nameReading(f *fact, agent *Agent, tool *Tool) int32 {
+func (f *fact) nameReading(agent *Agent, tool *Tool) int32 {
 	if len(f.values) == 0 {
 		return 0
 	}
 	switch {
 	case f.subject == subjectAgent && agent != nil && agent.facts != nil:
-		return agent.name.reading(p, f)
+		return agent.name.reading(f)
 	case f.subject == subjectTool && tool != nil:
-		return tool.name.reading(p, f)
+		return tool.name.reading(f)
 	case f.subject == subjectServer && tool != nil && tool.server != nil:
-		return tool.server.name.reading(p, f)
+		return tool.server.name.reading(f)
 	}
 	return int32(len(f.values))
 }
