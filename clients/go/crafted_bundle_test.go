@@ -183,3 +183,9 @@ func TestEachFactOfANameClassifiesItForItself(t *testing.T) {
 		t.Errorf("found %s, %v", verdict.Status(), verdict.Err())
 	}
 }
+
+func TestAnAxisOfANameWithoutClassesIsRefused(t *testing.T) {
+	refused(t, callability.ErrInvalid, crafted(t, "callability", func(edit *ruleSetEdit) {
+		edit.axis([]byte{edit.fact(kindName, subjectTool)}, []byte{0})
+	}))
+}

@@ -18,6 +18,9 @@ func (s *ruleSet) checkAxes() error {
 			if tested[place] {
 				return fmt.Errorf("found fact %d on two axes", place)
 			}
+			if len(s.facts[place].values) == 0 {
+				return fmt.Errorf("found fact %d without values on an axis", place)
+			}
 			tested[place] = true
 		}
 		if err := s.checkAxis(each); err != nil {
