@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/callability/callability/clients/go"
 )
 
-// The numbers of the fields of a rule set in a bundle, and of the kinds and subjects of its facts.
+// The numbers of the fields of a payload and of a rule set, and of the kinds and subjects of facts.
 const (
-	ruleSetFacts  = 2
-	ruleSetAxes   = 11
-	ruleSetListed = 17
+	payloadRuleSets = 5
+
+	ruleSetFacts    = 2
+	ruleSetStatuses = 3
+	ruleSetAxes     = 11
+	ruleSetListed   = 17
 
 	kindField, kindName = 1, 3
 
@@ -64,27 +68,42 @@ func (e *ruleSetEdit) axis(facts, readings []byte) {
 	e.more = append(e.more, ruleSetAxes, fields(1, facts, 2, readings), ruleSetListed, facts)
 }
 
+// edited changes the field of a message that has a number and begins with a prefix.
+func edited(t testing.TB, message []byte, number int, prefix []byte, edit func(content []byte) []byte) []byte {
+	t.Helper()
+	for _, span := range spans(message) {
+		if content := message[span.content:span.end]; span.number == number && bytes.HasPrefix(content, prefix) {
+			return slices.Concat(message[:span.start], fields(number, edit(content)), message[span.end:])
+		}
+	}
+	t.Fatalf("the shipped policy has no field %d that begins with %q", number, prefix)
+	return nil
+}
+
 // crafted is the shipped bundle with an edit of one of its rule sets.
 func crafted(t testing.TB, question string, edit func(*ruleSetEdit)) []byte {
 	t.Helper()
-	payload := shippedPayload(t)
-	for _, span := range spans(payload) {
-		ruleSet := payload[span.content:span.end]
-		if span.number != 5 || !bytes.HasPrefix(ruleSet, fields(1, question)) {
-			continue
-		}
-		var edited ruleSetEdit
+	return enveloped(edited(t, shippedPayload(t), payloadRuleSets, fields(1, question), func(ruleSet []byte) []byte {
+		var more ruleSetEdit
 		for _, each := range spans(ruleSet) {
 			if each.number == ruleSetFacts {
-				edited.facts++
+				more.facts++
 			}
 		}
-		edit(&edited)
-		ruleSet = append(bytes.Clone(ruleSet), fields(edited.more...)...)
-		return enveloped(append(append(bytes.Clone(payload[:span.start]), fields(5, ruleSet)...), payload[span.end:]...))
-	}
-	t.Fatalf("the shipped policy has no rule set %q", question)
-	return nil
+		edit(&more)
+		return slices.Concat(ruleSet, fields(more.more...))
+	}))
+}
+
+// renumbered is the shipped bundle with another number for a status of tools.
+func renumbered(t testing.TB, status string, number int) []byte {
+	t.Helper()
+	question := fields(1, "callability")
+	return enveloped(edited(t, shippedPayload(t), payloadRuleSets, question, func(ruleSet []byte) []byte {
+		return edited(t, ruleSet, ruleSetStatuses, fields(1, status), func(content []byte) []byte {
+			return slices.Concat(content, fields(2, number))
+		})
+	}))
 }
 
 // addUnknownAxis adds an axis of facts that have one value each and are always unknown.

@@ -23,7 +23,8 @@ type FactValue struct{ Fact, Value string }
 
 // A Trial is the outcome of trying one rule.
 type Trial struct {
-	Rule   string
+	Rule string
+	// Status is StatusUnspecified if it is one of a later version.
 	Status Status
 	Truth  Truth
 	// Reads are the facts that the condition reads, with their values.
@@ -105,7 +106,7 @@ func (e *explained) trials() []Trial {
 		rule := &e.set.rules[number]
 		trial := Trial{
 			Rule:   rule.id,
-			Status: Status(e.set.statuses[rule.status].number),
+			Status: statusOf(e.set.statuses[rule.status].number),
 			Truth:  e.set.truth(rule.condition, e.readings),
 		}
 		for _, fact := range e.set.factsRead(rule.condition) {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -236,5 +237,62 @@ func BenchmarkJudge(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// refusedOf are what an agent reads about the only tool of an inventory: its locks, and the rejection of a call.
+func refusedOf(t *testing.T, policy *callability.Policy, facts callability.ToolFacts) ([]callability.Lock, string) {
+	t.Helper()
+	var inventory callability.Inventory
+	inventory.PutServer("git", openServer)
+	inventory.Put("git", callability.ToolEntry{Name: "reset", Facts: facts, Refusal: "Not on the allow list."})
+	judgement, err := inventory.Judge(policy, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := policy.Decide(nil, inventory.Tool("git", "reset")).Answer()
+	result, _ := inventory.Adapter.Rejection(answer, "git", "reset", inventory.Refusal("git", "reset"))
+	return judgement.Locks(), result.Text
+}
+
+func TestAToolWithAnErrorHasNoRefusal(t *testing.T) {
+	facts := refusedTool
+	facts.Labels = callability.Labels{}
+	for number := range 65 {
+		facts.Labels[fmt.Sprint(number)] = "v"
+	}
+	locks, rejection := refusedOf(t, bundled(t, "shipped.bundle"), facts)
+	if len(locks) != 1 || locks[0].Status != callability.DisabledUnknown || strings.Contains(locks[0].Text, "allow list") {
+		t.Errorf("found %+v", locks)
+	}
+	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, "A later retry may succeed.") {
+		t.Errorf("found %s", rejection)
+	}
+}
+
+// TestAStatusOfALaterVersionIsNoneOfThisOne takes a number whose lowest byte is that of `disabled_by_config`.
+func TestAStatusOfALaterVersionIsNoneOfThisOne(t *testing.T) {
+	policy, err := callability.ReadPolicy(renumbered(t, "disabled_unknown", 256+int(callability.DisabledByConfig)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, rejection := refusedOf(t, policy, refusedTool)
+	unexplained := "The policy service gives no reason. Tell the user. Next step:"
+	if len(locks) != 1 || locks[0].Status != callability.DisabledUnknown || !strings.HasPrefix(locks[0].Text, unexplained) {
+		t.Errorf("found %+v", locks)
+	}
+	if strings.Contains(rejection, "allow list") || !strings.Contains(rejection, unexplained) {
+		t.Errorf("found %s", rejection)
+	}
+	found, _ := refusedOf(t, policy, deniedTool)
+	if wanted, _ := refusedOf(t, bundled(t, "shipped.bundle"), deniedTool); !slices.Equal(found, wanted) {
+		t.Errorf("found %+v, wanted %+v", found, wanted)
+	}
+	explanation, err := policy.Explain(nil, callability.NewServer("git", openServer).Tool("reset", refusedTool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := explanation.Trials[len(explanation.Trials)-1]; last.Status != callability.StatusUnspecified {
+		t.Errorf("found %s of rule %s", last.Status, last.Rule)
 	}
 }

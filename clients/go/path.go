@@ -95,7 +95,7 @@ func (s *pathSearch) path() (Path, bool) {
 		if s.ruleOut(out, now) {
 			return Path{}, false
 		}
-		step := Step{Rule: rule.id, Status: Status(s.set.statuses[rule.status].number), rule: number}
+		step := Step{Rule: rule.id, Status: statusOf(s.set.statuses[rule.status].number), rule: number}
 		for _, fact := range slices.Sorted(maps.Keys(out)) {
 			if !out[fact].has(now[fact]) {
 				step.Changes = append(step.Changes, Change{fact: fact, current: now[fact], wanted: out[fact], possible: out[fact]})

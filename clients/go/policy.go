@@ -30,7 +30,9 @@ type Policy struct {
 
 // An answer is a verdict with what belongs to its status.
 type answer struct {
-	status       Status
+	status Status
+	// later says that the status is one of a later version.
+	later        bool
 	liftedBy     LiftedBy
 	retry        Retry
 	undetermined bool
@@ -69,7 +71,7 @@ func (p *Policy) addAnswers(set *ruleSet) {
 	for _, each := range set.verdicts {
 		status := set.statuses[each.status]
 		found := answer{
-			status:       Status(status.number),
+			status:       statusOf(status.number),
 			liftedBy:     LiftedBy(status.liftedBy),
 			retry:        Retry(status.retry),
 			undetermined: each.undetermined,
@@ -77,9 +79,9 @@ func (p *Policy) addAnswers(set *ruleSet) {
 			rule:         each.rule,
 			place:        each.status,
 		}
-		if status.number < 1 || status.number > int32(Callable) {
-			// A status of a later version: what this version knows of it is that the tool is held back.
-			found.status, found.withhold = DisabledUnknown, true
+		if found.status == StatusUnspecified {
+			// What this version knows of a status of a later one is that the tool is held back.
+			found.status, found.later, found.withhold = DisabledUnknown, true, true
 		}
 		p.verdicts = append(p.verdicts, found)
 	}
@@ -93,7 +95,7 @@ func (p *Policy) addWords(set *ruleSet) {
 		}
 	}
 	words := func(status int32, rule string, texts []string) Words {
-		found := Words{Status: Status(set.statuses[status].number), Rule: rule, Phrases: declared}
+		found := Words{Status: statusOf(set.statuses[status].number), Rule: rule, Phrases: declared}
 		for place, name := range set.textNames {
 			switch name {
 			case "remediation":

@@ -20,6 +20,14 @@ var statusNames = [...]string{"unspecified", "server_disabled", "disabled_by_con
 
 func (s Status) String() string { return nameOf(statusNames[:], int(s)) }
 
+// statusOf is a status by its number in the contract; StatusUnspecified for one of a later version.
+func statusOf(number int32) Status {
+	if number < 1 || number > int32(Callable) {
+		return StatusUnspecified
+	}
+	return Status(number)
+}
+
 // LiftedBy says who can lift a status.
 type LiftedBy uint8
 
@@ -69,7 +77,7 @@ type Verdict struct {
 // Callable says whether the tool can be called now.
 func (v Verdict) Callable() bool { return v.Status() == Callable }
 
-// Status is the answer. An item with an error has DisabledUnknown.
+// Status is the answer. An item with an error and a status of a later version have DisabledUnknown.
 func (v Verdict) Status() Status {
 	if v.policy == nil {
 		return StatusUnspecified
@@ -196,8 +204,13 @@ type Words struct {
 
 // Answer returns the verdict with its words as the adapter takes them, for both local and remote decisions.
 func (v Verdict) Answer() Answer {
+	status := v.Status()
+	if v.number < 0 || v.policy != nil && v.policy.verdicts[v.number].later {
+		// The adapter takes DisabledUnknown as decided by the policy, and then gives the refusal of the proxy as the reason.
+		status = StatusUnspecified
+	}
 	return Answer{
-		Status:       v.Status(),
+		Status:       status,
 		Rule:         v.Rule(),
 		Undetermined: v.Undetermined(),
 		Retry:        v.Retry(),
