@@ -202,3 +202,41 @@ func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
 		t.Error("found no text")
 	}
 }
+
+// discoveredWith is the answer about one callable tool with a schema.
+func discoveredWith(t *testing.T, schema string) (callability.Result, error) {
+	t.Helper()
+	var inventory callability.Inventory
+	inventory.PutServer("git", openServer)
+	inventory.Put("git", callability.ToolEntry{
+		Name: "status", Facts: openTool, Text: callability.ToolText{InputSchema: []byte(schema)},
+	})
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return judgement.Discovery(callability.Discovery{Query: "status", Found: judgement.CallableNames()})
+}
+
+func TestASchemaTakesMemoryByItsSizeHoweverDeepItIsNested(t *testing.T) {
+	const levels = 9000
+	word := `"` + strings.Repeat("x", mebibyte) + `"`
+	nested := func(before, after string) string {
+		return strings.Repeat(before, levels) + word + strings.Repeat(after, levels)
+	}
+	for schema, wanted := range map[string]string{
+		nested("[ ", " ]"):                              nested("[", "]"),
+		nested(`{"b": 1, "a": 2, "b": `, ` }`):          nested(`{"b":`, `,"a":2}`),
+		nested(`{"a": 1, "a": 2, "a": [`, `], "b": 3}`): nested(`{"a":[`, `],"b":3}`),
+	} {
+		found := allocated(func() {
+			result, err := discoveredWith(t, schema)
+			if err != nil || !strings.Contains(string(result.StructuredContent), `"inputSchema":`+wanted+`}`) {
+				t.Errorf("%.30s: found another schema, or %v", schema, err)
+			}
+		})
+		if found > 64*mebibyte {
+			t.Errorf("%.30s: found %d bytes allocated", schema, found)
+		}
+	}
+}

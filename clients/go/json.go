@@ -1,11 +1,7 @@
 package callability
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 )
 
@@ -75,83 +71,4 @@ func (o *object) encoded(name string, value []byte) {
 
 func (o *object) json() []byte {
 	return append(append(append(make([]byte, 0, len(o.members)+2), '{'), o.members...), '}')
-}
-
-// normalJSON writes the JSON of an upstream in the form of docs/adapter.md: compact, with its numbers as they were written,
-// and of several members with one key the last, in the place of the first.
-func normalJSON(text []byte) ([]byte, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	value, err := normalValue(decoder)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("found more than one JSON value")
-	}
-	return value, nil
-}
-
-func normalValue(decoder *json.Decoder) ([]byte, error) {
-	token, err := decoder.Token()
-	if err != nil {
-		return nil, err
-	}
-	switch token := token.(type) {
-	case json.Delim:
-		if token == '{' {
-			return normalObject(decoder)
-		}
-		return normalArray(decoder)
-	case string:
-		return appendJSONString(nil, token), nil
-	case json.Number:
-		return []byte(token), nil
-	case bool:
-		return fmt.Append(nil, token), nil
-	}
-	return []byte("null"), nil
-}
-
-func normalArray(decoder *json.Decoder) ([]byte, error) {
-	out := []byte{'['}
-	for decoder.More() {
-		value, err := normalValue(decoder)
-		if err != nil {
-			return nil, err
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, value...)
-	}
-	_, err := decoder.Token()
-	return append(out, ']'), err
-}
-
-func normalObject(decoder *json.Decoder) ([]byte, error) {
-	var keys []string
-	values := map[string][]byte{}
-	for decoder.More() {
-		token, err := decoder.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, ok := token.(string)
-		if !ok {
-			return nil, fmt.Errorf("found %v, wanted a key", token)
-		}
-		if _, again := values[key]; !again {
-			keys = append(keys, key)
-		}
-		if values[key], err = normalValue(decoder); err != nil {
-			return nil, err
-		}
-	}
-	var found object
-	for _, key := range keys {
-		found.encoded(key, values[key])
-	}
-	_, err := decoder.Token()
-	return found.json(), err
 }
