@@ -24,7 +24,7 @@ const (
 // A ToolText is what an upstream says about a tool. What it does not say is nil.
 type ToolText struct {
 	Description *string
-	// InputSchema and Annotations are JSON as the upstream sent it.
+	// InputSchema and Annotations are JSON as the upstream sent it. Without a byte they are not JSON: leave them nil.
 	InputSchema, Annotations []byte
 }
 
@@ -46,7 +46,8 @@ type Discovery struct {
 }
 
 // Discovery answers a question: without IncludeDisabled, byte for byte as if locked tools did not exist, except for the
-// notice if nothing callable was found (FR-002, FR-009). An error is an *InvalidArgument.
+// notice if nothing callable was found (FR-002, FR-009). An error is an *InvalidArgument if the limit is out of range; any
+// other says which tool has an input schema or annotations that are not JSON.
 func (j *Judgement) Discovery(d Discovery) (Result, error) {
 	if d.Limit == 0 {
 		d.Limit = DefaultLimit

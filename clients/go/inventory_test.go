@@ -240,3 +240,13 @@ func TestASchemaTakesMemoryByItsSizeHoweverDeepItIsNested(t *testing.T) {
 		}
 	}
 }
+
+func TestASchemaThatIsNotJSONIsNoWrongArgumentOfTheAgent(t *testing.T) {
+	for _, schema := range []string{"", "{", "{} {}"} {
+		_, err := discoveredWith(t, schema)
+		var invalid *callability.InvalidArgument
+		if err == nil || errors.As(err, &invalid) || !strings.Contains(err.Error(), "git:status") {
+			t.Errorf("%q: found %v", schema, err)
+		}
+	}
+}
