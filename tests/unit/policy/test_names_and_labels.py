@@ -21,7 +21,7 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import LabelFact
 from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
-from callability.policy.reporting.difference import TooMuch, compared_space, differences
+from callability.policy.reporting.difference import NotComparable, compared_space, differences
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.reasoning.condition import All, Condition, Is, Not
@@ -33,8 +33,9 @@ from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of
 from support.policies import write_policy
 
-NAMES = st.text("ab[-", min_size=1, max_size=6)
-PATTERNS = st.text("ab[-*?", min_size=1, max_size=5)
+# `r` is a letter of `other`, the name that a tool has by default.
+NAMES = st.text("ar[-", min_size=1, max_size=6)
+PATTERNS = st.text("ar[-*?", min_size=1, max_size=5)
 LISTS = st.lists(st.frozensets(PATTERNS, min_size=1, max_size=3), min_size=1, max_size=3)
 LABEL = LabelFact("server.label.environment", ("none", "production", "staging"), "none")
 LABELLED = CALLABILITY.having([LABEL])
@@ -185,10 +186,18 @@ def test_patterns_that_are_too_tangled_are_refused() -> None:
 
 
 def test_the_name_for_what_could_not_be_read_cannot_be_distinguished() -> None:
-    """Two patterns that share only this name are refused; two that share others too are not."""
-    assert name_classes([frozenset(("unknow?",))], "other").representative("unknown") == "unknowa"
+    """Two patterns that share only this name are refused."""
     with pytest.raises(SinglesOutUnknown):
         name_classes([frozenset(("unknow?",)), frozenset(("*n",))], "other")
+
+
+@pytest.mark.parametrize("pattern", ["unknow?", "unknown*", "*unknown", "*unknown*", "un*known", "*n", "u*"])
+@pytest.mark.parametrize("open_name", ["other", ""])
+def test_a_pattern_may_match_the_name_for_what_could_not_be_read(pattern: str, open_name: str) -> None:
+    """Along with others, one of which stands for them all."""
+    member = name_classes([frozenset((pattern,))], open_name).representative(UNKNOWN)
+    assert member != UNKNOWN
+    assert holds(frozenset((pattern,)), member)
 
 
 HEAD = """\
@@ -228,6 +237,14 @@ def _policy(directory: Path, *conditions: str, head: str = HEAD) -> Policy:
     return check.policy
 
 
+@pytest.mark.parametrize("pattern", ["*r", "*o*", "*e*", "o*r"])
+def test_a_pattern_that_matches_the_default_name_distinguishes_others(pattern: str, tmp_path: Path) -> None:
+    """A tool that it does not match is decided by a rule below."""
+    decided = _policy(tmp_path / "policy", f"tool.name: '{pattern}'").rule_sets["callability"].diagram
+    found = [decided.verdict(CALLABILITY.open_facts | {"tool.name": name}).rule for name in ("other", "git_push")]
+    assert found == ["r0", "open"]
+
+
 def test_a_policy_that_names_what_another_does_not_can_be_compared(tmp_path: Path) -> None:
     """By labels, by patterns, and by both; changes are printed by the patterns."""
     by_name = _policy(tmp_path / "a", "tool.name: '*delete*'")
@@ -259,7 +276,7 @@ def test_what_is_too_much_together_is_not_compared(tmp_path: Path, monkeypatch: 
         _policy(tmp_path / fact, *(f"{fact}: n{number}" for number in range(60)))
         for fact in ("tool.name", "server.name")
     )
-    with pytest.raises(TooMuch, match=r"these facts multiply: `server\.name` 61, `tool\.name` 61"):
+    with pytest.raises(NotComparable, match=r"these facts multiply: `server\.name` 61, `tool\.name` 61"):
         differences(one, other)
 
 
@@ -269,14 +286,16 @@ def test_changes_with_too_many_conditions_are_not_described(tmp_path: Path, monk
     after = _policy(tmp_path / "after", *(f"tool.name: n{n}, server.name: s{n}" for n in range(1, 20)))
     assert differences(before, after)
     monkeypatch.setattr("callability.policy.reporting.difference.MAX_LOOKS", 50)
-    with pytest.raises(TooMuch, match=r"50 looks at nodes; these facts multiply: `tool\.name` 21, `server\.name` 20"):
+    with pytest.raises(
+        NotComparable, match=r"50 looks at nodes; these facts multiply: `tool\.name` 21, `server\.name` 20"
+    ):
         differences(before, after)
 
 
 def test_patterns_that_distinguish_unknown_together_are_not_compared(tmp_path: Path) -> None:
     """Those of each policy are few, and the command says so in a line."""
     one, other = _policy(tmp_path / "one", "tool.name: unknow?"), _policy(tmp_path / "other", "tool.name: '*n'")
-    with pytest.raises(TooMuch, match="distinguish the name `unknown`"):
+    with pytest.raises(NotComparable, match="distinguish the name `unknown`"):
         differences(one, other)
     done = callability("diff", str(tmp_path / "one"), str(tmp_path / "other"))
     assert (done.returncode, done.stdout) == (1, "")

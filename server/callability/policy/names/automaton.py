@@ -34,7 +34,8 @@ def shortest_names(units: Sequence[Unit], *, empty: bool) -> Iterator[tuple[froz
         TooManyStates: there are more than `MAX_STATES`.
     """
     automaton = _Automaton(units)
-    seen = {automaton.start}
+    # Unless a name may be empty, no name has led to the start yet. Patterns that begin with a star lead back to it.
+    seen = {automaton.start} if empty else set()
     layer = [(automaton.start, "")]
     if empty:
         yield automaton.holding(automaton.start), ""

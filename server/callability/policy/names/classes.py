@@ -100,13 +100,12 @@ def name_classes(lists: Iterable[frozenset[str]], open_name: str) -> NameClasses
     """
     units = units_of(lists)
     members = {_class_of(open_name, units): open_name}
-    unknown: Class | None = None
-    for found, name in shortest_names(units, empty=not open_name):
-        if name == UNKNOWN:
-            unknown = found
-        else:
+    # With a unit of its own, `unknown` leads to states to which no other name leads.
+    own = len(units)
+    for found, name in shortest_names([*units, frozenset((UNKNOWN,))], empty=not open_name):
+        if own not in found:
             members.setdefault(found, name)
-    if unknown is not None and unknown not in members:
+    if _class_of(UNKNOWN, units) not in members:
         raise SinglesOutUnknown
     return NameClasses(units, members)
 
