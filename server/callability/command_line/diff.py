@@ -13,7 +13,7 @@ from callability.command_line.options import JsonOption, leave
 from callability.command_line.policy_pair import policy_pair
 from callability.command_line.tool_change import ToolChange
 from callability.policy.loading import Policy
-from callability.policy.reporting.difference import TooMuch, differences
+from callability.policy.reporting.difference import NotComparable, differences
 
 
 def diff(
@@ -52,7 +52,7 @@ def diff(
     policies = policy_pair(old, new)
     try:
         changes = differences(*policies)
-    except TooMuch as error:
+    except NotComparable as error:
         leave(f"the two policies cannot be compared: {error}", 1)
     tools = compared(*policies) if compared else None
     typer.echo(as_json(changes, tools) if json_output else as_text(changes, tools, unknown=unknown))

@@ -17,7 +17,7 @@ from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicySource
-from callability.policy.reporting.difference import PolicyChange, TooMuch, by_impact, changes_of
+from callability.policy.reporting.difference import NotComparable, PolicyChange, by_impact, changes_of
 from callability.policy.reporting.plain_data import Plain, of_change, of_count, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import verdict_words
@@ -140,7 +140,7 @@ class DraftAnalysis:
         for name in both:
             try:
                 found.extend(changes_of(name, saved.proved[name], self._draft.proved[name]))
-            except TooMuch as error:
+            except NotComparable as error:
                 too_much.append(f"`{name}`: {error}")
         return {
             "compared": len(both) == len(QUESTIONS),

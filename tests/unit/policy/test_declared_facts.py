@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from callability.policy.loading import Policy, load
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.proof import prove
-from callability.policy.reporting.difference import differences
+from callability.policy.reporting.difference import NotComparable, differences
 from callability.policy.rules.rule_set import RuleSet
 from callability.reasoning.path import path_to_callable, sentences
 from callability.reasoning.semantics import decide
 from support.declared_rules import RULES, declaring_policy
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, diagram_of
+from support.policies import write_policy
 
 TEAM = {"agent.label.team": "ops"}
 LICENSED = {"proxy.license": "true"}
@@ -71,6 +73,54 @@ def test_an_unsafe_default_is_found_exactly_if_some_combination_shows_it(drawn: 
     """The proof on the diagram says what a look at every combination says."""
     found = prove(drawn, Decided(drawn, diagram_of(drawn)))
     assert any(finding.code == "unsafe-default" for finding in found) is _opens(drawn)
+
+
+EXPIRING = (
+    RULES.replace("[true, false]", "[none, full, expired]")
+    .replace("default: false", "default: none")
+    .replace(
+        "  - id: unlicensed\n    when: {proxy.license: false}",
+        "  - {id: expired, when: {proxy.license: expired}, status: disabled_by_config, action: '{edit_policy}.'}\n"
+        "  - id: unlicensed\n    when: {proxy.license: none}",
+    )
+)
+
+
+def _two(directory: Path, old: str, new: str, rules: str = RULES) -> tuple[Policy, Policy]:
+    """Return the policy of some rules, and that in which one text of them is another."""
+    assert old in rules
+    for name, text in (("old", rules), ("new", rules.replace(old, new))):
+        (directory / name).mkdir()
+        write_policy(directory / name, text)
+    return load(directory / "old"), load(directory / "new")
+
+
+def test_another_default_of_an_asserted_fact_changes_the_answer_where_it_is_not_sent(tmp_path: Path) -> None:
+    """Both defaults lock, by different rules."""
+    [change] = differences(*_two(tmp_path, "default: none", "default: expired", EXPIRING))
+    assert (change.before.status, change.after.status) == ("pending_approval", "disabled_by_config")
+    assert change.unknown
+    assert change.example["proxy.license"] == "unknown"
+
+
+def test_another_phrase_of_a_declared_action_is_another_answer(tmp_path: Path) -> None:
+    """The agent reads it."""
+    old, new = _two(tmp_path, "phrase: raise the quota", "phrase: buy more")
+    [change] = differences(old, new)
+    assert change.words_only
+    assert [(reply.words or {})["{raise_quota}"] for reply in (change.before, change.after)] == [
+        "raise the quota",
+        "buy more",
+    ]
+
+
+def test_policies_whose_callers_send_a_fact_with_different_subjects_are_not_compared(tmp_path: Path) -> None:
+    """To a caller of the old one, every tool that reaches the rule of the new one is undetermined."""
+    old, new = _two(tmp_path, "of: server", "of: agent")
+    with pytest.raises(
+        NotComparable, match=r"`proxy\.quota` is of the server in the old one and of the agent in the new"
+    ):
+        differences(old, new)
 
 
 def test_a_fact_that_is_no_longer_asserted_changes_the_answer_where_it_is_unknown(tmp_path: Path) -> None:

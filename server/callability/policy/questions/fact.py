@@ -148,9 +148,10 @@ class DeclaredFact(Fact):
         return given if given in self.values else self.open_value if self.asserted else UNKNOWN
 
     def joined(self, other: Fact) -> Fact:
-        """Return the fact with the values of both; it can be unknown if either can."""
+        """Return the fact with the values of both; it can be unknown if either can, or reads that as another value."""
         values = tuple(dict.fromkeys((*self.values, *other.values)))
-        return replace(self, values=values, asserted=self.asserted and other.asserted)
+        is_asserted = self.asserted and other.asserted and self.open_value == other.open_value
+        return replace(self, values=values, asserted=is_asserted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.box import boxes, combinations_in, needed
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.policy.rules.words import Templates, verdict_words
+from callability.policy.rules.words import Templates, declared_phrases, verdict_words
 from callability.vocabulary import UNKNOWN
 
 MAX_LOOKS = 1_500_000
@@ -32,7 +32,10 @@ MAX_LOOKS = 1_500_000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a caller receives: the status and its words, which a rule may change."""
+    """What a caller receives: the status and its words, which a rule may change.
+
+    Among the words are the phrases of declared actions that they name, each under the action in braces.
+    """
 
     status: str
     words: Templates | None
@@ -85,15 +88,15 @@ class Impact(IntEnum):
     OTHER_WORDS = 3
 
 
-class TooMuch(Exception):
-    """Two policies that are too large to compare. Its text says what is too large, and the limit."""
+class NotComparable(Exception):
+    """Two policies that cannot be compared. Its text says why, such as what is too large, and the limit."""
 
 
 def differences(old: Policy, new: Policy) -> tuple[PolicyChange, ...]:
     """Return every change between two policies, in the order in which they matter.
 
     Raises:
-        TooMuch: they are too large to compare.
+        NotComparable: they are too large to compare.
     """
     found = [change for name in QUESTIONS for change in changes_of(name, old.rule_sets[name], new.rule_sets[name])]
     return by_impact(found)
@@ -113,23 +116,33 @@ def compared_space(old: ProvedRuleSet, new: ProvedRuleSet) -> Space:
     """Return the space of the facts that either of two rule sets reads, with the distinctions of both.
 
     Raises:
-        TooMuch: together they are too large.
+        NotComparable: together they are too large, or declare a fact of different subjects.
     """
     facts = frozenset((*old.diagram.space.facts, *new.diagram.space.facts))
+    _check_subjects(old.rule_set, new.rule_set, facts)
     try:
         question = joined(old.rule_set.question, new.rule_set.question)
     except TooManyStates as error:
-        raise TooMuch(f"the patterns of both policies have more than {error} states together") from None
+        raise NotComparable(f"the patterns of both policies have more than {error} states together") from None
     except SinglesOutUnknown:
-        raise TooMuch("the patterns of both policies distinguish the name `unknown` from every other") from None
+        raise NotComparable("the patterns of both policies distinguish the name `unknown` from every other") from None
     return space_of_facts(question, facts)
+
+
+def _check_subjects(old: RuleSet, new: RuleSet, facts: Iterable[str]) -> None:
+    """Check that callers send each declared fact with the same subject for both."""
+    before, after = ({each.name: each.of for each in one.declared_facts} for one in (old, new))
+    for fact in sorted(before.keys() & after.keys() & frozenset(facts)):
+        if before[fact] != after[fact]:
+            words = f"fact `{fact}` is of the {before[fact]} in the old one and of the {after[fact]} in the new one"
+            raise NotComparable(f"{words}, so no caller sends it for both")
 
 
 def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[PolicyChange]:
     """Yield every change of the answers to one question.
 
     Raises:
-        TooMuch: they are too large to compare.
+        NotComparable: they are too large to compare.
     """
     space = compared_space(old, new)
     try:
@@ -155,7 +168,7 @@ def changes_of(name: str, old: ProvedRuleSet, new: ProvedRuleSet) -> Iterator[Po
     except TooManyNodes:
         limit = f"more than {MAX_NODES:,} nodes, {MAX_STEPS:,} steps or {MAX_LOOKS:,} looks at nodes"
         facts = f"these facts multiply: {sizes_of(space.axes)}"
-        raise TooMuch(f"describing what changes would need {limit}; {facts}") from None
+        raise NotComparable(f"describing what changes would need {limit}; {facts}") from None
 
 
 def _known(sets: CombinationSets) -> CombinationSet:
@@ -182,6 +195,11 @@ def _parts(
             yield part, tuple(sets.space.question.describe(box) for box in found)
 
 
+def _said(texts: Templates, rule_set: RuleSet) -> Templates:
+    phrases = declared_phrases(texts, rule_set.question)
+    return {**texts, **{f"{{{action}}}": phrase for action, phrase in phrases.items()}}
+
+
 class _Replies:
     """Where a rule set gives each of its replies, and which rules decide somewhere."""
 
@@ -191,7 +209,7 @@ class _Replies:
         self.sets: dict[Reply, CombinationSet] = {}
         for verdict, where in self._verdicts:
             said = verdict_words(rule_set, verdict)
-            reply = Reply(verdict.status, said.texts if said else None)
+            reply = Reply(verdict.status, _said(said.texts, rule_set) if said else None)
             self.sets[reply] = self.sets[reply] | where if reply in self.sets else where
 
     def rules(self, where: CombinationSet) -> tuple[str, ...]:
