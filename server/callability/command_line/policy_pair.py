@@ -47,7 +47,7 @@ def _loaded(directory: Path, name: str) -> Policy:
 @contextmanager
 def _directory(old: str, new: Path) -> Iterator[Path]:
     """Yield a directory or a bundle as it is, or what a revision of git has in the place of the new one."""
-    if Path(old).is_dir() or Path(old).suffix == ".bundle":
+    if Path(old).exists() or Path(old).suffix == ".bundle":
         yield Path(old)
         return
     with TemporaryDirectory(prefix="callability-diff-") as temporary:

@@ -284,7 +284,9 @@ def test_commands_that_look_at_a_policy_read_a_bundle_with_rule_files(tmp_path: 
     for command in (("check",), ("test",), ("table",), ("explain", "server.enabled=false", "--policy")):
         done, wanted = (callability(*command, str(each)) for each in (bundle, policy))
         assert (done.returncode, done.stdout.replace(str(bundle), str(policy))) == (0, wanted.stdout)
-    for pair in ((bundle, policy), (policy, bundle)):
+    renamed = tmp_path / "release-12"
+    renamed.write_bytes(bundle.read_bytes())
+    for pair in ((bundle, policy), (policy, bundle), (renamed, policy)):
         assert callability("diff", *map(str, pair)).stdout == "no answer changes\n"
     config = tmp_path / "gateway.json"
     config.write_text('{"mcpServers": {}}')
