@@ -85,6 +85,7 @@ async def _run(end: socket.socket) -> None:
         await control.send(Ready(fault=str(error)))
         return
     instance.served.rejected = start.rejected
+    instance.metrics.refuses(files=start.rejected is not None)
     async with instance.running():
         await control.send(Ready(address=instance.address))
         obeying, stopped = asyncio.create_task(Worker(instance, control).obey()), asyncio.create_task(stopping.wait())

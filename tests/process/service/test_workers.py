@@ -130,6 +130,9 @@ def test_an_edit_is_checked_once_and_decides_in_all_workers(workers: Workers) ->
             assert policy.revision == second
             assert "[unknown-key]" in policy.rejected_edit.findings[0]
     assert [*workers.values("callability_policy_broken").values()] == [1, 1]
+    os.kill(workers.processes()[0], signal.SIGKILL)
+    eventually(lambda: workers.values("callability_worker_restarts_total") == {"": 1})
+    eventually(lambda: [*workers.values("callability_policy_broken").values()] == [1, 1])
 
 
 def test_a_worker_that_is_killed_is_started_again_with_the_current_policy(workers: Workers) -> None:

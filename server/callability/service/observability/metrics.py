@@ -113,4 +113,8 @@ class PolicyMetrics:
     def edited(self, *, taken_over: bool) -> None:
         """Count an edit."""
         self._edits.labels(str(taken_over).lower()).inc()
-        self._broken.set(not taken_over)
+        self.refuses(files=not taken_over)
+
+    def refuses(self, *, files: bool) -> None:
+        """Note whether the policy as written is refused."""
+        self._broken.set(files)
