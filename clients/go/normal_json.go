@@ -25,9 +25,13 @@ func normalJSON(text []byte) ([]byte, error) {
 	return n.moved(), nil
 }
 
+// maxJSONDepth is the limit of encoding/json, which its Decoder.Token does not keep: each level takes some of the stack.
+const maxJSONDepth = 10_000
+
 // A normalizer writes every value into one buffer: one for each level would copy a value as often as it is nested.
 type normalizer struct {
 	decoder *json.Decoder
+	depth   int
 	out     []byte
 	// moves are the parts of out that are not what they should be, by their starts.
 	moves map[int]move
@@ -49,10 +53,7 @@ func (n *normalizer) value() error {
 	}
 	switch token := token.(type) {
 	case json.Delim:
-		if token == '{' {
-			return n.object()
-		}
-		return n.array()
+		return n.within(token)
 	case string:
 		n.out = appendJSONString(n.out, token)
 	case json.Number:
@@ -63,6 +64,18 @@ func (n *normalizer) value() error {
 		n.out = append(n.out, "null"...)
 	}
 	return nil
+}
+
+// within reads an object or an array, whose first delimiter was read.
+func (n *normalizer) within(delimiter json.Delim) error {
+	if n.depth++; n.depth > maxJSONDepth {
+		return fmt.Errorf("found more than %d levels", maxJSONDepth)
+	}
+	defer func() { n.depth-- }()
+	if delimiter == '{' {
+		return n.object()
+	}
+	return n.array()
 }
 
 func (n *normalizer) array() error {
