@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from callability import document
+from callability.bundling.writing import with_size
 from callability.finding import Finding, Place, has_errors, in_order
 from callability.policy.deciding.engine_process import OnProgress
 from callability.policy.deciding.evaluation import Engine, no_progress
-from callability.policy.loading import ProvedRuleSet, check_source
+from callability.policy.loading import Check, Policy, ProvedRuleSet, check_source
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.studio.policy_files import other_files
@@ -48,7 +49,8 @@ class Drafts:
     def prove(self, written: PolicySource, *, confirmed: bool = False, progress: OnProgress = no_progress) -> Draft:
         """Prove a policy as it is written; `confirmed`: let the rules engine decide witnesses too, which takes longer.
 
-        What was confirmed once stays so. Several threads call `progress` as the engine decides witnesses.
+        What was confirmed once stays so. Several threads call `progress` as the engine decides witnesses. A policy that
+        no bundle can hold is refused once it is confirmed: nothing would serve it.
         """
         groups = _groups(written)
         with ThreadPoolExecutor(max_workers=len(groups)) as pool:
@@ -56,6 +58,9 @@ class Drafts:
             parts = dict(zip(groups, each, strict=True))
         findings = in_order((*written.findings, *(finding for part in parts.values() for finding in part.findings)))
         proved = {name: part.proved for name, part in parts.items() if part.proved}
+        if confirmed and not has_errors(findings):
+            policy = Policy(written.revision, proved, findings)
+            findings = with_size(Check(proved, findings, policy), written.shown).findings
         return Draft(proved, findings, None if has_errors(findings) else written.revision)
 
     def keep(self, *kept: PolicySource) -> None:

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from callability.adapter import NEUTRAL, rejection
+from callability.bundling import writing
 from callability.document import MAX_BYTES
 from callability.editing.rewriting import overwrite
 from callability.policy.loading import Policy, load
@@ -400,6 +401,16 @@ def test_what_would_be_refused_is_saved_only_where_that_is_said(tmp_path: Path) 
         assert (policy / "callability.yaml").read_text() == RULES
         page.ask("save", **body, even_refused=True)
     assert (policy / "callability.yaml").read_text() == "rules: []"
+
+
+def test_a_policy_that_no_bundle_can_hold_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would serve it, as `check` says too."""
+    monkeypatch.setattr(writing, "MAX_BYTES", 10_000)
+    analysis, texts = DraftAnalysis(tmp_path), {path.name: path.read_text() for path in POLICY.glob("*.yaml")}
+    assert analysis.check(texts, texts)["sound"]
+    reply = analysis.confirm()
+    assert not reply["sound"]
+    assert "bundle-too-large" in str(reply["findings"])
 
 
 def test_a_file_that_is_not_there_can_be_written(tmp_path: Path) -> None:
