@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,7 +27,14 @@ const (
 	pause          = 500 * time.Millisecond
 	// unsupported is how long to wait if a replica has no health service.
 	unsupported = time.Minute
+	// connectTimeout is that of gRPC.
+	connectTimeout = 20 * time.Second
 )
+
+// reconnect tries a replica again soon, however long it was away: gRPC's own pauses grow to two minutes.
+var reconnect = backoff.Config{
+	BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond,
+}
 
 // ErrUnavailable says that no attempt had an answer. Nothing is called then: see callability.Unavailable.
 var ErrUnavailable = errors.New("callability: the policy service gave no answer")
@@ -119,6 +127,7 @@ func (c *Client) dial(address string) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		// The answer about 20,000 tools, and a bundle, have more than the 4 MiB that gRPC accepts by default.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
 	}
 	if isLocal(address) {
 		// No proxy of the environment leads to this machine.
