@@ -83,8 +83,10 @@ type Client struct {
 	rotation  *rotation
 	// suspects wake the watch of a replica that did not answer a call.
 	suspects []chan struct{}
-	end      context.CancelFunc
-	watches  sync.WaitGroup
+	// life ends when the client is closed.
+	life    context.Context
+	end     context.CancelFunc
+	watches sync.WaitGroup
 }
 
 var _ grpc.ClientConnInterface = (*Client)(nil)
@@ -107,8 +109,7 @@ func Dial(addresses []string, options ...Option) (*Client, error) {
 		c.channels = append(c.channels, channel)
 	}
 	c.rotation = newRotation(len(addresses))
-	ctx, end := context.WithCancel(context.Background())
-	c.end = end
+	c.life, c.end = context.WithCancel(context.Background())
 	for range c.channels {
 		c.suspects = append(c.suspects, make(chan struct{}, 1))
 	}
@@ -116,7 +117,7 @@ func Dial(addresses []string, options ...Option) (*Client, error) {
 		c.watches.Add(1)
 		go func() {
 			defer c.watches.Done()
-			c.watch(ctx, replica)
+			c.watch(c.life, replica)
 		}()
 	}
 	return c, nil
@@ -254,6 +255,11 @@ func (c *Client) NewStream(
 	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	return c.channels[c.rotation.attempts()[0].replica].NewStream(ctx, description, method, options...)
+}
+
+// connect begins a connection of its own to a replica that serves. Close it.
+func (c *Client) connect() (*grpc.ClientConn, error) {
+	return c.dial(c.addresses[c.rotation.attempts()[0].replica])
 }
 
 // An unavailable error is that of the last attempt, and ErrUnavailable.

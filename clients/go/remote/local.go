@@ -112,14 +112,24 @@ func (l *Local) hooks() callability.Hooks { return l.client.settings.hooks }
 // errSilent ends a stream on which nothing came for longer than the service had stated.
 var errSilent = errors.New("no heartbeat in time")
 
+// errClosed ends the stream of a client that was closed.
+var errClosed = errors.New("the client is closed")
+
+// follow reads one stream to its end. It has a connection of its own: one that a network dropped silently is not used again.
 func (l *Local) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer context.AfterFunc(l.client.life, func() { cancel(errClosed) })()
 	silence := time.AfterFunc(defaultHeartbeat, func() { cancel(errSilent) })
 	defer silence.Stop()
-	stream, err := v1.NewPolicyServiceClient(l.client).WatchPolicy(ctx, &v1.WatchPolicyRequest{BundleDigest: l.digest()})
+	connection, err := l.client.connect()
 	if err != nil {
 		return err
+	}
+	defer connection.Close()
+	stream, err := v1.NewPolicyServiceClient(connection).WatchPolicy(ctx, &v1.WatchPolicyRequest{BundleDigest: l.digest()})
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
 	}
 	for {
 		message, err := stream.Recv()

@@ -1,0 +1,109 @@
+package remote_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/remote"
+	v1 "github.com/callability/callability/clients/go/remote/v1"
+)
+
+// A streaming service streams one bundle, and confirms it often.
+type streaming struct {
+	v1.UnimplementedPolicyServiceServer
+	bundle []byte
+	digest string
+	// begun and ended receive the time of each stream.
+	begun, ended chan time.Time
+}
+
+func (s *streaming) WatchPolicy(
+	request *v1.WatchPolicyRequest, stream grpc.ServerStreamingServer[v1.WatchPolicyResponse],
+) error {
+	s.begun <- time.Now()
+	defer func() { s.ended <- time.Now() }()
+	message := &v1.WatchPolicyResponse{BundleDigest: s.digest, HeartbeatSeconds: 1}
+	if request.GetBundleDigest() != s.digest {
+		message.Bundle = s.bundle
+	}
+	beat := time.NewTicker(100 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		if err := stream.Send(message); err != nil {
+			return err
+		}
+		message = &v1.WatchPolicyResponse{BundleDigest: s.digest, HeartbeatSeconds: 1}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-beat.C:
+		}
+	}
+}
+
+// stream serves the shipped policy in this process.
+func stream(t *testing.T) (service *streaming, address string) {
+	t.Helper()
+	bundle, err := os.ReadFile(filepath.Join("..", "testdata", "shipped.bundle"))
+	if err != nil {
+		t.Skip("the shipped policy is in a checkout of the repository alone")
+	}
+	policy, err := callability.ReadPolicy(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	service = &streaming{
+		bundle: bundle, digest: policy.Digest(), begun: make(chan time.Time, 100), ended: make(chan time.Time, 100),
+	}
+	server := grpc.NewServer()
+	v1.RegisterPolicyServiceServer(server, service)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return service, listener.Addr().String()
+}
+
+func received(t *testing.T, what string, from chan time.Time) time.Time {
+	t.Helper()
+	select {
+	case found := <-from:
+		return found
+	case <-time.After(generous):
+		t.Fatalf("%s did not happen within %s", what, generous)
+		return time.Time{}
+	}
+}
+
+func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing.T) {
+	service, address := stream(t)
+	between := relayTo(t, address)
+	local := followed(t, dial(t, between.address()), remote.LocalOptions{MaxAge: time.Hour})
+	received(t, "a stream", service.begun)
+	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	between.forget()
+	again := received(t, "another stream", service.begun)
+	waitUntil(t, "a confirmation by it", func() bool {
+		age, found := local.Age()
+		return found && age < time.Since(again)
+	})
+}
+
+func TestAClientThatIsClosedEndsTheStreamOfItsLocal(t *testing.T) {
+	service, address := stream(t)
+	client := dial(t, address)
+	local := followed(t, client, remote.LocalOptions{})
+	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	received(t, "the end of the stream", service.ended)
+}
