@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"github.com/callability/callability/clients/go"
@@ -35,6 +36,9 @@ const (
 var reconnect = backoff.Config{
 	BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond,
 }
+
+// alive finds a connection that a network dropped silently. A server takes more than one ping in five minutes for abuse.
+var alive = keepalive.ClientParameters{Time: 310 * time.Second, Timeout: 10 * time.Second}
 
 // ErrUnavailable says that no attempt had an answer. Nothing is called then: see callability.Unavailable.
 var ErrUnavailable = errors.New("callability: the policy service gave no answer")
@@ -129,6 +133,7 @@ func (c *Client) dial(address string) (*grpc.ClientConn, error) {
 		// The answer about 20,000 tools, and a bundle, have more than the 4 MiB that gRPC accepts by default.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: connectTimeout}),
+		grpc.WithKeepaliveParams(alive),
 	}
 	if isLocal(address) {
 		// No proxy of the environment leads to this machine.
