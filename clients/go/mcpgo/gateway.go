@@ -167,6 +167,9 @@ func (a *callArguments) read(text json.RawMessage) string {
 	if json.Unmarshal(given.Name, &a.Name) != nil || a.Name == "" {
 		return "`name` must be text, and is empty or not given"
 	}
+	if string(given.Arguments) == "null" {
+		given.Arguments = nil
+	}
 	if a.Arguments = given.Arguments; len(a.Arguments) > 0 && a.Arguments[0] != '{' {
 		return "`arguments` must be an object"
 	}

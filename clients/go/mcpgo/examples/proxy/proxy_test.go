@@ -212,6 +212,33 @@ func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
 	}
 }
 
+func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
+	called := new(atomic.Int64)
+	facts := callability.ToolFacts{
+		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
+	}
+	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{{
+		Name:  "files",
+		Facts: callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels},
+		Tools: []callabilitytest.Tool{{Name: "list", Facts: facts}},
+	}}}, called)
+	proxy := agent{connected(t, gateway.NewServer(implementation)), called}
+	for text, wanted := range map[string]string{
+		`{"name": "files:list", "arguments": null}`: `"text":"done"`,
+		`{"name": "files:list"}`:                    `"text":"done"`,
+		`{"name": "files:list", "arguments": []}`:   "`arguments` must be an object",
+		`{"name": "files:list", "arguments": "{}"}`: "`arguments` must be an object",
+	} {
+		result, err := proxy.tool(t.Context(), mcpgo.CallTool, json.RawMessage(text))
+		if err != nil || !strings.Contains(string(result), wanted) {
+			t.Errorf("%s: found %s and %v, wanted %s", text, result, err, wanted)
+		}
+	}
+	if proxy.Called() != 2 {
+		t.Errorf("found %d calls, wanted 2", proxy.Called())
+	}
+}
+
 func TestTwoToolsWithOneQualifiedNameAreReportedAsThat(t *testing.T) {
 	called, log := &atomic.Int64{}, &strings.Builder{}
 	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{
