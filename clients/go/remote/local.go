@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,8 +41,10 @@ type Local struct {
 	tooOld  atomic.Bool
 	// refused is the digest of the bundle that was refused last, which is reported once. Only Run uses it.
 	refused string
-	// unkept is the bundle in effect if it could not be written: the file then has an older one. Only Run uses it.
-	unkept []byte
+	// bundle is the one in effect, for its file. Only Run uses it.
+	bundle []byte
+	// written describes the file as it was written or marked last; nil: it could not be written. Only Run uses it.
+	written fs.FileInfo
 }
 
 // A confirmed policy, and when a contact confirmed it last.
@@ -206,10 +209,15 @@ func (l *Local) readFile() error {
 	if l.options.File == "" {
 		return nil
 	}
-	about, err := os.Stat(l.options.File)
+	file, err := os.Open(l.options.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	about, err := file.Stat()
 	if err != nil {
 		return err
 	}
@@ -217,10 +225,15 @@ func (l *Local) readFile() error {
 	if age < 0 || age > l.options.MaxAge {
 		return fmt.Errorf("%s: found an age of %s, wanted 0 to %s", l.options.File, age.Round(time.Second), l.options.MaxAge)
 	}
-	policy, err := callability.ReadPolicyFile(l.options.File)
+	bundle, err := io.ReadAll(io.LimitReader(file, callability.MaxBundleBytes+1))
 	if err != nil {
 		return err
 	}
+	policy, err := callability.ReadPolicy(bundle)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.options.File, err)
+	}
+	l.bundle, l.written = bundle, about
 	l.current.Store(&confirmed{policy, time.Now().Add(-age)})
 	return nil
 }
@@ -230,46 +243,57 @@ func (l *Local) keep(ctx context.Context, bundle []byte) {
 	if l.options.File == "" {
 		return
 	}
-	l.unkept = nil
-	if err := write(l.options.File, bundle); err != nil {
-		l.unkept = bundle
+	about, err := write(l.options.File, bundle)
+	l.bundle, l.written = bundle, about
+	if err != nil {
 		l.hooks().Warn(ctx, "bundle_not_kept", "why", err.Error())
 	}
 }
 
-func write(path string, data []byte) error {
+func write(path string, data []byte) (fs.FileInfo, error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
+	err = errors.Join(err, file.Sync())
+	about, unread := file.Stat()
+	if err = errors.Join(err, unread, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
+		return nil, errors.Join(err, os.Remove(file.Name()))
 	}
-	return nil
+	return about, nil
 }
 
-// confirmFile marks the file as confirmed, every few seconds. If it has an older bundle, it is written again instead.
+// confirmFile marks the file as confirmed, every few seconds. If it is not the one that was written, it is written again.
 func (l *Local) confirmFile(ctx context.Context, now time.Time) {
 	if l.options.File == "" {
 		return
 	}
-	if l.unkept != nil {
-		l.keep(ctx, l.unkept)
+	about, err := os.Stat(l.options.File)
+	isOurs := err == nil && l.written != nil && isUnchanged(about, l.written)
+	if isOurs && now.Sub(about.ModTime()).Abs() < renewal {
 		return
+	}
+	if !isOurs || l.mark(now) != nil {
+		l.keep(ctx, l.bundle)
+	}
+}
+
+func isUnchanged(now, before fs.FileInfo) bool {
+	return os.SameFile(now, before) && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())
+}
+
+// mark gives the file the time of a confirmation.
+func (l *Local) mark(now time.Time) error {
+	if err := os.Chtimes(l.options.File, now, now); err != nil {
+		return err
 	}
 	about, err := os.Stat(l.options.File)
-	if err == nil && now.Sub(about.ModTime()).Abs() < renewal {
-		return
-	}
 	if err == nil {
-		err = os.Chtimes(l.options.File, now, now)
+		l.written = about
 	}
-	if err != nil {
-		l.hooks().Warn(ctx, "bundle_not_kept", "why", err.Error())
-	}
+	return err
 }

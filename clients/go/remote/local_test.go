@@ -1,6 +1,8 @@
 package remote_test
 
 import (
+	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -94,6 +96,51 @@ func TestALocalPolicyIsConfirmedAgainAfterANetworkForgotItsConnection(t *testing
 	waitUntil(t, "a confirmation by it", func() bool {
 		age, found := local.Age()
 		return found && age < time.Since(again)
+	})
+}
+
+// TestTheFileOfALocalIsWrittenAgain removes and replaces the file while the service confirms the policy.
+func TestTheFileOfALocalIsWrittenAgain(t *testing.T) {
+	service, address := stream(t)
+	file := filepath.Join(t.TempDir(), "policy.bundle")
+	followed(t, dial(t, address), remote.LocalOptions{File: file})
+	isKept := func() bool {
+		found, err := os.ReadFile(file)
+		return err == nil && bytes.Equal(found, service.bundle)
+	}
+	waitUntil(t, "a file", isKept)
+	other := []byte("an older bundle")
+	for what, spoil := range map[string]func() error{
+		"removed": func() error { return os.Remove(file) },
+		"replaced": func() error {
+			return errors.Join(os.WriteFile(file+".old", other, 0o600), os.Rename(file+".old", file))
+		},
+		"overwritten": func() error { return os.WriteFile(file, other, 0o600) },
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		waitUntil(t, "another write of the file that was "+what, isKept)
+	}
+}
+
+func TestAKeptFileIsWrittenAgainAfterAColdStart(t *testing.T) {
+	service, address := stream(t)
+	file := filepath.Join(t.TempDir(), "policy.bundle")
+	if err := os.WriteFile(file, service.bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	local, err := remote.NewLocal(dial(t, address), remote.LocalOptions{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	run(t, local)
+	waitUntil(t, "another write of the file", func() bool {
+		found, err := os.ReadFile(file)
+		return err == nil && bytes.Equal(found, service.bundle)
 	})
 }
 

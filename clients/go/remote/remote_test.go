@@ -61,6 +61,12 @@ func followed(t *testing.T, client *remote.Client, options remote.LocalOptions) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, local)
+	return local
+}
+
+func run(t *testing.T, local *remote.Local) {
+	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- local.Run(ctx) }()
@@ -70,7 +76,6 @@ func followed(t *testing.T, client *remote.Client, options remote.LocalOptions) 
 			t.Errorf("found %v, wanted %v", err, context.Canceled)
 		}
 	})
-	return local
 }
 
 func TestALocalPolicyAnswersAsTheServiceDoes(t *testing.T) {
