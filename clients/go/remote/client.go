@@ -40,7 +40,8 @@ var reconnect = backoff.Config{
 // alive finds a connection that a network dropped silently. A server takes more than one ping in five minutes for abuse.
 var alive = keepalive.ClientParameters{Time: 310 * time.Second, Timeout: 10 * time.Second}
 
-// ErrUnavailable says that no attempt had an answer. Nothing is called then: see callability.Unavailable.
+// ErrUnavailable says that there is no answer: no replica decided in time, or the service refuses the caller. Nothing is
+// called then: see callability.Unavailable.
 var ErrUnavailable = errors.New("callability: the policy service gave no answer")
 
 // ErrInsecure says that an address is not on this machine, and no credentials were given.
@@ -185,7 +186,8 @@ func (c *Client) States() map[string]ReplicaState {
 	return found
 }
 
-// Check decides about one tool, for the call path. An error wraps ErrUnavailable, or is a refusal of the request.
+// Check decides about one tool, for the call path. An error wraps ErrUnavailable, or is a refusal of the request as invalid
+// (codes.InvalidArgument).
 func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *callability.Tool) (callability.Answer, error) {
 	reply, err := v1.NewCallabilityServiceClient(c).CheckTool(ctx, CheckRequest(agent, tool))
 	if err != nil {
@@ -194,7 +196,8 @@ func (c *Client) Check(ctx context.Context, agent *callability.Agent, tool *call
 	return AnswerOf(reply.GetVerdict(), reply.GetWords()), nil
 }
 
-// Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own.
+// Invoke makes a call by two attempts at most, each with a deadline of its own and to a replica of its own. An error is that
+// of Check.
 func (c *Client) Invoke(ctx context.Context, method string, request, reply any, options ...grpc.CallOption) (err error) {
 	name, hooks := path.Base(method), c.settings.hooks
 	started := time.Now()
@@ -208,8 +211,13 @@ func (c *Client) Invoke(ctx context.Context, method string, request, reply any, 
 		err = c.attempt(ctx, each, method, request, reply, options)
 		code := status.Code(err)
 		hooks.Measure("callability_client_attempts_total", 1, "method", name, "replica", c.addresses[each.replica], "code", nameOf(code))
-		if err == nil || isFinal(code) || ctx.Err() != nil {
+		switch {
+		case err == nil || code == codes.InvalidArgument:
 			return err
+		case ctx.Err() != nil:
+			return unavailable{fmt.Errorf("%w: %w", ctx.Err(), err)}
+		case isFinal(code):
+			return unavailable{err}
 		}
 		c.failed(ctx, each.replica, name, code)
 		// That no connection was made in time says less than why the first attempt failed. That the request is about
@@ -239,10 +247,10 @@ func (c *Client) attempt(ctx context.Context, a attempt, method string, request,
 	return c.channels[a.replica].Invoke(ctx, method, request, reply, append(options, grpc.WaitForReady(a.patient))...)
 }
 
-// isFinal says whether every replica would give the same answer.
+// isFinal says whether every replica would refuse the caller alike.
 func isFinal(code codes.Code) bool {
 	switch code {
-	case codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
+	case codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
 		return true
 	}
 	return false

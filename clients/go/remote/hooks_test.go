@@ -120,6 +120,33 @@ func TestHooksReceiveEventsFiguresAndSpansOfACall(t *testing.T) {
 	}
 }
 
+func TestEveryErrorButARefusalOfTheRequestIsErrUnavailable(t *testing.T) {
+	for _, code := range []codes.Code{
+		codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented, codes.Internal,
+	} {
+		address, _ := refuse(t, code)
+		_, err := dial(t, address).Check(t.Context(), nil, tools()[0])
+		if wanted := code != codes.InvalidArgument; errors.Is(err, remote.ErrUnavailable) != wanted || status.Code(err) != code {
+			t.Errorf("%s: found %v, wanted ErrUnavailable: %t", code, err, wanted)
+		}
+	}
+}
+
+func TestTheEndOfACallersContextIsErrUnavailable(t *testing.T) {
+	address, _ := refuse(t, codes.Internal)
+	client := dial(t, address)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	for code, ctx := range map[codes.Code]context.Context{codes.Canceled: cancelled, codes.DeadlineExceeded: late} {
+		_, err := client.Check(ctx, nil, tools()[0])
+		if !errors.Is(err, remote.ErrUnavailable) || status.Code(err) != code || !errors.Is(err, ctx.Err()) {
+			t.Errorf("found %v, wanted %s, %v and %v", err, code, ctx.Err(), remote.ErrUnavailable)
+		}
+	}
+}
+
 func TestHooksReceiveTheLifeOfAPolicy(t *testing.T) {
 	directory, seen := policyDirectory(t), &recorder{}
 	service := serve(t, directory, "127.0.0.1:0")
