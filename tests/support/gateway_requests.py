@@ -15,7 +15,7 @@ _OWN = {
     "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",

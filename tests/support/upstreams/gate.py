@@ -10,7 +10,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
 
-TOOLS = ("pass", "report", "fill")
+TOOLS = ("pass", "report", "flood", "fill")
 PAUSE = 0.05
 SIZE = 300_000
 
@@ -31,6 +31,10 @@ async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestP
         case "report":
             await _report(context, arguments["seconds"])
             return _text("reported")
+        case "flood":
+            for number in range(arguments["times"]):
+                await context.session.report_progress(number, None, "far")
+            return _text("flooded")
         case _:
             return _text(arguments["text"] * arguments["times"])
 
