@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callability.gateway.serving import progress
-from support.catalogs import gateway, until
+from support.catalogs import MODES, agent, gateway, until
 from support.checkout import UPSTREAMS
+from support.gateways import write_config
 from support.silent_agent import SilentAgent, silent_agent
 
 pytestmark = pytest.mark.anyio
@@ -76,3 +78,20 @@ async def test_a_call_of_an_agent_that_does_not_read_ends(
         await it.send("ping", id="later")
         assert (await it.read())["id"] == "later"
     assert ("params" in read[0], read[1]["id"]) == (True, "call")
+
+
+async def test_a_session_that_does_not_read_holds_up_no_notification_of_others(tmp_path: Path) -> None:
+    """It hears of all changes until it reads by one notification, and of those since then by another."""
+    catalogs: list[dict[str, Any]] = [{"greeter": {"command": "true"}}, {}]
+    async with AsyncExitStack() as stack:
+        router = await stack.enter_async_context(gateway(tmp_path, {}))
+        silent = await stack.enter_async_context(silent_agent(router))
+        others = [await stack.enter_async_context(agent(router, mode)) for mode in MODES]
+        for number in range(4):
+            write_config(tmp_path, {}, catalog=catalogs[number % 2])
+            await until(lambda: all(it.heard > number for it in others))  # noqa: B023 - it is awaited at once
+        assert silent.unread == 1
+        methods = [(await silent.read())["method"] for _ in range(2)]
+        await silent.send("ping", id="later")
+        assert (await silent.read())["id"] == "later"
+    assert methods == ["notifications/tools/list_changed"] * 2

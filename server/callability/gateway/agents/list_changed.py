@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
@@ -23,16 +24,17 @@ class ListChangedNotifier:
         self._handlers: dict[str, ListenHandler] = {}
         # The library drops a message to a session that has ended.
         self._sessions: OrderedDict[str, tuple[str, ServerSession]] = OrderedDict()
+        self._sending: dict[ServerSession, bool] = {}
+        """The sessions that are being notified, and whether their tools have changed since that began."""
         self._closed = False
 
     async def notify(self, agents: Iterable[str]) -> None:
-        """Notify some agents that their tools have changed, each session once."""
+        """Notify some agents that their tools have changed; a session that does not read holds up no other."""
         concerned = set(agents)
-        for agent, session in tuple(self._sessions.values()):
-            if agent in concerned:
-                await session.send_tool_list_changed()
         for agent in concerned & self._buses.keys():
             await self._buses[agent].publish(ToolsListChanged())
+        sessions = tuple(self._sessions.values())
+        await asyncio.gather(*(self._notify_session(session) for agent, session in sessions if agent in concerned))
 
     def add_session(self, agent: str, session: ServerSession, session_id: str) -> None:
         """Notify a session of MCP 2025-11-25 from now on; over stdio its id is empty."""
@@ -63,3 +65,17 @@ class ListChangedNotifier:
         self._closed = True
         for handler in self._handlers.values():
             handler.close()
+
+    async def _notify_session(self, session: ServerSession) -> None:
+        """Notify a session once the notification before has been sent: one is enough for all changes until then."""
+        if session in self._sending:
+            self._sending[session] = True
+            return
+        changed = True
+        try:
+            while changed:
+                self._sending[session] = False
+                await session.send_tool_list_changed()
+                changed = self._sending[session]
+        finally:
+            del self._sending[session]
