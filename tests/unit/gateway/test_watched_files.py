@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -64,3 +65,28 @@ def test_a_file_that_cannot_be_read_for_want_of_descriptors_is_no_edit(
     asyncio.run(run())
     assert "refused" not in caplog.text
     assert sum("too many open files" in each.message for each in caplog.records) == 1
+
+
+def test_files_are_followed_after_a_look_that_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line says so: at a limit of threads, for example, no file can be read in one."""
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 1)
+    path = tmp_path / "gateway.json"
+    path.write_text('{"mcpServers": {}}')
+
+    async def run() -> None:
+        files = Files(load_config(path), None, Metrics(), FileStatus())
+        ended = ThreadPoolExecutor()
+        ended.shutdown()
+        asyncio.get_running_loop().set_default_executor(ended)
+        reading = asyncio.ensure_future(anext(files.edits()))
+        while not caplog.records and not reading.done():  # noqa: ASYNC110  # it is a line of the log
+            await asyncio.sleep(0.01)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+        path.write_text('{"mcpServers": {}, "strict_labels": true}')
+        assert (await reading).config
+        assert files.config.strict_labels
+
+    asyncio.run(run())
+    assert "the files could not be read" in caplog.text

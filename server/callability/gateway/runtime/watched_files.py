@@ -64,8 +64,13 @@ class Files:
     async def edits(self) -> AsyncIterator[Edit]:
         """Yield after every edit, applied or not, forever."""
         async for _ in looks(self._files):
-            # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
-            if edit := await asyncio.to_thread(self._read):
+            try:
+                # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
+                edit = await asyncio.to_thread(self._read)
+            except Exception:
+                _logger.exception("the files could not be read: they are read again in %d s", LOOK_SECONDS)
+                continue
+            if edit:
                 yield edit
 
     def _read(self) -> Edit | None:
