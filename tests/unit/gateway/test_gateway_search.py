@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
@@ -14,6 +15,7 @@ from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.search_words import words
 from callability.gateway.inventory.tool_index import NotGrowing, SearchDocument, ToolIndex
 from support.drawing import drawing
+from support.waiting import eventually
 
 DELETE = SearchDocument("delete_file", "files", "Delete a file", "Removes one file for good.", ("path",))
 READ = SearchDocument("readFile", "files", "Read a file", "Returns the content of one file.", ("path", "encoding"))
@@ -206,6 +208,15 @@ def test_an_index_grows_once() -> None:
     with pytest.raises(NotGrowing):
         index.grown(ALL[3:])
     assert [hit.document for hit in index.search("branch time")] == []
+
+
+def test_an_index_that_is_kept_has_no_threads() -> None:
+    """Neither after it was built nor after it has grown; other threads of this process may come meanwhile."""
+    before = len(os.listdir("/proc/self/task"))
+    kept = [ToolIndex(ALL[:2]) for _ in range(30)]
+    grown = [index.grown(ALL[2:]) for index in kept]
+    eventually(lambda: len(os.listdir("/proc/self/task")) < before + 30)
+    assert {len(index.search("file")) for index in (*kept, *grown)} == {2}
 
 
 @pytest.mark.anyio

@@ -11,7 +11,9 @@ from itertools import islice
 from callability.gateway.inventory.tool_index import NotGrowing, SearchDocument, ToolIndex
 
 MAX_INDEXES = 32
-"""How many indexes are kept, of all agents; the least recently used one goes first."""
+"""How many indexes are kept for all agents, beside those of each agent's latest search; the least recently used one
+goes first.
+"""
 MAX_BASES = 4
 """How many of the latest indexes are compared with a set of documents, to find one that has nearly all of them."""
 MAX_ADDED = 500

@@ -161,7 +161,6 @@ class _Parts:
         self._documents = 0
         self._index = tantivy.Index(schema)
         self._index.register_tokenizer("stems", _STEMMER)
-        self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
 
     def searcher_with(self, added: tuple[SearchDocument, ...], together: int) -> tantivy.Searcher:
         """Add documents, of which there are then so many `together`, and return a searcher over all of them.
@@ -174,9 +173,12 @@ class _Parts:
             if first != together - len(added):
                 self._documents = first
                 raise NotGrowing
+            # Only while the index grows: an open writer has several threads and its heap.
+            writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
             for place, document in enumerate(added, first):
-                self._writer.add_document(_entry(place, document))
-            self._writer.commit()
+                writer.add_document(_entry(place, document))
+            writer.commit()
+            writer.wait_merging_threads()
             self._index.reload()
             self._documents = together
             return self._index.searcher()
