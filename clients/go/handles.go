@@ -61,7 +61,7 @@ type classedName struct {
 	class atomic.Pointer[nameClass]
 }
 
-// The place of a fact in memory tells its policy too.
+// Each policy has facts of its own, so that the fact names the policy too.
 type nameClass struct {
 	fact    *fact
 	reading int32
