@@ -132,6 +132,24 @@ def test_a_connection_that_was_lost_before_its_caller_returned_is_not_reported(t
     assert (seen["states"]["guarded"], seen["callers"]) == ("failed", {0: "returned", 1: "connect_failed"})
 
 
+def test_a_variable_that_is_unset_as_the_next_attempt_starts_leaves_a_failed_server_as_it_is(tmp_path: Path) -> None:
+    """Whenever it is unset, it is as if it had been unset before the call."""
+
+    async def play(world: World, turns: int) -> dict[str, Any]:
+        await _seen_after(world, ("enable", 0, "mute", "keyed"), ("challenge", "keyed"))
+        await world.do(("enable", 1, "mute", "keyed"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await world.do(("variable", False))
+        await world.settle()
+        return await world.seen()
+
+    results = [_played(tmp_path, lambda world, turns=turns: play(world, turns)) for turns in range(12)]  # type: ignore[misc]
+    unset = [each["states"]["keyed"] for each in results if each["callers"][1] == "missing_credentials"]
+    assert unset
+    assert {*unset} == {"failed"}
+
+
 def test_a_variable_that_is_unset_as_its_attempt_starts_is_reported_as_unset(tmp_path: Path) -> None:
     """Nothing is connected, no fault is logged, and the server can be enabled once it is set."""
 

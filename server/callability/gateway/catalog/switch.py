@@ -150,7 +150,8 @@ class Switch:
         missing = self.unset
         try:
             if missing:
-                outcome = EnableOutcome(variables=missing)
+                # As if there had been no attempt: the state stays.
+                outcome, kept = EnableOutcome(variables=missing), self._kept
                 return
             redirect = Redirect(self.entry.oauth.redirect_port) if self.entry.oauth else None
             upstream = self._upstream(attempt, redirect)
