@@ -13,7 +13,13 @@ import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError
-from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, ToolListChangedNotification
+from mcp_types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
 from pydantic import ValidationError
 
 from callability.gateway.config.fingerprint import canonical_form
@@ -21,6 +27,7 @@ from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import MESSAGE_BYTES, Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
+from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
 
 MAX_PAGES = 100
@@ -38,6 +45,7 @@ SHORT_PAUSES = 4
 RESTLESS = 8
 """Listings of a series from which on discovery does not wait for the upstream."""
 LISTEN_AGAIN_SECONDS = 10.0
+_REFUSED = frozenset({401, 403})
 
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -172,10 +180,24 @@ class Listing:
         except ListFault as fault:
             self._lost(fault.failure)
         except (MCPError, EndlessListError, TimeoutError) as error:
-            self._lost(exchange.failure or Failure("did not list its tools again", exception=type(error).__name__))
-            self._covered = max(self._covered, covered)
+            self._unread(error, exchange, covered)
         self._turn.set()
         self._turn = asyncio.Event()
+
+    def _unread(self, error: Exception, exchange: Exchange, covered: int) -> None:
+        """Keep the earlier list if nothing shows that it has changed or that the connection has ended."""
+        failure = exchange.failure or Failure("did not list its tools again", exception=type(error).__name__)
+        is_change = covered > self._covered
+        if is_pool_full(failure):
+            # The calls that have all connections end some day, and calls of changed tools wait for the listing.
+            if is_change:
+                self._change.set()
+        elif is_change or exchange.lost or _is_final(error, failure):
+            self._lost(failure)
+            self._covered = max(self._covered, covered)
+            return
+        words, about = "`%s` keeps its tools, since they could not be listed again: it %s", fields(server=self._name)
+        _logger.info(words, self._name, failure.words, extra=about)
 
     def _announce(self) -> None:
         self._is_announced = True
@@ -210,6 +232,13 @@ class Listing:
 
 class EndlessListError(Exception):
     """A tool list does not end, or is too long. Its text says what the server does, after the server's name."""
+
+
+def _is_final(error: Exception, failure: Failure) -> bool:
+    """Say whether a listing that nothing asked for failed in a way that another one would not change."""
+    if isinstance(error, EndlessListError) or failure.status in _REFUSED:
+        return True
+    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
 
 
 async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTool, ...]:

@@ -77,6 +77,11 @@ def ends_connection(error: Exception, failure: Failure) -> bool:
     return not isinstance(error, _HARMLESS) and failure.kind not in _NOT_OF_THE_CONNECTION
 
 
+def is_pool_full(failure: Failure) -> bool:
+    """Say whether a request was not sent because other requests had all connections of the client."""
+    return failure.exception == httpx2.PoolTimeout.__name__
+
+
 def _transport_failure(error: Exception, cause: BaseException) -> Failure:
     words, kind, phase = _facts_of(error, cause)
     return Failure(

@@ -1,0 +1,154 @@
+"""A listing that fails while the connection works: the server keeps its tools, and its agents notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from callability.gateway.upstream import HttpTarget, Upstream, http_client
+from support.gateway_in_process import client_of
+from support.gateways import write_config
+from support.upstreams.bad_http import BadHttp, Cut, Step, reply, result
+from support.waiting import SECONDS, becomes, listed
+
+pytestmark = pytest.mark.anyio
+
+KEPT = "keeps its tools, since they could not be listed again"
+CHANGED = b'event: message\ndata: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n\n'
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The gateway runs on asyncio."""
+    return "asyncio"
+
+
+class Shelf:
+    """The list of a server: from the second listing on it is as `later` says, if that says anything."""
+
+    def __init__(self, *later: Step) -> None:
+        self.names = ["one"]
+        self.later = list(later)
+        self.count = 0
+
+    def __call__(self, request: dict[str, Any]) -> Step:
+        """Answer a listing."""
+        self.count += 1
+        if self.count > 1 and self.later:
+            return self.later.pop(0)
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.names]
+        return reply(result(request, {"tools": tools}))
+
+
+UNKNOWN = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "busy"}}).encode()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(b"", status="429 Too Many Requests"),
+        reply(b"", status="503 Service Unavailable"),
+        reply(UNKNOWN, status="500 Internal Server Error"),
+        "hang",
+    ],
+    ids=["429", "503", "error", "slow"],
+)
+async def test_a_server_that_fails_one_timed_listing_stays_connected(tmp_path: Path, answer: Step) -> None:
+    """Its agents keep its tools, and the next listing reads what has changed."""
+    server = BadHttp(session="one")
+    server.listing = shelf = Shelf(answer)
+    seconds = {"refresh_seconds": 0.2} | ({"open_seconds": 5} if answer == "hang" else {})
+    async with server.listening():
+        entry = {"url": server.url, "type": "http", "trust": "auto"}
+        config = write_config(tmp_path, {"it": entry}, deadlines=seconds)
+        async with client_of(config) as client:
+
+            async def listings() -> bool:
+                return shelf.count > 3
+
+            await becomes(listings, True)
+            [it] = (await listed(client))["servers"]
+    assert it["state"] == "connected"
+    assert server.requested_methods.count("initialize") == 1
+    assert (tmp_path / "gateway.log").read_text().count(KEPT) == 1
+
+
+@asynccontextmanager
+async def _full(
+    server: BadHttp, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, refresh_seconds: float
+) -> AsyncGenerator[Upstream]:
+    """Yield an upstream with two connections, of which a call has one."""
+    monkeypatch.setattr(http_client, "LIMITS", httpx2.Limits(max_connections=2))
+    monkeypatch.setattr(http_client, "TIMEOUT", httpx2.Timeout(connect=5, write=30, pool=0.1, read=None))
+    caplog.set_level(logging.INFO)
+    async with server.listening():
+        it = Upstream(
+            "it", HttpTarget(server.url), open_seconds=SECONDS, call_seconds=SECONDS, refresh_seconds=refresh_seconds
+        )
+        it.start()
+        await it.opened()
+        calls = [asyncio.create_task(it.call("hold", {}))]
+        await server.hold(1)
+        try:
+            yield it
+            await calls[0]
+        finally:
+            await it.close()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+
+def _seen(caplog: pytest.LogCaptureFixture) -> Any:
+    async def look() -> bool:
+        return any("too many calls" in record.getMessage() for record in caplog.records)
+
+    return look
+
+
+async def test_a_server_stays_connected_while_calls_have_all_its_connections(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls are answered, and then the tools are listed again."""
+    server = BadHttp(session="one")
+    server.listing = shelf = Shelf()
+    async with _full(server, caplog, monkeypatch, 0.2) as it:
+        other = asyncio.create_task(it.call("hold", {}))
+        await server.hold(2)
+        await becomes(_seen(caplog), True)
+        assert it.state == "connected"
+        shelf.names = ["two"]
+        server.release()
+        await other
+
+        async def names() -> list[str]:
+            return [tool.name for tool in it.tools]
+
+        await becomes(names, ["two"])
+    assert server.requested_methods.count("initialize") == 1
+
+
+async def test_a_change_that_is_announced_while_all_connections_are_in_use_is_read_once_one_is_free(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it counts as unread, so that no call of a changed tool is sent unseen."""
+    server = BadHttp(session="one", answers={"change": lambda _: Cut(STREAM + CHANGED, "hang")})
+    server.listing = shelf = Shelf()
+    async with _full(server, caplog, monkeypatch, 86_400) as it:
+        change = asyncio.create_task(it.call("change", {}))
+        await becomes(_seen(caplog), True)
+        assert (it.state, it.is_settled) == ("connected", False)
+        shelf.names = ["two"]
+        server.release()
+        async with asyncio.timeout(SECONDS):
+            await it.tools_current()
+        assert [tool.name for tool in it.tools] == ["two"]
+        change.cancel()
+    assert server.requested_methods.count("initialize") == 1
