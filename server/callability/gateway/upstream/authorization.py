@@ -14,6 +14,7 @@ from pydantic import AnyUrl, ValidationError
 
 from callability.gateway.upstream.failure import Failure
 from callability.gateway.upstream.handshake import Handshake
+from callability.gateway.upstream.limited_body import limit_body
 from callability.vocabulary import LoadFailure, LoadPhase
 
 Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
@@ -74,6 +75,7 @@ class Authorization(OAuthClientProvider):
             response = yield request
             if not _refuses_token(response):
                 return
+            limit_body(response)
             # With an expired token the library asks the provider for another one before it asks a person.
             if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
                 self.context.token_expiry_time = LONG_AGO
@@ -83,7 +85,10 @@ class Authorization(OAuthClientProvider):
             while True:
                 if outgoing is not request:
                     outgoing.extensions = {**request.extensions, "trace": Handshake().heard}
-                outgoing = await flow.asend((yield outgoing))
+                response = yield outgoing
+                if outgoing is not request or not response.is_success:
+                    limit_body(response)
+                outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         except (OAuthFlowError, ValidationError, AuthorizationFailed) as error:

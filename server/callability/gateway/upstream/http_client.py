@@ -20,7 +20,8 @@ from callability.gateway.upstream.certificates import trusted
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.handshake import Handshake
-from callability.gateway.upstream.http_response import TooLong, judged, note
+from callability.gateway.upstream.http_response import judged, note
+from callability.gateway.upstream.limited_body import TooLong, limit_body
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
 from callability.gateway.upstream.target import HttpTarget
 from callability.log_output import fields
@@ -73,9 +74,13 @@ class HttpClient(httpx2.AsyncClient):
         request.extensions = {**request.extensions, "trace": Handshake().heard}
         if request.method != "POST":
             try:
-                return await super().send(request, *args, **options)
+                response = await super().send(request, *args, **options)
             except AuthorizationFailed:
                 return httpx2.Response(http.HTTPStatus.UNAUTHORIZED, request=request)
+            if request.method != "GET" or not response.is_success:
+                # The SDK reads it whole, which it does not do with a stream of events.
+                limit_body(response)
+            return response
         # A request that follows a redirect has a stream only.
         await request.aread()
         awaits_answer, method = _awaits_answer(request)

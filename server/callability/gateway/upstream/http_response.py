@@ -14,6 +14,7 @@ import httpx2
 
 from callability.gateway.upstream.exchange import Exchange
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
+from callability.gateway.upstream.limited_body import TooLong
 from callability.gateway.upstream.plain_headers import left_out
 from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -32,10 +33,6 @@ _FRAMING = frozenset({b"content-encoding", b"content-length", b"transfer-encodin
 _SESSION = "mcp-session-id"
 _PIECE_BYTES = 1024
 _logger = logging.getLogger("callability.gateway.upstream")
-
-
-class TooLong(Exception):
-    """A body exceeds `MESSAGE_BYTES`."""
 
 
 async def judged(
