@@ -301,12 +301,14 @@ FAULTY = {
         ["4:13: `labels` of server `files` has more than 64 entries"],
     ),
     "limits over HTTP": (
-        "mcpServers: {}\nhttp: {sessions: 0, sessions_per_agent: 10001, request_bytes: 1.5, session: 1}",
+        "mcpServers: {}\nhttp: {sessions: 0, sessions_per_agent: 10001, request_bytes: 1.5, session: 1,"
+        " requests_per_agent: 0}",
         [
             "2:18: `http.sessions` is not a whole number from 1 to 10,000",
             "2:41: `http.sessions_per_agent` is not a whole number from 1 to 10,000",
             "2:63: `http.request_bytes` is a number, but must be a whole number",
             "2:68: unknown key `session` in `http` (did you mean `sessions`?)",
+            "2:100: `http.requests_per_agent` is not a whole number from 1 to 10,000",
         ],
     ),
     "deadlines of a server": (

@@ -22,6 +22,7 @@ from callability.gateway.config.values import (
     Labels,
     Port,
     RequestBytes,
+    Requests,
     Sealed,
     Seconds,
     ServerName,
@@ -255,6 +256,11 @@ class HttpConfig(_Model):
     )
     sessions: Sessions = Field(
         default=2_000, description="Sessions that all agents together may have open, 1 to 10,000."
+    )
+    requests_per_agent: Requests = Field(
+        default=200,
+        description="Requests and open streams that one agent may have in progress, 1 to 10,000, but never more than"
+        " half of the connections. Clients without a token have no such limit.",
     )
     session_idle_seconds: Seconds = Field(
         default=300.0,

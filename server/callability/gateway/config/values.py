@@ -29,6 +29,7 @@ MAX_FACT_BYTES = 128
 MAX_SECONDS = 86_400
 MAX_PORT = 65_535
 MAX_SESSIONS = 10_000
+MAX_REQUESTS = 10_000
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 
 _UNSENDABLE = re.compile(r"[\s\0-\x1f]")
@@ -160,6 +161,7 @@ Seconds = Annotated[
 ]
 Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
 Sessions = Annotated[StrictInt, _from_one_to(MAX_SESSIONS)]
+Requests = Annotated[StrictInt, _from_one_to(MAX_REQUESTS)]
 RequestBytes = Annotated[StrictInt, _from_one_to(MAX_REQUEST_BYTES)]
 ServerName = Annotated[
     StrictStr, _matching(r"[A-Za-z0-9_.-]{1,128}", "bad-server-name", "is not named with 1 to 128 of `A-Za-z0-9_.-`")

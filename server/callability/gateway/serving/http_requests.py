@@ -1,4 +1,4 @@
-"""One request over HTTP: its body is read whole, its session is counted, and its answer always ends."""
+"""One request over HTTP: its body is read whole, it and its session are counted, and its answer always ends."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
+from callability.gateway.serving.http_agents import HttpAgents, TooManyRequests
 from callability.gateway.serving.http_sessions import SESSION, HttpSessions, TooManySessions
 
 _STOPPED = "The gateway is shutting down; the call may have been carried out."
@@ -30,6 +31,7 @@ class HttpRequests:
 
     def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig], on_end: Callable[[str], object]) -> None:
         self.sessions = HttpSessions(application, limits, on_end)
+        self._agents = HttpAgents(limits)
         self._application = application
         self._limits = limits
         self._stopping = asyncio.Event()
@@ -44,7 +46,15 @@ class HttpRequests:
         answer = _Answer(send)
         if self._stopping.is_set():
             await answer.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_TAKEN, scope, receive)
-        elif scope["method"] == "POST":
+            return
+        try:
+            with self._agents.counted(_agent(scope)):
+                await self._counted(scope, receive, answer)
+        except TooManyRequests as error:
+            await answer.refuse(HTTPStatus.TOO_MANY_REQUESTS, str(error), scope, receive)
+
+    async def _counted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        if scope["method"] == "POST":
             await self._post(scope, receive, answer)
         elif scope["method"] == "GET":
             await self._in_session(scope, self._until_stopping(receive), answer)
