@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import ssl
 import subprocess
 import sys
@@ -38,6 +39,17 @@ def shelf(directory: Path, name: str, *tools: dict[str, Any], **keys: Any) -> di
 def bad(*how: str, **keys: Any) -> dict[str, Any]:
     """Return the config entry of a server that misbehaves."""
     return {"command": sys.executable, "args": [str(BAD), *how], **keys}
+
+
+def held_back(directory: Path, running: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """Return the config entry of a program that becomes a server once the file `released` exists."""
+    program = directory / "held"
+    program.write_text(
+        f"#!/bin/sh\nuntil [ -e {directory}/released ]; do sleep 0.02; done\n"
+        f"exec {shlex.join([running['command'], *running['args']])}\n"
+    )
+    program.chmod(0o755)
+    return {"command": str(program), **keys}
 
 
 def write_config(directory: Path, servers: dict[str, Any], **keys: Any) -> Path:

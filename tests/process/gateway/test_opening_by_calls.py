@@ -22,7 +22,7 @@ from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.mcp_server import mcp_server
 from support.checkout import POLICY
 from support.edits import edit
-from support.gateways import agents_of, bad, call, retrieve, shelf, text_of, write_config
+from support.gateways import agents_of, bad, call, held_back, retrieve, shelf, text_of, write_config
 from support.local_policy import local_policy
 from support.policies import write_policy
 from support.responses import ABSENT, REFUSAL, http
@@ -69,17 +69,6 @@ def starts(directory: Path, name: str) -> int:
     """Return how often the program was started."""
     path = directory / f"{name}.starts"
     return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def held_back(directory: Path, running: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    """Return the config entry of a program that becomes a server once the file `released` exists."""
-    program = directory / "held"
-    program.write_text(
-        f"#!/bin/sh\nuntil [ -e {directory}/released ]; do sleep 0.02; done\n"
-        f"exec {shlex.join([running['command'], *running['args']])}\n"
-    )
-    program.chmod(0o755)
-    return {"command": str(program), **keys}
 
 
 @asynccontextmanager

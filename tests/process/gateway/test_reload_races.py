@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import UpstreamError
 from support.edits import edit, replace
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import bad, call, retrieve, shelf, text_of, write_config
+from support.gateways import agents_of, bad, call, held_back, retrieve, shelf, text_of, write_config
 from support.local_policy import local_policy
 from support.stand_ins import Shelf, scene
 from support.waiting import becomes, file_status, names, status
@@ -99,6 +100,51 @@ def test_a_server_that_was_switched_off_is_not_opened_again_by_a_call_under_way(
             await held.connected()
         await pool.close()
         assert not _children_running("bad_stdio")
+
+    asyncio.run(story())
+
+
+LOCKED = {"approvals": {"it": {"read": {"disabled": True}}}}
+EDITS: dict[str, tuple[dict[str, Any], str]] = {
+    "approvals": (LOCKED, "Not called: disabled_by_user, by policy."),
+    "disabled_tools": ({"servers": {"it": {"disabled_tools": ["read"]}}}, "Not called: disabled_by_config, by policy."),
+    "servers of the agent": ({"agents": agents_of({"clerk": ["files"]})}, "there is no tool"),
+    "agents": ({"agents": {}}, "there is no tool"),
+    "mcpServers": ({"servers": {"it": None}, "agents": agents_of({"clerk": ["files"]})}, "there is no tool"),
+}
+
+
+@pytest.mark.parametrize("edited", EDITS)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "not known yet"])
+def test_a_call_that_waits_for_its_server_is_decided_by_an_edit_that_was_applied_meanwhile(
+    edited: str, known: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once the log says that an edit that locks a tool is applied, no call is sent to the tool."""
+    caplog.set_level(logging.INFO, logger="callability")
+    keys, answer = EDITS[edited]
+    approvals = tmp_path / "approvals.json"
+    approvals.write_text(json.dumps({"it": {"read": {}}} if known else {}))
+    entry = held_back(tmp_path, shelf(tmp_path, "it", READ))
+    servers = {"it": entry, "files": shelf(tmp_path, "files", READ)}
+    config = write_config(
+        tmp_path, servers, approvals="approvals.json", agents=agents_of({"clerk": ["it", "files"], "other": []})
+    )
+
+    async def is_applied() -> bool:
+        return "is applied" in caplog.text
+
+    async def story() -> None:
+        async with client_of(config, "--agent", "clerk") as client:
+            called = asyncio.create_task(call(client, "it:read"))
+            # The answer to a later call comes after the first one was decided and waits.
+            assert text_of(await call(client, "files:read")) == "read was called"
+            if keys is LOCKED:
+                replace(approvals, json.dumps(keys["approvals"]))
+            else:
+                edit(config, **keys)
+            await becomes(is_applied, True)
+            (tmp_path / "released").touch()
+            assert answer in text_of(await called)
 
     asyncio.run(story())
 

@@ -76,7 +76,11 @@ class AgentRouter:
 
     def gateway_for_request(self, agent: str) -> Gateway:
         """Return the gateway of the agent that sent the current request; without a token, of `agent`."""
-        return self._by_agent.get(self.agent_of_request(agent), self._nobody)
+        return self.gateway_of(self.agent_of_request(agent))
+
+    def gateway_of(self, agent: str) -> Gateway:
+        """Return the gateway that currently answers an agent; one that the config no longer has sees no server."""
+        return self._by_agent.get(agent, self._nobody)
 
     def agents_seeing(self, server: str) -> tuple[str, ...]:
         """Return the agents that may see a server."""

@@ -59,7 +59,7 @@ class GatewayRuntime:
         self._warn_of_names()
 
     async def follow(self) -> None:
-        """Apply edits of the files, forever; calls under way end in the gateways in which they began."""
+        """Apply edits of the files, forever; a call that is not sent yet is decided again."""
         async for edit in self._files.edits():
             try:
                 before = self.router.tools
@@ -125,6 +125,7 @@ class GatewayRuntime:
             catalog=self._catalog,
             loads=Loads(self._pool.supervisors),
             indexes=self._indexes,
+            latest=lambda: self.router.gateway_of(agent),
         )
 
     def _announce(self, server: str) -> None:

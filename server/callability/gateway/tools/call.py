@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +25,7 @@ from callability.v1.callability_service_pb2 import CheckToolResponse
 from callability.vocabulary import EDIT_LABELS
 
 LOOKS = 3
-"""How often a tool is judged again because its server lists other tools meanwhile."""
+"""How often a tool is judged again because its server lists other tools meanwhile, or because an edit was applied."""
 READ_SECONDS = 10.0
 """How long a call waits for an announced change of its server's tools to be read."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
@@ -42,7 +42,10 @@ class ToolCalls:
         phrases: Commands,
         loads: Loads,
         metrics: Metrics,
+        latest: Callable[[], ToolCalls] | None = None,
     ) -> None:
+        self._latest = latest or (lambda: self)
+        """Returns what currently calls tools for the agent: another object after an edit."""
         self._metrics = metrics
         self._agent = agent
         self._inventory = inventory
@@ -81,17 +84,53 @@ class ToolCalls:
         meta: Mapping[str, Any] | None,
         progress: ProgressFnT | None,
     ) -> Result | CallToolResult:
+        """Call a tool if the files let it through as they are when it is sent: after an edit, it is decided again."""
+        calls = self
+        for _ in range(LOOKS):
+            allowed = await calls._decided(server, tool)
+            latest = self._latest()
+            if latest is calls:
+                return await calls._ended(server, tool, allowed, given, meta, progress)
+            calls = latest
+        changing = _changing(server) if server in calls._inventory.servers else None
+        return await calls._ended(server, tool, changing, given, meta, progress)
+
+    async def _ended(
+        self,
+        server: str,
+        tool: str,
+        allowed: tuple[Upstream, Connection] | Result | None,
+        given: Mapping[str, Any] | None,
+        meta: Mapping[str, Any] | None,
+        progress: ProgressFnT | None,
+    ) -> Result | CallToolResult:
+        """Return the answer to a call for which it is decided where it may go."""
+        if allowed is None:
+            return await self._unknown(f"{server}:{tool}")
+        if isinstance(allowed, dict):
+            if status := (allowed.get("structuredContent") or {}).get("status"):
+                self._metrics.rejected(str(status))
+            return allowed
+        upstream, connection = allowed
         try:
-            allowed = await self._allowed(server, tool)
-            if allowed is None:
-                return await self._unknown(f"{server}:{tool}")
-            if isinstance(allowed, dict):
-                return allowed
-            upstream, connection = allowed
             return await self._passed_on(upstream.call(tool, given, on=connection, meta=meta, progress=progress))
         except UpstreamError as error:
-            said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
-            return error_result(f"Not done: server {error}.{said}{self._again(server)}")
+            return self._not_done(server, error)
+
+    async def _decided(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
+        """Return what `_allowed` does, or the answer if the server does not list its tools in time.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        try:
+            return await self._allowed(server, tool)
+        except UpstreamError as error:
+            return self._not_done(server, error)
+
+    def _not_done(self, server: str, error: UpstreamError) -> Result:
+        said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
+        return error_result(f"Not done: server {error}.{said}{self._again(server)}")
 
     async def _passed_on(self, calling: Awaitable[CallToolResult]) -> CallToolResult:
         """Return the answer of a server, and count it.
@@ -127,6 +166,8 @@ class ToolCalls:
             UpstreamError: the server does not list its tools in time.
             PolicyUnavailable: the service gave no answer.
         """
+        if server not in self._inventory.servers:
+            return None
         upstream = self._inventory.upstream(server)
         if upstream is not None and await self._needs_list(server, tool):
             try:
@@ -146,7 +187,6 @@ class ToolCalls:
             about = await self._about(known, tool, response)
             refused = rejection(response, server, tool, phrases=about, refusal=refusal, facts_from_config=True)
             if refused:
-                self._metrics.rejected(str(refused["structuredContent"]["status"]))
                 return refused
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
@@ -158,7 +198,7 @@ class ToolCalls:
             still = server in self._inventory.servers and self._inventory.known(server) is known
             if still and known.connected:
                 return upstream, connection
-        return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
+        return _changing(server)
 
     async def _needs_list(self, server: str, tool: str) -> bool:
         """Return whether a tool can be judged only after its server has listed it.
@@ -211,3 +251,7 @@ class ToolCalls:
     async def _unknown(self, name: str) -> Result:
         judgement = await self._decisions.judge(self._inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))
+
+
+def _changing(server: str) -> Result:
+    return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")

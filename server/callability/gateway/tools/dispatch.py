@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
@@ -30,7 +30,10 @@ _OWN_TOOLS = frozenset(tool.name for tool in (*TOOLS, *CATALOG_TOOLS))
 
 
 class Gateway:
-    """Answers the tools for one agent; each answer depends only on the inventory and the policy."""
+    """Answers the tools for one agent; each answer depends only on the inventory and the policy.
+
+    `latest` returns the gateway that currently answers the agent: after an edit, a call that waits is decided there.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,14 @@ class Gateway:
         catalog: Catalog | None = None,
         loads: Loads | None = None,
         indexes: Indexes | None = None,
+        latest: Callable[[], Gateway] | None = None,
     ) -> None:
+        current = latest or (lambda: self)
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
         self._discovery = Discovery(inventory, decisions, phrases, loads, metrics, indexes)
-        self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics)
+        self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
         self._catalog_tools = (
             CatalogTools(catalog, inventory, decisions, phrases, loads) if catalog is not None else None
