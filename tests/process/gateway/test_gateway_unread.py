@@ -11,9 +11,11 @@ import pytest
 from mcp import Client
 
 from callability.gateway.observability.unread_facts import UnreadFacts
+from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway
 from support.gateways import agents_of, call, client_with, retrieve, shelf, text_of, token_of, write_config
 from support.policies import write_policy
+from support.waiting import becomes, status
 
 RULES = """\
 labels:
@@ -116,6 +118,51 @@ def test_a_label_with_an_undeclared_value_is_a_final_rejection_that_does_not_sho
     log = (tmp_path / "gateway.log").read_text()
     held = "`files`: `server.label.environment` has a value that the policy does not declare, and the policy holds back"
     assert [line.split(held)[1] for line in log.splitlines() if held in line] == [" `read_file`", " `write_file`"]
+
+
+def test_a_tool_that_is_gone_is_no_longer_held_back(tmp_path: Path) -> None:
+    """The log says so, and nothing is kept of the tools that a server no longer lists."""
+    config, policy = _gateway(tmp_path, environment="prod")
+
+    async def story() -> None:
+        async with client_of(config, "--policy", str(policy)) as client:
+            assert len((await retrieve(client, "file", include_disabled=True))["disabled"]) == 2
+            edit(config, servers={"files": shelf(tmp_path, "newer", WRITE)})
+
+            async def held_back() -> int:
+                return len((await retrieve(client, "file", include_disabled=True))["disabled"])
+
+            await becomes(held_back, 1)
+
+    asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    assert log.count("`files`: `server.label.environment` no longer holds back `read_file`\n") == 1
+
+
+def test_an_agent_that_is_gone_hides_no_change_of_what_is_held_back(tmp_path: Path) -> None:
+    """A line for the label that is corrected, and one for the label that is wrong again."""
+    config, policy = _gateway(tmp_path, environment="prod")
+    both, one = agents_of({"gone": ["files"], "stays": ["files"]}), agents_of({"stays": ["files"]})
+    edit(config, agents=both)
+
+    async def reads(url: str, agent: str) -> str | None:
+        async with client_with(url, token_of(agent)) as client:
+            return await status(client, "files:read_file")()
+
+    with http_gateway(config, "--policy", str(policy)) as url:
+
+        async def story() -> None:
+            for agent in both:
+                assert await reads(url, agent) == "disabled_unknown"
+            edit(config, agents=one, servers={"files": {"labels": {"environment": "staging"}}})
+            await becomes(lambda: reads(url, "stays"), None)
+            edit(config, servers={"files": {"labels": {"environment": "prod"}}})
+            await becomes(lambda: reads(url, "stays"), "disabled_unknown")
+
+        asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    assert log.count("`server.label.environment` no longer holds back `read_file`") == 1
+    assert log.count("and the policy holds back `read_file`") == 2
 
 
 def test_an_approval_that_could_not_be_read_may_be_read_later(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from callability.finding import listed, shown
@@ -28,18 +28,43 @@ class UnreadFacts:
         self._facts: dict[str, dict[tuple[str, str], tuple[str, ...]]] = {}
         self._agents: dict[_Held, set[str]] = {}
 
-    def judged(self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
-        """Log what changed about the tools of an agent; each is a server, a tool and the unread facts."""
+    def judged(
+        self, agent: str, tools: Iterable[tuple[str, str, tuple[str, ...]]], whole: Collection[str] = ()
+    ) -> None:
+        """Log what changed about the tools of an agent; each is a server, a tool and the unread facts.
+
+        The servers in `whole` have no other tools than these: the others that they had no longer exist.
+        """
+        known = self._facts.get(agent, {})
+        # Of thousands of tools, few or none are held back.
+        now = {(server, tool): unread for server, tool, unread in tools if unread or (server, tool) in known}
+        gone = [key for key in known if key[0] in whole and key not in now]
+        self._change(agent, now | dict.fromkeys(gone, ()))
+
+    def keep(self, servers: Mapping[str, Collection[str]]) -> None:
+        """Forget the agents that no longer exist, and the servers that an agent no longer sees.
+
+        Args:
+            servers: the servers that each agent may see.
+        """
+        for agent, known in [*self._facts.items()]:
+            seen = servers.get(agent, ())
+            self._change(agent, dict.fromkeys([key for key in known if key[0] not in seen], ()))
+
+    def _change(self, agent: str, tools: Mapping[tuple[str, str], tuple[str, ...]]) -> None:
+        """Remember the unread facts of tools of an agent, and log what started and ended; only held tools are kept."""
         started: list[_Held] = []
         ended: list[_Held] = []
-        known = self._facts.setdefault(agent, {})
-        for server, tool, unread in tools:
-            # Of thousands of tools, few or none are held back.
-            before = known.get((server, tool), ()) if known else ()
-            if before != unread:
+        known = self._facts.pop(agent, {})
+        for (server, tool), unread in tools.items():
+            before = known.pop((server, tool), ())
+            if unread:
                 known[server, tool] = unread
+            if before != unread:
                 ended += self._end(agent, [_Held(server, tool, fact) for fact in before if fact not in unread])
                 started += self._begin(agent, [_Held(server, tool, fact) for fact in unread])
+        if known:
+            self._facts[agent] = known
         for (server, fact), names in _together(started).items():
             words, about = "`%s`: %s %s, and the policy holds back %s", fields(server=server, fact=fact)
             _logger.warning(words, server, shown(fact), _why(fact), listed(names), extra=about)

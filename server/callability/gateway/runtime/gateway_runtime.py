@@ -93,6 +93,8 @@ class GatewayRuntime:
             config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
         )
         self._inventory = inventory
+        scopes = {name: agent.servers for name, agent in config.agents.items()}
+        self._unread.keep({"": (*config.servers, *config.catalog), **scopes})
         by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
         nobody = self._gateway(inventory.scoped(()), "")
         return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents), config.http

@@ -95,7 +95,8 @@ class Decisions:
                     break
         if judgement is not self._reported:
             self._reported = judgement
-            self._unread.judged(self._agent.name, ((each.server, each.tool, each.unread) for each in judgement.tools))
+            unread = ((each.server, each.tool, each.unread) for each in judgement.tools)
+            self._unread.judged(self._agent.name, unread, {known.facts.name for known in servers})
         return judgement
 
     async def counts(self, servers: Collection[KnownServer]) -> dict[str, dict[str, int]]:
