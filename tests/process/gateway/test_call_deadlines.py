@@ -16,6 +16,7 @@ from callability.gateway.policy_client.policy_client import PolicyClient
 from support.checkout import UPSTREAMS
 from support.gateway_in_process import client_of
 from support.gateways import call, over_stdio, retrieve, shelf, text_of, write_config
+from support.waiting import loads
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +57,15 @@ async def test_progress_extends_the_time_of_a_call_up_to_a_maximum_only(tmp_path
     words = f"Not done: server `it` did not answer within {PATIENT + 1} s, although it reported progress;"
     assert (result.is_error, heard > 1) == (True, True)
     assert text_of(result) == f"{words} the call may have been carried out."
+
+
+async def test_a_server_that_works_quietly_beyond_the_time_of_a_call_is_not_ended(tmp_path: Path) -> None:
+    """It answers a ping, so the call alone fails."""
+    config = write_config(tmp_path, {"it": GATE}, deadlines={"call_seconds": 1})
+    async with client_of(config) as client:
+        late = await call(client, "it:pass", waits=str(tmp_path / "waits"), until=str(tmp_path / "until"))
+        assert "did not answer within 1 s" in text_of(late)
+        assert await loads(client, "it")() == [("connected", "available")]
 
 
 async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leaves_out(tmp_path: Path) -> None:

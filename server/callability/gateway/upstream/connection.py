@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Literal
@@ -51,6 +51,8 @@ State = Literal["closed", "connecting", "connected", "failed"]
 
 # For the DELETE that ends an HTTP session; a child's end has limits of its own.
 GOODBYE_SECONDS = 2
+PING_SECONDS = 3
+"""How long a child has for the answer to a ping, after a call during which it wrote nothing."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
@@ -194,7 +196,7 @@ class Connection:
                     request, ANSWER, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
-            raise self._unanswered(deadline, heard, exchange) from None
+            raise await self._unanswered(deadline, heard, exchange) from None
         except (MCPError, ValidationError) as error:
             raise self._call_error(error, exchange) from None
         finally:
@@ -278,14 +280,23 @@ class Connection:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
 
-    def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
+    async def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:
             return UpstreamError(self._name, exchange.known, ending_of(exchange.known))
         failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
-        # A child that wrote nothing in all that time hangs, and would forever; over HTTP each call stands alone.
+        # A child that writes nothing, not even now, hangs, and would forever; over HTTP each call stands alone.
         if self._child is not None and self._child.heard == heard:
-            self._fail(failure)
+            await self._ping()
+            if self._child.heard == heard:
+                self._fail(failure)
         return UpstreamError(self._name, failure, MAY_HAVE_RUN)
+
+    async def _ping(self) -> None:
+        """Give a child that works quietly time to say something; that it knows no `ping` is an answer as well."""
+        assert self._session is not None
+        with suppress(MCPError, ValidationError, TimeoutError):
+            async with asyncio.timeout(PING_SECONDS):
+                await self._session.send_ping()
 
     def _call_error(self, error: MCPError | ValidationError, exchange: Exchange) -> UpstreamError:
         failure = exchange.failure or (TOO_LONG if is_too_long(error) else None)
