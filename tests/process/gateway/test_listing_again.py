@@ -88,7 +88,7 @@ async def _full(
 ) -> AsyncGenerator[Upstream]:
     """Yield an upstream with two connections, of which a call has one."""
     monkeypatch.setattr(http_client, "LIMITS", httpx2.Limits(max_connections=2))
-    monkeypatch.setattr(http_client, "TIMEOUT", httpx2.Timeout(connect=5, write=30, pool=0.1, read=None))
+    monkeypatch.setattr(http_client, "TIMEOUT", httpx2.Timeout(connect=5, write=30, pool=2, read=None))
     caplog.set_level(logging.INFO)
     async with server.listening():
         it = Upstream(
