@@ -11,7 +11,7 @@ buildah() { command buildah --root "$directory/storage" --runroot "$directory/ru
 [ -e "$root" ] || mmdebstrap --quiet --variant=minbase --include=python3,python3-venv "$(. /etc/os-release; echo "$VERSION_CODENAME")" "$root"
 sed -n 's/ \\$//; /^[a-z0-9].*==/p' requirements/dev.txt > "$directory/build/constraints.txt"
 "$BIN/python" -m pip wheel --quiet --disable-pip-version-check --constraint "$directory/build/constraints.txt" \
-  --wheel-dir "$directory/build/wheels" '.[policy]'
+  --wheel-dir "$directory/build/wheels" '.[policy,bundle]'
 base=$(buildah from scratch)
 buildah add --quiet "$base" "$root" / >/dev/null
 buildah commit --quiet "$base" localhost/base >/dev/null
@@ -26,4 +26,5 @@ buildah run "$container" -- sh -c '
   callability healthcheck --address "$(sed "s/^listening on //" /tmp/address)" --timeout 30
   kill $!
   wait $! && echo stopped
-  callability healthcheck --address 127.0.0.1:1 --timeout 1 2> /dev/null || echo "exit code $?"'
+  callability healthcheck --address 127.0.0.1:1 --timeout 1 2> /dev/null || echo "exit code $?"
+  callability serve --policy /tmp/log --bundle-key 2026=/tmp/none.pem --address 127.0.0.1:0 2>&1 | head -n 1'

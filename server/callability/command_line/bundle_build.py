@@ -47,7 +47,7 @@ def build(
         bool,
         typer.Option(
             "--with-rule-files",
-            help="Include the rule files and their tests, so that `callability serve` can prove it.",
+            help="Include the rule files and their tests, so that `callability serve` can prove the policy.",
         ),
     ] = False,
 ) -> None:

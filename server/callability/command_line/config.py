@@ -35,7 +35,10 @@ def check(
     config: GivenConfigOption = None,
     approvals: GivenApprovalsOption = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="DIR", help="Compare the labels with the policy in a directory.")
+        Path | None,
+        typer.Option(
+            "--policy", metavar="DIR", help="Check the policy in a directory too, and compare the labels with it."
+        ),
     ] = None,
     policy_address: PolicyAddressOption = None,
     policy_ca: PolicyCaOption = None,

@@ -35,7 +35,7 @@ def explain(
         typer.Argument(
             metavar="[FACT=VALUE]...",
             help="The facts, such as `server.enabled=false`, `tool.name=drop_table` or `approval.status=unknown`. A"
-            " fact that is left out has its default, which locks nothing.",
+            " fact that is left out has its default.",
         ),
     ] = None,
     question: Annotated[

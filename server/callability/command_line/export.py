@@ -18,7 +18,11 @@ def export(
     ],
     example: Annotated[
         str | None,
-        typer.Option("--example", metavar="NAME", help=f"One of the examples instead: {', '.join(examples())}."),
+        typer.Option(
+            "--example",
+            metavar="NAME",
+            help=f"Write this example instead of the shipped policy: {', '.join(examples())}.",
+        ),
     ] = None,
 ) -> None:
     """Write the shipped policy to a directory for editing. Existing files are never overwritten.

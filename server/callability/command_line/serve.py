@@ -97,7 +97,9 @@ def serve(
     ] = None,
     callers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Answer only callers of this file, each what it may call. Default: anybody."),
+        typer.Option(
+            metavar="FILE", help="Answer only the callers in this file, each within its rights. Default: anybody."
+        ),
     ] = None,
     tls_certificate: TlsCertificateOption = None,
     tls_key: TlsKeyOption = None,

@@ -28,10 +28,12 @@ def test_the_containerfile_is_linted() -> None:
 @pytest.mark.skipif("CALLABILITY_IMAGE" not in os.environ, reason="`make ops` builds the image, in minutes")
 @pytest.mark.skipif(not CAN_BUILD, reason="it needs root, buildah and mmdebstrap")
 def test_the_service_in_the_image_is_healthy(tmp_path: Path) -> None:
-    """As a user without rights; it stops by SIGTERM, and no answer is exit code 1."""
+    """As a user without rights; it stops by SIGTERM, no answer is exit code 1, and it can read the keys of bundles."""
     command = ["bash", "tests/ops/image.sh", str(tmp_path)]
     environment = os.environ | {"BIN": str(BIN)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines()[:3] == ["65532", "SERVING", "stopped"]
-    assert done.stdout.splitlines()[-1] == "exit code 1"
+    *_, code, refusal = done.stdout.splitlines()
+    assert code == "exit code 1"
+    assert refusal == "/tmp/none.pem: cannot be read: no such file or directory [unreadable-file]"

@@ -1,4 +1,4 @@
-"""One search index for each set of visible tools, built whole when the set changes (A.4)."""
+"""One search index for each set of visible tools, rebuilt if a tool is gone and extended if one is new (A.4)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,10 @@ OF_FORM: Mapping[str, Meaning] = {
     "empty-list": Meaning("A list is empty.", "Add an item, or leave the list out."),
     "empty-text": Meaning("A text is blank.", "Write it, or leave it out."),
     "empty-condition": Meaning("A condition is empty.", "Leave `when` out of a rule that always matches."),
-    "text-too-long": Meaning("A text has more than 2,000 characters.", "Shorten it."),
+    "text-too-long": Meaning(
+        "A text has more than 2,000 characters, a phrase more than 200, or a declared value more than 128 bytes.",
+        "Shorten it.",
+    ),
     "control-character": Meaning("A text contains a control character.", "Remove it."),
     "too-many-rules": Meaning(
         "There are more than 1,000 rules.",
