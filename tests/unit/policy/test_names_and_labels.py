@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,7 @@ from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of
 from support.policies import write_policy
 
+IDEOGRAPHS = "".join(map(chr, range(0x4E00, 0xA000)))
 # `r` is a letter of `other`, the name that a tool has by default.
 NAMES = st.text("ar[-", min_size=1, max_size=6)
 PATTERNS = st.text("ar[-*?", min_size=1, max_size=5)
@@ -183,6 +185,33 @@ def test_patterns_that_are_too_tangled_are_refused() -> None:
     """By the number of states, long before they take long."""
     with pytest.raises(TooManyStates, match=f"{MAX_STATES:,}"):
         list(shortest_names([frozenset(("*a" + "?" * 30,))], empty=False))
+
+
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [
+        (ascii_lowercase + digits + IDEOGRAPHS[:1_000], "A"),
+        (ascii_letters + digits + punctuation.replace("*", "").replace("?", ""), "?"),
+    ],
+    ids=["small letters and ideographs", "every printable character"],
+)
+def test_names_may_use_every_ordinary_character(used: str, left: str) -> None:
+    """A name that none of them matches consists of a character that is left, of one byte."""
+    found = {name: units for units, name in shortest_names([frozenset(_names_of(used))], empty=False)}
+    assert found[left] == frozenset()
+
+
+def test_names_that_use_all_ideographs_are_a_finding(tmp_path: Path) -> None:
+    """They are refused as any other names that are too many together."""
+    names = ", ".join(_names_of(ascii_lowercase + digits + IDEOGRAPHS))
+    rule = f"  - {{id: one, when: {{tool.name: [{names}]}}, status: disabled_by_config, action: Ask the operator.}}\n"
+    [finding] = _checked(tmp_path, LOCKS + rule, head="rules:\n").findings
+    assert finding.code == "patterns-too-tangled"
+
+
+def _names_of(characters: str) -> list[str]:
+    """Return names of up to 160 characters, in which each of some characters stands once."""
+    return [characters[start : start + 160] for start in range(0, len(characters), 160)]
 
 
 def test_the_name_for_what_could_not_be_read_cannot_be_distinguished() -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
-from string import ascii_lowercase, digits
+from string import ascii_lowercase, ascii_uppercase, digits, punctuation
 
 MAX_STATES = 20_000
 """States that the patterns of one fact may have together."""
 NAME_BYTES = 512
 """The maximum of bytes in a name, as in the contract."""
 
+_PLAIN = ascii_lowercase + digits + ascii_uppercase + "".join(sorted({*punctuation} - {*"*?"})) + "?"
+"""Characters of one byte, the plainest first. In a pattern, the last is a wildcard, so that one is always left."""
 Unit = frozenset[str]
 """Names and patterns that always occur in the same lists."""
 
@@ -62,6 +64,7 @@ class _Automaton:
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._literals: dict[str, int] = {}
+        self._read: dict[int, str] = {}
         self._any = self._stars = start = place = 0
         self._ends: list[int] = []
         for unit in units:
@@ -73,8 +76,9 @@ class _Automaton:
                 place += 1
             self._ends.append(ends)
         self._every_end = reduce(or_, self._ends, 0)
+        self._order = {character: number for number, character in enumerate(self._literals)}
         # To the patterns, all characters that stand in none of them are the same.
-        self._other = next(each for each in _ordinary() if each not in self._literals)
+        self._other = next(each for each in _PLAIN if each not in self._literals)
         self.start = self._closed(start)
 
     def _add(self, pattern: str, place: int) -> int:
@@ -89,6 +93,7 @@ class _Automaton:
                 self._any |= 1 << place
             else:
                 self._literals[character] = self._literals.get(character, 0) | 1 << place
+                self._read[place] = character
             before = character
             place += 1
         return place
@@ -96,7 +101,12 @@ class _Automaton:
     def characters(self, state: int) -> Iterator[str]:
         """Yield the characters that lead on from a state, one for all that stand in no pattern."""
         yield self._other
-        yield from (character for character, places in self._literals.items() if state & places)
+        # Names are at few places at a time, and patterns with stars at many: the fewer of both are looked at.
+        if state.bit_count() < len(self._literals):
+            read = {self._read[place] for place in _places(state) if place in self._read}
+            yield from sorted(read, key=self._order.__getitem__)
+        else:
+            yield from (character for character, places in self._literals.items() if state & places)
 
     def step(self, state: int, character: str) -> int:
         """Return the state behind a character."""
@@ -114,7 +124,9 @@ class _Automaton:
         return state | (state & self._stars) << 1
 
 
-def _ordinary() -> Iterator[str]:
-    """Yield characters that may stand in a name, the plainest first."""
-    yield from ascii_lowercase + digits
-    yield from map(chr, range(0x4E00, 0xA000))
+def _places(state: int) -> Iterator[int]:
+    """Yield the places of a state."""
+    while state:
+        lowest = state & -state
+        yield lowest.bit_length() - 1
+        state ^= lowest
