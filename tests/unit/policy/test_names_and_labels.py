@@ -9,7 +9,7 @@ from pathlib import Path
 from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callability.finding import line
@@ -107,6 +107,37 @@ def test_no_class_is_there_that_no_name_has(lists: list[frozenset[str]]) -> None
     for units, name in classes.members.items():
         assert units == {number for number, unit in enumerate(classes.units) if holds(unit, name)}
     assert len(set(classes.members.values())) == len(classes.members)
+
+
+@given(
+    lists=st.lists(st.frozensets(st.text("a日*?", min_size=1, max_size=5), min_size=1, max_size=2), max_size=3),
+    name=st.text("a日z", max_size=6),
+)
+@example(lists=[frozenset(("*日a*",)), frozenset(("*a日*",))], name="a日a")
+def test_no_name_of_a_class_has_fewer_bytes_than_its_representative(lists: list[frozenset[str]], name: str) -> None:
+    """The limit of a name is one of bytes."""
+    representative = name_classes(lists, "").representative(name)
+    assert len(representative.encode()) <= len(name.encode())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "decides"),
+    [
+        ("日" * 170 + "*", "*" + "本" * 170, False),
+        ("日" * 128 + "*", "*" + "本" * 43, False),
+        ("日" * 128 + "*", "*" + "本" * 42, True),
+        ("é" * 254 + "*", "*aaé", True),
+        ("é" * 254 + "*", "*aaaé", False),
+    ],
+)
+def test_a_rule_that_only_names_of_more_than_512_bytes_match_never_decides(
+    one: str, other: str, *, decides: bool, tmp_path: Path
+) -> None:
+    """No request can hold such a name; a character that is not ASCII has two to four bytes."""
+    both = f"all: [{{tool.name: '{one}'}}, {{tool.name: '{other}'}}]"
+    rule = f"  - {{id: both, when: {{{both}}}, status: disabled_by_config, action: Ask the operator.}}\n"
+    findings = _checked(tmp_path, LOCKS + rule, head="rules:\n").findings
+    assert any(finding.code == "never-decides" for finding in findings) is not decides
 
 
 @given(patterns=st.frozensets(PATTERNS, min_size=1, max_size=4), name=NAMES)

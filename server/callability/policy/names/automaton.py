@@ -5,6 +5,7 @@ So no set of patterns that some name matches is missed, and none is reported tha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
@@ -30,29 +31,29 @@ class TooManyStates(Exception):
 
 def shortest_names(units: Sequence[Unit], *, empty: bool) -> Iterator[tuple[frozenset[int], str]]:
     """Yield for each state of the patterns the units that hold there, by their numbers, and the shortest name that
-    leads to it; `empty`: a name may be that too.
+    leads to it, in bytes; `empty`: a name may be that too.
 
     Raises:
         TooManyStates: there are more than `MAX_STATES`.
     """
     automaton = _Automaton(units)
-    # Unless a name may be empty, no name has led to the start yet. Patterns that begin with a star lead back to it.
-    seen = {automaton.start} if empty else set()
-    layer = [(automaton.start, "")]
-    if empty:
-        yield automaton.holding(automaton.start), ""
-    while layer:
-        following = []
-        for state, name in layer:
+    # The bytes of the shortest name that leads to a state. Unless a name may be empty, none has led to the start yet;
+    # patterns that begin with a star lead back to it.
+    reached = {automaton.start: 0} if empty else {}
+    waiting = defaultdict(list, {0: [(automaton.start, "")]})
+    for size in range(NAME_BYTES + 1):
+        for state, name in waiting.pop(size, ()):
+            if name or empty:
+                if reached[state] < size:
+                    continue
+                yield automaton.holding(state), name
             for character in automaton.characters(state):
-                after, longer = automaton.step(state, character), name + character
-                if after not in seen and len(longer) <= NAME_BYTES:
-                    seen.add(after)
-                    if len(seen) > MAX_STATES:
+                after, longer = automaton.step(state, character), size + len(character.encode())
+                if longer < reached.get(after, NAME_BYTES + 1):
+                    reached[after] = longer
+                    if len(reached) > MAX_STATES:
                         raise TooManyStates
-                    following.append((after, longer))
-                    yield automaton.holding(after), longer
-        layer = following
+                    waiting[longer].append((after, name + character))
 
 
 class _Automaton:
@@ -77,7 +78,7 @@ class _Automaton:
             self._ends.append(ends)
         self._every_end = reduce(or_, self._ends, 0)
         self._order = {character: number for number, character in enumerate(self._literals)}
-        # To the patterns, all characters that stand in none of them are the same.
+        # To the patterns, all characters that stand in none of them are the same; no other of them has fewer bytes.
         self._other = next(each for each in _PLAIN if each not in self._literals)
         self.start = self._closed(start)
 
