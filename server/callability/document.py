@@ -34,10 +34,16 @@ ScalarValue = str | bool | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value."""
+    """A single value, and how the file writes it, without quotes."""
 
     value: ScalarValue
     place: Place
+    written: str = ""
+
+    @property
+    def word(self) -> ScalarValue:
+        """The value; of a whole number, its text: where texts are compared, `00` and `0x10` are not `0` and `16`."""
+        return self.written if isinstance(self.value, int) and not isinstance(self.value, bool) else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +261,7 @@ class _Reader:
             case SequenceNode():
                 return Sequence(tuple(self._node(item) for item in node.value), place)
             case ScalarNode():
-                return Scalar(self._value(node, place), place)
+                return Scalar(self._value(node, place), place, str(node.value))
         raise TypeError(f"the YAML library made a {type(node).__name__}")
 
     def _entries(self, node: MappingNode) -> Iterator[tuple[Scalar, Node]]:

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from callability.command_line.gateway_files import config_or_default
 from callability.command_line.options import leave
-from callability.document import plain
 from callability.finding import line
 from callability.gateway.config import Config, ConfigRefused, load_config
+from callability.gateway.config.content import content
 from callability.gateway.config.default_place import VARIABLE
 from callability.gateway.config.model import ConfigFile
 
@@ -30,7 +30,7 @@ def gateway_rows(given: Path | None) -> Sequence[tuple[str, str, str]]:
             typer.echo(line(finding), err=True)
         leave("the config is refused", 1)
     source = "--config" if given else f"${VARIABLE}" if os.environ.get(VARIABLE) else "default"
-    file = ConfigFile.model_validate(plain(config.root))
+    file = ConfigFile.model_validate(content(config.root))
     return [("config", str(path), source), *_rows(file, (), config)]
 
 

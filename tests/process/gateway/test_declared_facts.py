@@ -100,6 +100,23 @@ agents:
     assert callability(*command).returncode == 1
 
 
+@pytest.mark.parametrize("written", ["00", "010", "0x10", "0o17", "1_000", "+5", "-0"])
+def test_a_whole_number_is_sent_as_the_config_writes_it(written: str, tmp_path: Path) -> None:
+    """Of servers, tools and agents; a key that means a number stays one, even of a server that is named `facts`."""
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"mcpServers:\n  facts: {{command: x, facts: {{x.y: {written}}}, tool_facts: {{t: {{x.y: {written}}}}},"
+        " deadlines: {call_seconds: 0x10}}\n"
+        f"agents: {{ops: {{servers: [facts], facts: {{x.y: {written}}}}}}}\n"
+    )
+    loaded = load_config(config)
+    server = loaded.servers["facts"]
+    assert (server.facts["x.y"], server.tool_facts["t"]["x.y"]) == (written, written)
+    assert dict(agent_message("ops", loaded.agents["ops"]).declared_facts.values) == {"x.y": written}
+    assert server.deadlines is not None
+    assert server.deadlines.call_seconds == 16
+
+
 def test_an_agent_is_sent_with_its_labels_and_facts(tmp_path: Path) -> None:
     """An agent without an entry has no labels, which is known."""
     config = tmp_path / "gateway.yaml"

@@ -51,6 +51,21 @@ def test_a_value_that_is_not_declared_is_unknown_and_of_an_asserted_fact_its_def
     assert [facts["proxy.license"].reading(value) for value in ("true", "yes", "unknown")] == ["true", *["false"] * 2]
 
 
+@pytest.mark.parametrize("written", ["00", "010", "0x10", "0o17", "0b11", "1_000", "+5", "-0", "2026-01-01", "yes"])
+def test_a_value_without_quotes_is_the_text_that_is_written(written: str, tmp_path: Path) -> None:
+    """YAML reads some as numbers, and a caller sends the text; a test of the policy says it with or without quotes."""
+    cases = "".join(
+        f"  - {{name: {name}, facts: {{agent.label.team: ops, proxy.license: true, proxy.quota: {value}}},"
+        " expect: {status: disabled_by_config, rule: no-quota}}\n"
+        for name, value in (("with quotes", f"'{written}'"), ("without quotes", written))
+    )
+    (tmp_path / "callability_test.yaml").write_text(f"tests:\n{cases}")
+    proved = declaring_policy(tmp_path, RULES.replace("out", written)).rule_sets["callability"]
+    assert proved.rule_set.question.facts["proxy.quota"].values == ("ok", "low", written)
+    given = proved.rule_set.question.completed(TEAM | LICENSED | {"proxy.quota": written})
+    assert proved.diagram.verdict(given).rule == "no-quota"
+
+
 def _opens(rule_set: RuleSet) -> bool:
     """Say, combination by combination, whether the default of an asserted fact is callable and another value is not."""
     space = diagram_of(rule_set).space

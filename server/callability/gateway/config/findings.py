@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from callability.document import Mapping, Node, Scalar, Sequence, plain
+from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import Finding, did_you_mean, listed, nearest, shown
+from callability.gateway.config.content import content
 from callability.gateway.config.disagreements import SECTIONS, disagreements, server_subject
 from callability.gateway.config.model import (
     AgentConfig,
@@ -52,7 +53,7 @@ def findings(root: Node) -> tuple[ConfigFile | None, tuple[Finding, ...]]:
     """Return the content of a file, or None if it is invalid, and all its findings."""
     together = tuple(disagreements(root))
     try:
-        return ConfigFile.model_validate(plain(root)), together
+        return ConfigFile.model_validate(content(root)), together
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
         named_here = (fault for fault in faults if not _is_misnamed(root, fault))

@@ -119,10 +119,8 @@ def _few_facts(value: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _fact_value(value: object) -> object:
-    """Return a truth value or a number as rule files write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int) else value
+    """Return a truth value as rule files write it."""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _matching(pattern: str, code: str, sentence: str, **keywords: Any) -> _Checked:

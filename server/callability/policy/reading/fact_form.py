@@ -137,18 +137,16 @@ def _values(node: Node, name: str, form: Form) -> tuple[str, ...] | None:
 
 
 def _value(node: Node, what: str, form: Form) -> str | None:
-    """Return a value as a text: a truth value, a whole number, or a text."""
-    value = node.value if isinstance(node, Scalar) else None
-    if _is_truth(node):
+    """Return a value as a text: a truth value, a whole number as it is written, or a text."""
+    value = node.word if isinstance(node, Scalar) else None
+    if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
-        value = str(value)
-    elif not isinstance(value, str):
-        form.find(node.place, "wrong-type", f"{what} is {described(node)}, but must be text, a number or a truth value")
+    if not isinstance(value, str):
+        hint = "put it in quotes" if isinstance(value, float) else ""
+        sentence = f"{what} is {described(node)}, but must be text, a whole number or a truth value"
+        form.find(node.place, "wrong-type", sentence, hint)
         return None
-    else:
-        value = form.text(node, what)
-    if value is None:
+    if form.text(Scalar(value, node.place), what) is None:
         return None
     if value == UNKNOWN or is_glob(value):
         means = "it stands for a fact that could not be read" if value == UNKNOWN else "it is a pattern"

@@ -100,5 +100,5 @@ def described(node: Node) -> str:
             return f"`{str(value).lower()}`"
         case Scalar(value=str() as value):
             return f"the text {shown(value)}"
-        case Scalar(value=value):
-            return f"the number `{value}`"
+        case Scalar(written=written):
+            return f"the number {shown(written)}"

@@ -51,17 +51,16 @@ def read_condition(node: Node, question: Question, rule: str, form: Form) -> Con
 
 
 def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool = False) -> str | None:
-    """Return a value of a fact, a number quoted or not, or None after a finding; `unknown` where it may be written.
+    """Return a value of a fact, or None after a finding; `unknown` where it may be written.
 
-    Where it may not be, it is a condition that is read, and a name may be a pattern.
+    Where it may not be, it is a condition that is read, and a name may be a pattern. A whole number is the text that is
+    written, quoted or not.
     """
-    value = node.value if isinstance(node, Scalar) else None
+    found, value = (node.value, node.word) if isinstance(node, Scalar) else (None, None)
     if isinstance(fact, NameFact) and value != UNKNOWN:
         return read_name(node, fact, where, form, pattern=not unknown)
     if fact.boolean and isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
     if isinstance(value, str) and value == UNKNOWN:
         if not unknown:
             hint = "a rule that reaches an unknown fact is undetermined by itself"
@@ -76,7 +75,7 @@ def read_value(node: Node, fact: Fact, where: str, form: Form, *, unknown: bool 
     elif isinstance(value, bool) and str(value).lower() in fact.values:
         hint = "in quotes"
     else:
-        hint = did_you_mean(str(value), fact.values)
+        hint = did_you_mean(str(found), fact.values)
     form.find(node.place, "unknown-value", f"unknown value of `{fact.name}` in {where}: {described(node)}", hint)
     return None
 
