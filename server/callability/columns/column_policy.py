@@ -107,7 +107,7 @@ class Reading:
 
     @property
     def odd(self) -> Mapping[str, OddValues]:
-        """The values so far that were read as unknown because their fact does not have them, by column."""
+        """The values so far that their fact does not have, by column."""
         return {reader.name: reader.odd for reader in self._readers.values() if reader.odd.rows}
 
     def decide(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -18,6 +18,8 @@ Codes = NDArray[Any]
 """Integers, as small as they fit."""
 MAX_SHOWN = 5
 """Values outside a domain that are kept to be reported, for each column."""
+_WORDS = pa.array(["false", "true"])
+"""What the bits of a boolean column say in a fact with other values."""
 
 
 class UnfitColumn(ValueError):
@@ -26,28 +28,34 @@ class UnfitColumn(ValueError):
 
 @dataclass(slots=True)
 class OddValues:
-    """The values of a column that its fact does not have: the rows that were read as unknown, and a few."""
+    """The values of a column that its fact does not have: how many rows have one, and a few of them.
+
+    These rows were read as unknown, or as the default of an asserted fact.
+    """
 
     rows: int = 0
     values: dict[str, None] = field(default_factory=dict)
 
 
+def number_of_codes(fact: pb.Fact) -> int:
+    """Return how many codes a fact has: one for each value, and one for unknown, unless it is asserted."""
+    return len(fact.values) + (not fact.asserted)
+
+
 class FactReader:
     """Reads the columns of one fact.
 
-    A *code* is the place of a value of the fact; the number of values stands for unknown. An asserted fact
-    has its default if it is null, or has a value outside its domain. `classes` are those of a name, which readers of
-    other tables share; they are found if they are not given.
+    A *code* is the place of a value of the fact; the number of values stands for unknown. An asserted fact has no such
+    code: it has its default if it is null, or has a value outside its domain. `classes` are those of a name, which
+    readers of other tables share; they are found if they are not given.
     """
 
     def __init__(self, fact: pb.Fact, classes: NameClasses | None = None) -> None:
         self.name = fact.name
         self.is_name = fact.kind == pb.FACT_KIND_NAME
-        self.unknown = len(fact.values)
-        self.codes = self.unknown + 1
         self.odd = OddValues()
         self._values: Sequence[str] = tuple(fact.values)
-        self._null = fact.default_value if fact.asserted and not self.is_name else self.unknown
+        self._null = fact.default_value if fact.asserted and not self.is_name else len(fact.values)
         self._needed = fact.asserted and self.is_name
         self._classes = (classes or NameClasses(fact)) if self.is_name else None
         self._last: tuple[pa.Array, NDArray[np.int32], NDArray[np.bool_] | None] | None = None
@@ -100,21 +108,20 @@ class FactReader:
 
     @property
     def _dtype(self) -> type[np.unsignedinteger]:
-        return np.uint8 if self.codes <= 256 else np.uint16 if self.codes <= 65_536 else np.uint32
+        greatest = len(self._values)
+        return np.uint8 if greatest < 256 else np.uint16 if greatest < 65_536 else np.uint32
 
     def _of_booleans(self, column: pa.BooleanArray) -> Codes:
+        if self._values != ("true", "false"):
+            return self._of_dictionary(pa.DictionaryArray.from_arrays(column.cast(pa.int8()), _WORDS))
         validity, data = column.buffers()
         true = _packed(data, column)
         valid = None if validity is None or not column.null_count else _packed(validity, column)
-        if self._values != ("true", "false"):
-            by_bit = [self._values.index(word) if word in self._values else self.unknown for word in ("false", "true")]
-            codes = _bits(true, column)
-            if valid is not None:
-                codes |= _bits(~valid, column) << 1
-            return np.take(np.array([*by_bit, self._null, self._null], self._dtype), codes)
         # Bit by bit: 0 is true, 1 is false, and 2 is null.
         if valid is None:
             return _bits(~true, column)
+        if self._null == 0:
+            return _bits(~true & valid, column)
         if self._null == 1:
             return _bits(~(true & valid), column)
         return _bits(~true & valid, column) | (_bits(~valid, column) << 1)

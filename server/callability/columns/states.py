@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.columns.fact_column import number_of_codes
 
 READ_ONLY = "annotations.read_only"
 _FIXED = {READ_ONLY: "true", "annotations.destructive": "false", "annotations.idempotent": "true"}
@@ -35,7 +36,7 @@ def points(axis: pb.Axis, facts: Sequence[pb.Fact]) -> NDArray[np.int32]:
     states: dict[tuple[int, ...], int] = {}
     for point in range(len(axis.readings) // width):
         states.setdefault(tuple(axis.readings[point * width : (point + 1) * width]), point)
-    found = np.zeros([len(facts[each].values) + 1 for each in read], np.int32)
+    found = np.zeros([number_of_codes(facts[each]) for each in read], np.int32)
     for codes in product(*(range(length) for length in found.shape)):
         readings = dict(zip(read, codes, strict=True))
         normalized = _normalized(axis, facts, readings)
@@ -58,8 +59,7 @@ def _point(states: Mapping[tuple[int, ...], int], readings: tuple[int, ...], unk
     if readings in states:
         return states[readings]
     if len(readings) == 1:
-        # An asserted fact is never unknown: its reader has given it its default.
-        return 0
+        raise LookupError(f"no point of an axis has the reading {readings[0]} of its fact")
     fitting = [
         point
         for state, point in states.items()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.columns.fact_column import Codes
+from callability.columns.fact_column import Codes, number_of_codes
 from callability.columns.states import points, sources
 
 MAX_ENTRIES = 1 << 16
@@ -100,7 +100,7 @@ class _Nodes:
     def sources(self, place: int, end: int) -> tuple[tuple[int, int], ...]:
         """Return the facts that some axes read, each with the number of its codes."""
         read = dict.fromkeys(each for sources in self._sources[place:end] for each in sources)
-        return tuple((fact, len(self._facts[fact].values) + 1) for fact in read)
+        return tuple((fact, number_of_codes(self._facts[fact])) for fact in read)
 
     def width(self, place: int, end: int) -> int:
         """Return how many combinations of codes some axes have."""

@@ -174,6 +174,30 @@ def test_values_that_the_policy_does_not_know_are_reported(tmp_path: Path) -> No
     assert done.stdout.count("unread: approval.status") == 2
 
 
+def _declaring(directory: Path, declared: str, rule: str) -> Path:
+    """Write the shipped policy with what else it declares, and a rule before the last that locks by it."""
+    locks = f'  - {{id: locked, when: {rule}, status: disabled_by_config, action: "{{edit_policy}}."}}\n'
+    return exported_policy(
+        directory,
+        ("callability.yaml", "\nrules:\n", f"\n{declared}\nrules:\n"),
+        ("callability.yaml", "  - {id: open,", f"{locks}  - {{id: open,"),
+    )
+
+
+QUOTA = "facts: {proxy.quota: {of: server, values: [ok, low, exhausted], default: exhausted, asserted: true}}"
+
+
+@pytest.mark.parametrize("value", [True, False, "plenty"])
+def test_a_value_that_an_asserted_fact_does_not_have_is_its_default(tmp_path: Path, value: object) -> None:
+    """Whatever the type of the column is; it was the first of the declared values."""
+    path = _written(tmp_path, ".parquet", [{**OPEN, "proxy.quota": each} for each in (value, None)])
+    policy = _declaring(tmp_path / "policy", QUOTA, "{proxy.quota: exhausted}")
+    done = _run("counts", path, "--policy", policy)
+    assert (done.returncode, done.stdout) == (0, "2 rows\n             2  disabled_by_config, by rule `locked`\n")
+    word = str(value).lower()
+    assert f"column `proxy.quota`: 1 row with a value that the policy does not know: `{word}`" in done.stderr
+
+
 def test_each_agent_gets_its_own_verdicts(tmp_path: Path) -> None:
     """The policy lets one agent call what it locks for others."""
     policy = exported_policy(tmp_path / "policy", example="agents-allowed")

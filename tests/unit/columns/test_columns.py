@@ -184,6 +184,42 @@ def test_values_that_a_fact_does_not_have_are_counted(policy: ColumnPolicy) -> N
     }
 
 
+def test_a_boolean_column_of_a_fact_with_other_values_is_read_as_the_words_true_and_false(
+    policy: ColumnPolicy,
+) -> None:
+    """A label without such values is unknown in these rows, and they are counted; a null is not."""
+    rows = pa.RecordBatch.from_pylist([dict(_OPEN)] * 4, _plain(policy))
+    place = rows.schema.get_field_index("server.label.stage")
+    column = pa.array([None, False, True, None, True]).slice(1)
+    reading = policy.reading(_plain(policy))
+    decided = reading.decide(rows.set_column(place, "server.label.stage", column))
+    assert decided.column("unread").to_pylist() == ["server.label.stage"] * 4
+    assert {name: (odd.rows, [*odd.values]) for name, odd in reading.odd.items()} == {
+        "server.label.stage": (3, ["false", "true"])
+    }
+
+
+@pytest.mark.parametrize("default", ["true", "false"])
+def test_a_null_of_an_asserted_boolean_is_its_default(default: str) -> None:
+    """Whichever of its values that is, in every combination with the other facts."""
+    rule_set = _rule_set(
+        f"facts: {{proxy.offline: {{of: server, values: [true, false], default: {default}, asserted: true}}}}\n"
+        "rules:\n"
+        f"  - {{id: first, when: {{proxy.offline: {default}}}, status: disabled_by_config}}\n"
+        "  - {id: second, when: {server.enabled: false}, status: server_disabled}\n"
+        "  - {id: open, status: callable}\n"
+        "words:\n"
+        "  server_disabled: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+        "  disabled_by_config: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+        "  disabled_unknown: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+    )
+    diagram = diagram_of(rule_set)
+    policy, states = _policy(rule_set, diagram), drawn_states(diagram, 5_000)
+    batch = _batch(policy, [{**state, "proxy.offline": "unknown"} for state in states])
+    assert batch.column("proxy.offline").null_count == len(states)
+    assert _decided(policy, batch) == [answer_of(diagram, {**state, "proxy.offline": default}) for state in states]
+
+
 def test_batches_may_have_different_dictionaries_slices_and_garbage_below_nulls(policy: ColumnPolicy) -> None:
     """A batch is read by its own dictionary."""
     stages = ["trial", "none", None, "adopted", "trial", None, "none", "trial"] * 5
