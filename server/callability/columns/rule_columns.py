@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from callability.columns.name_classes import NameClasses
 from callability.columns.states import sources
 from callability.columns.transitions import Walk, walk_of
 
-MAX_SLOTS = 40
-"""Unread facts that a rule may have: a row keeps them as bits."""
+Answers = NDArray[Any]
+"""Integers of 64 bits, or Python's for a rule set whose answers have more."""
+MAX_BITS = 62
+"""Bits of an answer that fit an array of integers."""
 
 
 class RuleColumns:
@@ -36,13 +39,12 @@ class RuleColumns:
         self.unread = _unread_of(rule_set)
         """For each verdict the facts that may be unread, each with where to start in the diagram of unread facts."""
         self.slots = max(map(len, self.unread), default=0)
-        if self.slots > MAX_SLOTS:
-            raise ValueError(
-                f"a rule reads {self.slots} facts that can be unknown, and at most {MAX_SLOTS} are supported"
-            )
+        bits = verdicts.bit_length() + self.slots
+        self.answer_type: type[np.generic] = np.intp if bits <= MAX_BITS else np.object_
+        """The type of an array of answers: Python's integers are slower, and have as many bits as they need."""
         # What does not depend on a row is known for each verdict; the rest is looked up for the rows that need it.
-        self.fixed = np.array(
-            [_fixed(verdict, starts, self.slots) for verdict, starts in enumerate(self.unread)], np.intp
+        self.fixed: Answers = np.array(
+            [_fixed(verdict, starts, self.slots) for verdict, starts in enumerate(self.unread)], self.answer_type
         )
         """The answer of each verdict, without the unread facts that depend on a row."""
         self._varying = [
@@ -56,7 +58,7 @@ class RuleColumns:
         """Whether unread facts depend on more than the verdict."""
         return bool(self._varying)
 
-    def decide(self, codes: Mapping[int, Codes | int], rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+    def decide(self, codes: Mapping[int, Codes | int], rows: int) -> tuple[NDArray[np.intp], Answers | None]:
         """Return the verdict of each row, and its answer if unread facts vary, from the codes of `facts`."""
         verdicts = np.broadcast_to(self._walk.follow(None, codes), (rows,))
         if not self._varying:
@@ -67,7 +69,7 @@ class RuleColumns:
             if len(places):
                 mine = {fact: code[places] if isinstance(code, np.ndarray) else code for fact, code in codes.items()}
                 unread = np.broadcast_to(walk.follow(verdicts[places], mine), places.shape)
-                answers[places] |= unread << slot
+                answers[places] |= unread.astype(self.answer_type, copy=False) << slot
         return verdicts, answers
 
     def unread_facts(self, answer: int) -> tuple[pb.Fact, ...]:

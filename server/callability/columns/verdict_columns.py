@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.columns.rule_columns import RuleColumns
+from callability.columns.rule_columns import Answers, RuleColumns
 from callability.v1 import verdict_pb2
 
 MAX_LISTED = 1 << 17
@@ -49,7 +49,7 @@ class VerdictColumns:
         """Return room for the columns of some rows."""
         return [np.empty(rows, each.dtype) for each in (*self._by_verdict.values(), *self._by_answer.values())]
 
-    def write(self, verdicts: NDArray[np.intp], answers: NDArray[np.intp] | None, room: Room) -> None:
+    def write(self, verdicts: NDArray[np.intp], answers: Answers | None, room: Room) -> None:
         """Write the columns of some rows into room for them."""
         for column, to in zip(self._by_verdict.values(), room, strict=False):
             column.write(verdicts, to)
@@ -68,7 +68,9 @@ class VerdictColumns:
         if not self._rules.varies:
             return _Words(map(word, self._rules.fixed.tolist()), least)
         answers = len(self._rules.rule_set.verdicts) << self._rules.slots
-        return _Words(map(word, range(answers)), least) if answers <= MAX_LISTED else _ListedWords(word, least)
+        if answers <= MAX_LISTED:
+            return _Words(map(word, range(answers)), least)
+        return _ListedWords(word, least, self._rules.answer_type)
 
     def _unread_text(self, answer: int) -> str:
         return ",".join(fact.name for fact in self._rules.unread_facts(answer))
@@ -88,7 +90,7 @@ class _Column(Protocol):
     type: pa.DataType
     dtype: type[np.generic]
 
-    def write(self, numbers: NDArray[np.intp], to: NDArray[np.generic]) -> None:
+    def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
         """Write what is kept of each row."""
 
     def array(self, written: NDArray[np.generic]) -> pa.Array:
@@ -107,7 +109,7 @@ class _Words:
         self._places = np.array(each, self.dtype)
         self._words = pa.array(list(places), pa.string())
 
-    def write(self, numbers: NDArray[np.intp], to: NDArray[np.generic]) -> None:
+    def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
         """Write the place of each number's word."""
         np.take(self._places, numbers, out=to, mode="clip")
 
@@ -119,12 +121,14 @@ class _Words:
 class _ListedWords:
     """The words of numbers that are too many to be listed before they occur."""
 
-    def __init__(self, word: Callable[[int], str], least: type[np.signedinteger]) -> None:
-        self.dtype: type[np.generic] = np.int64
+    def __init__(
+        self, word: Callable[[int], str], least: type[np.signedinteger], answer_type: type[np.generic]
+    ) -> None:
+        self.dtype = answer_type
         self.type = pa.dictionary(pa.from_numpy_dtype(least), pa.string())
         self._word, self._least = word, least
 
-    def write(self, numbers: NDArray[np.intp], to: NDArray[np.generic]) -> None:
+    def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
         """Keep each number."""
         to[:] = numbers
 
@@ -145,7 +149,7 @@ class _Flags:
         self.dtype: type[np.generic] = np.bool_
         self._flags = np.array(list(flags), np.bool_)
 
-    def write(self, numbers: NDArray[np.intp], to: NDArray[np.generic]) -> None:
+    def write(self, numbers: Answers, to: NDArray[np.generic]) -> None:
         """Write each number's value."""
         np.take(self._flags, numbers, out=to, mode="clip")
 

@@ -198,6 +198,36 @@ def test_a_value_that_an_asserted_fact_does_not_have_is_its_default(tmp_path: Pa
     assert f"column `proxy.quota`: 1 row with a value that the policy does not know: `{word}`" in done.stderr
 
 
+def test_a_rule_that_reads_all_the_labels_of_a_rule_file_decides_tables(tmp_path: Path) -> None:
+    """64 may be declared; each that is unknown is named."""
+    labels = [f"l{number:02}" for number in range(64)]
+    policy = _declaring(
+        tmp_path / "policy",
+        f"labels: {{server: {{{', '.join(f'{label}: [x]' for label in labels)}}}}}",
+        f"{{{', '.join(f'server.label.{label}: x' for label in labels)}}}",
+    )
+    known = {f"server.label.{label}": "x" for label in labels}
+    path = _written(
+        tmp_path,
+        ".parquet",
+        [
+            {**OPEN, **known},
+            {**OPEN, **known, "server.label.l00": None, "server.label.l63": None},
+            {**OPEN, **known, "server.label.l00": None, "server.label.l63": "none"},
+        ],
+    )
+    done = _run("counts", path, "--policy", policy)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        [
+            "3 rows",
+            "             1  disabled_by_config, by rule `locked`",
+            "             1  disabled_unknown, by rule `locked`, unread: server.label.l00,server.label.l63",
+            "             1  callable, by rule `open`",
+        ],
+    )
+
+
 def test_each_agent_gets_its_own_verdicts(tmp_path: Path) -> None:
     """The policy lets one agent call what it locks for others."""
     policy = exported_policy(tmp_path / "policy", example="agents-allowed")

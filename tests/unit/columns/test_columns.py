@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -121,6 +122,29 @@ _OPEN: Mapping[str, object] = {
     "agent.name": "assistant",
     "tool.name": "read",
 }
+
+
+@pytest.mark.parametrize("labels", [41, 58, 64])
+def test_a_rule_may_read_as_many_labels_as_a_rule_file_declares(labels: int) -> None:
+    """The unread facts of a row are the bits of a number, which may be one of more than 64 bits."""
+    keys = [f"l{number:02}" for number in range(labels)]
+    names = [f"server.label.{key}" for key in keys]
+    rule_set = _rule_set(
+        f"labels: {{server: {{{', '.join(f'{key}: [x]' for key in keys)}}}}}\n"
+        f"rules:\n  - {{id: all, when: {{{', '.join(f'{name}: x' for name in names)}}}, status: disabled_by_config}}\n"
+        "  - {id: open, status: callable}\n"
+        "words:\n  disabled_by_config: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+        "  disabled_unknown: {remediation: 'Ask.', rejection: 'Ask.'}\n"
+    )
+    diagram, chance = diagram_of(rule_set), Random(1)
+    policy = _policy(rule_set, diagram)
+    readings = [
+        ["unknown"] * labels,
+        ["x"] * labels,
+        *([chance.choice(("x", "unknown")) for _ in names] for _ in range(60)),
+    ]
+    states = [{**CALLABILITY.open_facts, **dict(zip(names, each, strict=True))} for each in readings]
+    assert _decided(policy, _batch(policy, states)) == [answer_of(diagram, state) for state in states]
 
 
 def test_patterns_may_hold_what_is_not_ascii() -> None:
