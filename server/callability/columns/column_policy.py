@@ -83,7 +83,8 @@ class ColumnPolicy:
         """Return what decides the batches of a table.
 
         Raises:
-            UnfitColumn: a column is missing, is there twice, or would be there twice in the result.
+            UnfitColumn: a column is missing, is there twice, or would be there twice in the result; or the name of the
+                given agent has more than 512 bytes.
         """
         return Reading(self, self._rules, self._verdicts, schema, columns)
 

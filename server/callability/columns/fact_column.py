@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.columns.name_classes import NameClasses
+from callability.finding import shown
+from callability.tool_name import MAX_BYTES, byte_length
 
 Codes = NDArray[Any]
 """Integers, as small as they fit."""
@@ -57,6 +59,7 @@ class FactReader:
         self._values: Sequence[str] = tuple(fact.values)
         self._null = fact.default_value if fact.asserted and not self.is_name else len(fact.values)
         self._needed = fact.asserted and self.is_name
+        self._least_bytes = int(self._needed)
         self._classes = (classes or NameClasses(fact)) if self.is_name else None
         self._last: tuple[pa.Array, NDArray[np.int32], NDArray[np.bool_] | None] | None = None
 
@@ -76,13 +79,16 @@ class FactReader:
             if self._needed:
                 raise UnfitColumn(f"column `{self.name}` is missing: every row needs it")
             return self._null
-        return int(self._text_codes(pa.array([value], pa.string()))[0][0])
+        codes, odd = self._text_codes(pa.array([value], pa.string()))
+        if self.is_name and odd[0]:
+            raise UnfitColumn(f"the given `{self.name}`: {self._why_unfit(value, 'give another one')}")
+        return int(codes[0])
 
     def read(self, column: pa.Array) -> Codes:
         """Return the code of each row.
 
         Raises:
-            UnfitColumn: the column has another type, or a null where a name is needed.
+            UnfitColumn: the column has another type, a null where a name is needed, or a name that none can have.
         """
         if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
             # A row is null as well if its place in the dictionary is.
@@ -136,7 +142,7 @@ class FactReader:
             # What lies under a null may be any number. The last place of the table is for nulls.
             indices = np.where(missing, len(table) - 1, indices)
         if odd is not None:
-            self._count(column.dictionary, indices, odd)
+            (self._refuse if self.is_name else self._count)(column.dictionary, indices, odd)
         codes: Codes = np.take(table, indices, mode="clip").astype(self._dtype, copy=False)
         return codes
 
@@ -149,14 +155,34 @@ class FactReader:
         return self._last[1], self._last[2]
 
     def _text_codes(self, texts: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Return the code of each text, and which texts the fact does not have."""
         if self._classes is not None:
-            present = texts.is_valid().to_numpy(zero_copy_only=False)
-            codes = np.full(len(texts), self._null, np.int32)
-            codes[present] = self._classes.readings(texts.drop_null())
-            return codes, np.zeros(len(texts), np.bool_)
+            return self._name_codes(texts, self._classes)
         found = pc.index_in(texts, value_set=pa.array(self._values, texts.type))
         odd = pc.and_(found.is_null(), texts.is_valid()).to_numpy(zero_copy_only=False)
         return pc.fill_null(found, self._null).to_numpy(zero_copy_only=False).astype(np.int32), odd
+
+    def _name_codes(self, names: pa.Array, classes: NameClasses) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        codes = classes.readings(names)
+        sizes = pc.binary_length(names).to_numpy(zero_copy_only=False)
+        odd = (codes < 0) | (sizes < self._least_bytes) | (sizes > MAX_BYTES)
+        return np.where(odd, self._null, codes), odd
+
+    def _refuse(self, dictionary: pa.Array, indices: NDArray[np.generic], odd: NDArray[np.bool_]) -> None:
+        """Raise an error if a row has a name that cannot occur."""
+        rows = np.flatnonzero(np.append(odd, False)[indices])
+        if len(rows):
+            name = dictionary[int(indices[rows[0]])].as_py()
+            why = self._why_unfit(name, "correct or remove the row")
+            raise UnfitColumn(f"column `{self.name}`, row {rows[0]} of a batch: {why}")
+
+    def _why_unfit(self, name: str, advice: str) -> str:
+        size = byte_length(name)
+        if self._least_bytes <= size <= MAX_BYTES:
+            return f"found the name {shown(name)}, for which the bundle has no class; build the bundle again"
+        found = f"a name of {size:,} bytes, {shown(name)}" if name else "an empty name"
+        wanted = f"{self._least_bytes} to {MAX_BYTES}" if self._least_bytes else f"at most {MAX_BYTES}"
+        return f"found {found}, wanted {wanted} bytes; {advice}"
 
     def _count(self, dictionary: pa.Array, indices: NDArray[np.generic], odd: NDArray[np.bool_]) -> None:
         """Count the rows whose value the fact does not have."""

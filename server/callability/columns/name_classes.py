@@ -29,15 +29,18 @@ class NameClasses:
         self._classes = [frozenset(each.groups) for each in fact.name_classes]
 
     def readings(self, names: pa.Array) -> NDArray[np.int32]:
-        """Return the reading of each of some names, which are not null."""
+        """Return the reading of each of some names, which are not null; -1 for a name that no class has."""
         states: NDArray[np.int32] = np.zeros(len(names), np.int32)
         for patterns, table in zip(self._groups, self._tables, strict=True):
-            states = table[states * 2 + _matched(patterns, names)]
+            states = np.where(states < 0, -1, table[states * 2 + _matched(patterns, names)])
         return states
 
     @cached_property
     def _tables(self) -> list[NDArray[np.int32]]:
-        """For each group: from the state before it, doubled, plus whether it matches, to the state after it."""
+        """For each group: from the state before it, doubled, plus whether it matches, to the state after it.
+
+        What is part of no class leads to -1.
+        """
         tables = []
         states: dict[frozenset[int], int] = {frozenset(): 0}
         for number in range(len(self._groups)):
@@ -46,11 +49,10 @@ class NameClasses:
             if last:
                 following = {members: reading for reading, members in enumerate(self._classes)}
             prefixes = {frozenset(each for each in members if each <= number) for members in self._classes}
-            table = np.zeros(2 * len(states), np.int32)
+            table = np.full(2 * len(states), -1, np.int32)
             for members, state in states.items():
                 for bit in (0, 1):
                     after = members | {number} if bit else members
-                    # What is no part of a class does not occur.
                     if after in prefixes:
                         table[2 * state + bit] = following.setdefault(after, len(following))
             states = following

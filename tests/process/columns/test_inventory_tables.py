@@ -198,6 +198,39 @@ def test_a_value_that_an_asserted_fact_does_not_have_is_its_default(tmp_path: Pa
     assert f"column `proxy.quota`: 1 row with a value that the policy does not know: `{word}`" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("column", "name", "found"),
+    [
+        ("tool.name", "", "an empty name"),
+        ("server.name", "", "an empty name"),
+        ("tool.name", "é" * 257, f"a name of 514 bytes, `{'é' * 127}…`"),
+    ],
+)
+def test_a_name_that_cannot_occur_is_an_error_in_its_place(tmp_path: Path, column: str, name: str, found: str) -> None:
+    """The service refuses it in a request as well."""
+    policy = _declaring(tmp_path / "policy", "", "{server.name: web, tool.name: 'git_?*'}")
+    path = _written(tmp_path, ".parquet", [OPEN, {**OPEN, column: name}])
+    done = _run("counts", path, "--policy", policy)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"callability: {path}: column `{column}`, row 1 of a batch: found {found}, wanted 1 to 512 bytes; "
+        "correct or remove the row\n"
+    )
+
+
+def test_the_name_of_an_agent_may_be_empty_and_has_at_most_512_bytes(tmp_path: Path) -> None:
+    """Given or in a column."""
+    policy = _declaring(tmp_path / "policy", "", "{agent.name: ['a*', '?*']}")
+    path = _written(tmp_path, ".parquet")
+    agents = _written(tmp_path, ".jsonl", [{**OPEN, "agent.name": agent} for agent in ("", "ci")])
+    assert "1  disabled_by_config, by rule `locked`" in _run("counts", agents, "--policy", policy).stdout
+    assert "by rule `locked`" not in _run("counts", path, "--policy", policy, "--agent", "").stdout
+    refused = _run("counts", path, "--policy", policy, "--agent", "a" * 513)
+    assert refused.returncode == 1
+    assert f"{path}: the given `agent.name`: found a name of 513 bytes, `a" in refused.stderr
+    assert "wanted at most 512 bytes; give another one" in refused.stderr
+
+
 def test_a_rule_that_reads_all_the_labels_of_a_rule_file_decides_tables(tmp_path: Path) -> None:
     """64 may be declared; each that is unknown is named."""
     labels = [f"l{number:02}" for number in range(64)]

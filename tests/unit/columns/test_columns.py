@@ -162,6 +162,44 @@ def test_patterns_may_hold_what_is_not_ascii() -> None:
     assert [rule for _, rule, *_ in _decided(policy, _batch(policy, states))] == ["odd", "open", "odd", "open"]
 
 
+_NAMED = """
+rules:
+  - {id: early, when: {tool.name: 'a*'}, status: disabled_by_config}
+  - {id: named, when: {tool.name: '?*', server.enabled: true}, status: callable}
+  - {id: rest, status: disabled_by_config}
+words:
+  disabled_by_config: {remediation: 'Ask.', rejection: 'Ask.'}
+  disabled_unknown: {remediation: 'Ask.', rejection: 'Ask.'}
+"""
+
+
+def test_an_empty_name_has_no_class_of_another() -> None:
+    """It is an error if a row has it, and not if it only stands in a dictionary."""
+    rule_set = _rule_set(_NAMED)
+    policy = _policy(rule_set, diagram_of(rule_set))
+    batch = _batch(policy, [{**CALLABILITY.open_facts, "tool.name": name} for name in ("a", "", "b")])
+    with pytest.raises(
+        UnfitColumn, match=r"^column `tool\.name`, row 1 of a batch: found an empty name, wanted 1 to 512"
+    ):
+        _decided(policy, batch)
+    left = batch.filter(pa.array([True, False, True]))
+    assert left.column("tool.name").dictionary.to_pylist() == ["a", "", "b"]
+    assert [answer[1] for answer in _decided(policy, left)] == ["early", "named"]
+
+
+def test_a_name_without_a_class_is_an_error() -> None:
+    """Bundles of earlier versions may lack one."""
+    rule_set = _rule_set(_NAMED)
+    message = rule_set_message(ProvedRuleSet(replace(rule_set, words=_WORDS), diagram_of(rule_set), 0))
+    name = next(fact for fact in message.facts if fact.name == "tool.name")
+    place = next(number for number, each in enumerate(name.name_classes) if len(each.groups) == 1)
+    name.name_classes[place].groups[:] = []
+    policy = ColumnPolicy(pb.Payload(revision="drawn", semantics=2, rule_sets=[message]), "digest")
+    batch = _batch(policy, [{**CALLABILITY.open_facts, "tool.name": name} for name in ("a", "b")])
+    with pytest.raises(UnfitColumn, match=r"row 1 of a batch: found the name `b`, for which the bundle has no class"):
+        _decided(policy, batch)
+
+
 @pytest.fixture(scope="module")
 def policy() -> ColumnPolicy:
     """Rules about approvals, annotations, a label and names."""
