@@ -139,8 +139,9 @@ class FactReader:
         indices = indices[column.indices.offset : column.indices.offset + len(column)]
         if validity is not None and column.indices.null_count:
             missing = _bits(~_packed(validity, column.indices), column.indices).view(np.bool_)
-            # What lies under a null may be any number. The last place of the table is for nulls.
-            indices = np.where(missing, len(table) - 1, indices)
+            # What lies under a null may be any number. The last place of the table is for nulls, and the type of the
+            # indices may be too small for it.
+            indices = np.where(missing, len(table) - 1, indices.astype(np.intp))
         if odd is not None:
             (self._refuse if self.is_name else self._count)(column.dictionary, indices, odd)
         codes: Codes = np.take(table, indices, mode="clip").astype(self._dtype, copy=False)

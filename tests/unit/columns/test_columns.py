@@ -302,6 +302,19 @@ def test_batches_may_have_different_dictionaries_slices_and_garbage_below_nulls(
     assert found == wanted
 
 
+@pytest.mark.parametrize(("words", "kind"), [(128, pa.int8()), (256, pa.uint8())])
+def test_a_null_is_unknown_whatever_the_size_of_the_dictionary(
+    policy: ColumnPolicy, words: int, kind: pa.DataType
+) -> None:
+    """Its place after the values may be too great for the type of the indices."""
+    row = pa.RecordBatch.from_pylist([dict(_OPEN)] * 2, _plain(policy))
+    column = pa.DictionaryArray.from_arrays(pa.array([0, None], kind), pa.array(["none", *map(str, range(1, words))]))
+    decided = _decided(
+        policy, row.set_column(row.schema.get_field_index("server.label.stage"), "server.label.stage", column)
+    )
+    assert [answer[3] for answer in decided] == ["", "server.label.stage"]
+
+
 def _numpy(mask: list[bool]) -> object:
     return pa.array(mask).to_numpy(zero_copy_only=False)
 
