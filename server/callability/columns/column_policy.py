@@ -27,7 +27,7 @@ class Columns:
 
     `kept` are columns that are passed on, before the verdict; None: all of the table. `agent` is the agent that would
     call every tool, in place of a column `agent.name`; an empty name: it has none. With `missing_unknown`, a fact whose
-    column is missing is unknown; otherwise it is an error.
+    column is missing is unknown, and an asserted one has its default; otherwise it is an error.
     """
 
     kept: tuple[str, ...] | None = None
@@ -90,7 +90,11 @@ class ColumnPolicy:
 
 
 class Reading:
-    """Decides the batches of one table, and counts the values that are outside the domains of their facts."""
+    """Decides the batches of one table, and counts the values that are outside the domains of their facts.
+
+    `missing` has the facts whose column is missing, each with its value in every row: None for unknown, or the default
+    of an asserted fact.
+    """
 
     def __init__(
         self, policy: ColumnPolicy, rules: RuleColumns, verdicts: VerdictColumns, schema: pa.Schema, columns: Columns
@@ -102,7 +106,7 @@ class Reading:
         self._constants = _constants(self._readers, schema, columns)
         self._kept = tuple(schema.names) if columns.kept is None else columns.kept
         _check_kept(self._kept, schema, policy.verdict)
-        self.missing = tuple(self._readers[place].name for place in self._constants if not columns.agent)
+        self.missing = _missing((self._readers[place] for place in self._constants), columns)
         kept = [schema.field(name) for name in self._kept]
         self.schema = pa.schema([*kept, *policy.verdict], {**(schema.metadata or {}), **policy.metadata})
 
@@ -159,13 +163,18 @@ def _constants(readers: Mapping[int, FactReader], schema: pa.Schema, columns: Co
             found[place] = reader.constant(columns.agent)
         elif not schema.get_all_field_indices(reader.name):
             found[place] = reader.constant(None)
-    missing = [readers[place].name for place in found if readers[place].name != "agent.name" or columns.agent is None]
+    missing = _missing((readers[place] for place in found), columns)
     if missing and not columns.missing_unknown:
-        raise _without(missing, schema.names, {reader.name for reader in readers.values()})
+        raise _without([*missing], schema.names, {reader.name for reader in readers.values()})
     twice = [reader.name for reader in readers.values() if len(schema.get_all_field_indices(reader.name)) > 1]
     if twice:
         raise UnfitColumn(f"the table has two columns {_listed(twice)}")
     return found
+
+
+def _missing(constant: Iterable[FactReader], columns: Columns) -> dict[str, str | None]:
+    """Return the facts whose column is missing, each with its value; a given agent needs none."""
+    return {reader.name: reader.default for reader in constant if reader.name != "agent.name" or columns.agent is None}
 
 
 def _without(missing: Sequence[str], names: Sequence[str], read: Collection[str]) -> UnfitColumn:

@@ -73,6 +73,11 @@ class FactReader:
         """The type of Arrow that its column should have."""
         return pa.bool_() if self.boolean else pa.dictionary(pa.int32(), pa.string())
 
+    @property
+    def default(self) -> str | None:
+        """What a null is read as; None: it is unknown."""
+        return self._values[self._null] if self._null < len(self._values) else None
+
     def constant(self, value: str | None) -> int:
         """Return the code of a value that all rows have; None: it is unknown."""
         if value is None:

@@ -42,7 +42,11 @@ AgentsOption = Annotated[
     ),
 ]
 MissingOption = Annotated[
-    bool, typer.Option("--allow-missing", help="Read a fact whose column is missing as unknown. Default: an error.")
+    bool,
+    typer.Option(
+        "--allow-missing",
+        help="Read a fact whose column is missing as unknown, or as its default if it is asserted. Default: an error.",
+    ),
 ]
 
 
@@ -192,10 +196,11 @@ def _in(file: TableFile) -> Iterator[None]:
 
 
 def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:
-    """Yield what was read as unknown, by column."""
+    """Yield which columns are missing, and which values the policy does not know, by column."""
     for reading in readings:
-        for name in reading.missing:
-            yield f"{file.path}: warning: there is no column `{name}`: the fact is unknown in every row"
+        for name, value in reading.missing.items():
+            has = "is unknown" if value is None else f"has its default {shown(value)}"
+            yield f"{file.path}: warning: there is no column `{name}`: the fact {has} in every row"
         for name, odd in reading.odd.items():
             values = ", ".join(map(shown, odd.values))
             have = f"{number_of(odd.rows, 'row')} with a value that the policy does not know"

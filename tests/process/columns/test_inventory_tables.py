@@ -166,6 +166,27 @@ def test_a_missing_fact_is_an_error_unless_it_may_be_unknown(tmp_path: Path) -> 
     assert "there is no column `server.quarantined`: the fact is unknown in every row" in allowed.stderr
 
 
+@pytest.mark.parametrize("agent", [(), ("--agent", "ci"), ("--agent", "")], ids=" ".join)
+def test_each_missing_column_is_reported_with_what_its_fact_is(tmp_path: Path, agent: Sequence[str]) -> None:
+    """An asserted fact has its default, and a given agent is not missing, even if it has no name."""
+    rule = "{agent.name: bot, proxy.quota: exhausted, server.label.stage: trial}"
+    policy = _declaring(tmp_path / "policy", f"labels: {{server: {{stage: [trial]}}}}\n{QUOTA}", rule)
+    path = _written(tmp_path, ".parquet", [{name: value for name, value in OPEN.items() if name != "caller.refuses"}])
+    done = _run("decide", path, "--policy", policy, "--output", tmp_path / "out.csv", "--allow-missing", *agent)
+    assert done.returncode == 0, done.stderr
+    warnings = {
+        "agent.name": "is unknown",
+        "caller.refuses": "has its default `false`",
+        "proxy.quota": "has its default `exhausted`",
+        "server.label.stage": "is unknown",
+    }
+    if agent:
+        del warnings["agent.name"]
+    assert sorted(done.stderr.splitlines()[:-1]) == [
+        f"{path}: warning: there is no column `{name}`: the fact {has} in every row" for name, has in warnings.items()
+    ]
+
+
 def test_values_that_the_policy_does_not_know_are_reported(tmp_path: Path) -> None:
     """Once for each file, however many agents there are."""
     path = _written(tmp_path, ".csv", [{**OPEN, "approval.status": "Approved"}])
