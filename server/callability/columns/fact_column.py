@@ -162,6 +162,10 @@ class FactReader:
 
     def _text_codes(self, texts: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Return the code of each text, and which texts the fact does not have."""
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid:
+            raise UnfitColumn(f"column `{self.name}`: found bytes that are not UTF-8, wanted text in UTF-8") from None
         if self._classes is not None:
             return self._name_codes(texts, self._classes)
         found = pc.index_in(texts, value_set=pa.array(self._values, texts.type))

@@ -193,6 +193,9 @@ def _in(file: TableFile) -> Iterator[None]:
     except UnfitColumn as error:
         text = str(error)
         raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
+    except UnicodeDecodeError:
+        # Of a column that no fact has, such as the name of a tool that the policy does not read.
+        raise UnfitColumn(f"{file.path}: found bytes that are not UTF-8, wanted text in UTF-8") from None
 
 
 def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:

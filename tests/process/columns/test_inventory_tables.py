@@ -380,6 +380,19 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, sentence: str) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("column", ["tool.name", "approval.status"])
+def test_text_that_is_not_utf_8_is_an_error(tmp_path: Path, column: str) -> None:
+    """Whether the policy reads it, as the status of an approval, or not, as the name of a tool."""
+    table = pa.Table.from_pylist([dict(OPEN)])
+    text = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"g\xff"))
+    path = tmp_path / "tools.parquet"
+    pa.parquet.write_table(table.set_column(table.schema.get_field_index(column), column, text), path)
+    done = _run("counts", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"callability: {path}: ")
+    assert done.stderr.endswith("found bytes that are not UTF-8, wanted text in UTF-8\n")
+
+
 def test_an_output_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """Neither the file nor a part of it."""
     path = _written(tmp_path, ".csv")
