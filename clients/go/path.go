@@ -10,6 +10,7 @@ type PathEnd uint8
 
 // After the steps of a path, the tool is callable; or only a change of the policy helps; or a fact has to be found out.
 const (
+	// PathEndUnspecified says nothing: the diagram is too large to say whether there is a path.
 	PathEndUnspecified PathEnd = iota
 	PathEndCallable
 	PathEndPolicyChange
@@ -51,17 +52,23 @@ type Change struct {
 }
 
 // path changes, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
+// If that gets stuck, the diagram says which changes open the status, or that none do: only then is it the policy.
 func (e *explained) path() Path {
 	if e.set.open == absent {
 		return Path{}
 	}
 	search := &pathSearch{explained: e, left: map[int32]valueSet{}}
 	for {
-		if found, ok := search.path(); ok {
-			search.addEveryValue(&found)
-			search.write(&found)
-			return found
+		found, ok := search.path()
+		if !ok {
+			continue
 		}
+		if found.End == PathEndPolicyChange {
+			found = e.byFewestChanges()
+		}
+		search.addEveryValue(&found)
+		search.write(&found)
+		return found
 	}
 }
 

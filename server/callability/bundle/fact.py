@@ -55,6 +55,10 @@ class Fact:
             return self.numbers[self.open_value] if self.asserted else len(self.values)
         return found
 
+    def text(self, reading: int) -> str:
+        """Return a reading in words: its value, or the word for an unknown one."""
+        return self.values[reading] if reading < len(self.values) else UNKNOWN
+
     def of_name(self, name: str) -> str:
         """Return a readable name, even if it is spelled like the word for an unreadable one."""
         return self.values[self.classes.class_of(name)] if name == UNKNOWN and self.classes is not None else name

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from callability.bundle.diagram import Points
 from callability.bundle.fact import Fact
@@ -47,6 +48,7 @@ class RuleSet:
 
     `decide` returns the verdict at the points of the axes, in the order of `axes`. It does not check them: a point is a
     number that `points_of` returned, or that an `Axis` has. `facts` are those of the axes, as explanations list them.
+    `first` is the first node of the diagram.
     """
 
     question: Question
@@ -56,6 +58,7 @@ class RuleSet:
     status_words: Mapping[str, Words]
     verdicts: tuple[Verdict, ...]
     counts: Counts
+    first: Any
     decide: Callable[[Points], Verdict]
     facts: tuple[str, ...]
     unread_of_rule: Mapping[str, tuple[tuple[str, Callable[[Points], bool]], ...]]
@@ -89,6 +92,21 @@ class RuleSet:
         """
         points = self.points_of(facts)
         return self.unread(self.decide(points), points)
+
+    def facts_of_axis(self, number: int) -> tuple[str, ...]:
+        """Return the names of the facts of an axis."""
+        return tuple(fact.name for fact in self.axes[number].facts)
+
+    def points_of_axis(self, number: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Return the points of an axis in order, each with the readings of its facts; of equal ones the first."""
+        axis = self.axes[number]
+        for readings, point in axis.points.items():
+            yield point, tuple(fact.text(reading) for fact, reading in zip(axis.facts, readings, strict=True))
+
+    def reading(self, fact: str, given: str) -> str:
+        """Return the reading of a given value of a fact: of a name, what represents its class."""
+        found = self.question.facts[fact]
+        return found.text(found.reading(given))
 
     def explain(self, facts: Mapping[str, str]) -> Explanation:
         """Return each rule that is tried for some facts, and the path to callable if there can be one.

@@ -64,6 +64,7 @@ def rule_set_of(message: pb.RuleSet) -> RuleSet:
         status_words=said,
         verdicts=verdicts,
         counts=_counts(message.counts),
+        first=first,
         decide=walk(first),
         facts=_listed(message.listed_facts, facts, axes),
         unread_of_rule=_unread(message, rules, facts, sizes),

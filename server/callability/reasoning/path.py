@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 
 from callability.reasoning.falsifying import Falsification, Values, falsifications
+from callability.reasoning.nearest import TooManyLooks, fewest_changes
 from callability.reasoning.rule_set import Diagram, Fact, Rule, RuleSet
 from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
@@ -66,7 +67,8 @@ class Path:
 def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
     """Change, for the rule that decides, the smallest set of facts that makes it false, until the status is open.
 
-    None where the question has no status that everything else could be opened to.
+    If that gets stuck, the diagram says which changes open the status, or that none do: only then is it the policy.
+    None where the question has no status that everything else could be opened to, or the diagram is too large to say.
     """
     if rule_set.question.open_status is None:
         return None
@@ -74,7 +76,9 @@ def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, st
     path = search.path()
     while path is None:
         path = search.path()
-    return _with_every_value(path, rule_set, facts)
+    if path.end is PathEnd.POLICY_CHANGE:
+        path = _by_fewest_changes(rule_set, diagram, facts)
+    return _with_every_value(path, rule_set, facts) if path else None
 
 
 class _Search:
@@ -153,6 +157,65 @@ def _changes(out: Falsification, rule_set: RuleSet, now: Mapping[str, str]) -> I
     for fact in rule_set.question.facts.values():
         if fact.name in out and now[fact.name] not in out[fact.name]:
             yield FactChange(fact, now[fact.name], tuple(value for value in fact.values if value in out[fact.name]))
+
+
+def _by_fewest_changes(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
+    """Return the path of the fewest changes that open the status, what to find out for it, or that there is none."""
+    try:
+        wanted = fewest_changes(rule_set, diagram, facts)
+        if wanted is not None:
+            steps = _steps(rule_set, facts, wanted)
+            return Path(steps, PathEnd.CALLABLE) if steps else None
+        if UNKNOWN in facts.values():
+            wanted = fewest_changes(rule_set, diagram, facts, reading=True)
+    except TooManyLooks:
+        return None
+    unknown = tuple(fact for fact in rule_set.question.facts if wanted and fact in wanted and facts[fact] == UNKNOWN)
+    return Path((), PathEnd.FIND_OUT if unknown else PathEnd.POLICY_CHANGE, unknown)
+
+
+def _steps(rule_set: RuleSet, facts: Mapping[str, str], wanted: Mapping[str, str]) -> tuple[Step, ...]:
+    """Return changes as steps, one for each rule in the way; none if they do not open the status."""
+    now = dict(facts)
+    left = [fact for fact in rule_set.question.facts if fact in wanted]
+    steps: list[Step] = []
+    while left:
+        number = decide(rule_set.rules, now).rule
+        needed = _needed(rule_set, number, now, {fact: wanted[fact] for fact in left})
+        if not needed:
+            return ()
+        changes = (FactChange(rule_set.question.facts[fact], now[fact], (wanted[fact],)) for fact in needed)
+        steps.append(Step(rule_set.rules[number], tuple(changes)))
+        now |= {fact: wanted[fact] for fact in needed}
+        left = [fact for fact in left if fact not in needed]
+    return tuple(steps)
+
+
+def _needed(rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str]) -> list[str]:
+    """Return those of the changes that are left that take the decision past a rule, in order, and none to spare."""
+    read = rule_set.rules[number].reads
+    needed = [fact for fact in left if fact in read]
+    if not _moves_on(rule_set, number, now, left, needed):
+        needed = list(left)
+    if not _moves_on(rule_set, number, now, left, needed):
+        return []
+    before = len(needed) + 1
+    while len(needed) < before:
+        before = len(needed)
+        for fact in reversed(tuple(needed)):
+            others = [other for other in needed if other != fact]
+            if _moves_on(rule_set, number, now, left, others):
+                needed = others
+    return needed
+
+
+def _moves_on(
+    rule_set: RuleSet, number: int, now: Mapping[str, str], left: Mapping[str, str], changed: Iterable[str]
+) -> bool:
+    """Return whether, after some changes, a later rule decides, or one that opens the status."""
+    decision = decide(rule_set.rules, {**now, **{fact: left[fact] for fact in changed}})
+    opens = rule_set.rules[decision.rule].status == rule_set.question.open_status
+    return not decision.undetermined and (opens or decision.rule > number)
 
 
 def _with_every_value(path: Path, rule_set: RuleSet, facts: Mapping[str, str]) -> Path:

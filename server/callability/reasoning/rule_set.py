@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from callability.reasoning.condition import Condition
 from callability.vocabulary import LiftedBy
@@ -90,6 +90,22 @@ class RuleSet(Protocol):
 
 class Diagram(Protocol):
     """A decision diagram."""
+
+    @property
+    def first(self) -> Any:
+        """Its first node: a pair of the number of an axis, and for each of its points a node or a verdict.
+
+        The axes of the nodes below have higher numbers. It is a verdict if all verdicts are the same.
+        """
+
+    def facts_of_axis(self, number: int) -> Sequence[str]:
+        """Return the names of the facts of an axis."""
+
+    def points_of_axis(self, number: int) -> Iterable[tuple[int, tuple[str, ...]]]:
+        """Return the points of an axis in order, each with the readings of its facts."""
+
+    def reading(self, fact: str, given: str) -> str:
+        """Return the reading of a given value of a fact: of a name, what represents its class."""
 
     def unread_at(self, facts: Mapping[str, str]) -> tuple[str, ...]:
         """Return the unknown facts that keep the verdict for some facts undetermined, in the order of the facts."""

@@ -21,6 +21,7 @@ from support.checkout import ROOT
 from support.go_bundles import go_bundles
 from support.go_client import OUT_OF_REACH
 from support.go_comparison import built, compared
+from support.path_vectors import DIRECTORY, NAMES
 
 DRAWN = int(os.environ.get("CALLABILITY_DRAWN", "2000"))
 """Requests for each policy."""
@@ -36,10 +37,21 @@ def test_the_bundles_of_the_go_tests_are_those_of_the_policies() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_go_explains_drawn_requests_as_python_does(name: str, tmp_path: Path) -> None:
     """Bit for bit, from the same bundle, for requests that reach every part of the rules."""
-    calls = LocalCalls(read(bundle_of(name)))
+    _compare_explanations(bundle_of(name), tmp_path)
+
+
+@needs_go
+@pytest.mark.parametrize("name", NAMES)
+def test_go_finds_the_paths_that_python_does(name: str, tmp_path: Path) -> None:
+    """By policies whose first path gets stuck."""
+    _compare_explanations((DIRECTORY / f"{name}.bundle").read_bytes(), tmp_path)
+
+
+def _compare_explanations(bundle: bytes, directory: Path) -> None:
+    calls = LocalCalls(read(bundle))
     drawn = DrawnRequests(calls.policy.callability, seed=14)
     requests = [drawn.check_tool() for _ in range(DRAWN)]
-    answers = _replayed(tmp_path, name, "ExplainTool", requests)
+    answers = _replayed(directory, bundle, "ExplainTool", requests)
     for request, answer in zip(requests, answers, strict=True):
         explain = pb.ExplainToolRequest.FromString(request.SerializeToString())
         wanted = _answer(calls.explain_tool(explain))
@@ -62,9 +74,9 @@ def test_go_classifies_drawn_loads_and_enables_as_python_does(tmp_path: Path) ->
     drawn = DrawnRequests(calls.policy.callability, seed=15)
     loads = [pb.ClassifyLoadRequest(signals=drawn.load().signals) for _ in range(DRAWN)]
     enables = [drawn.enable() for _ in range(DRAWN)]
-    for load, answer in zip(loads, _replayed(tmp_path, SHIPPED, "ClassifyLoad", loads), strict=True):
+    for load, answer in zip(loads, _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyLoad", loads), strict=True):
         assert answer == _outcome(calls.classify_load(load)), MessageToJson(load)
-    for enable, answer in zip(enables, _replayed(tmp_path, SHIPPED, "ClassifyEnable", enables), strict=True):
+    for enable, answer in zip(enables, _replayed(tmp_path, bundle_of(SHIPPED), "ClassifyEnable", enables), strict=True):
         reply = calls.classify_enable(enable)
         verdict = reply.verdict
         rest = {"Entry": verdict.entry, "Error": verdict.error, "ToolsChanged": bool(verdict.tools_changed)}
@@ -82,10 +94,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         raise
 
 
-def _replayed(directory: Path, name: str, call: str, requests: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the answers of the Go package by the bundle of a policy, in the order of the requests."""
+def _replayed(directory: Path, data: bytes, call: str, requests: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the answers of the Go package by a bundle, in the order of the requests."""
     bundle = directory / "policy.bundle"
-    bundle.write_bytes(bundle_of(name))
+    bundle.write_bytes(data)
     done = subprocess.run(
         ["go", "run", "./internal/replay", bundle, call],
         cwd=ROOT / "clients/go",

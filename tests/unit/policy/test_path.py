@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.policy.questions.callability import CALLABILITY
-from callability.policy.questions.fact import LabelFact
+from callability.policy.questions.fact import Fact, LabelFact
 from callability.policy.rules.rule_set import Rule, RuleSet
+from callability.reasoning import nearest
 from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
 from callability.reasoning.explanation import explain
 from callability.reasoning.path import FactChange, PathEnd, Step, path_to_callable, sentences
@@ -41,6 +43,8 @@ _conditions: st.SearchStrategy[Condition] = st.recursive(
     max_leaves=6,
 )
 _drawn = st.lists(st.tuples(_conditions, st.sampled_from(CALLABILITY.statuses)), min_size=1, max_size=5)
+_ENDS = ((Is(STAGE.name, frozenset({"none", "old"})), "disabled_by_config"),)
+"""A rule in front of the last, so that many policies have few ways to callable."""
 _facts = st.fixed_dictionaries({fact.name: st.sampled_from(fact.readings) for fact in FACTS}).filter(
     lambda facts: QUESTION.contradicted(QUESTION.open_facts | facts) is None
 )
@@ -94,30 +98,72 @@ def test_what_the_path_names_makes_the_tool_callable_by_any_value_that_it_names(
         for spared in step.changes:
             others = [change for change in step.changes if change is not spared]
             without = _after([*path.steps[:number], Step(step.rule, tuple(others))], facts, {})
-            assert step.rule.when is not None
-            assert step.rule.when.truth(without) is not False
+            number_then, undetermined = _decided(rule_set, without)
+            assert undetermined or number_then <= rule_set.rules.index(step.rule)
 
 
-@drawing(100)
+def _decided(rule_set: RuleSet, facts: Mapping[str, str]) -> tuple[int, bool]:
+    decision = decide(rule_set.rules, facts)
+    return decision.rule, decision.undetermined
+
+
+def _changed(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> Iterator[dict[str, str]]:
+    """Yield every combination that changes make of some facts; with `read`, unknown ones become known first."""
+    names = sorted({name for rule in rule_set.rules for name in rule.reads})
+    choices = [tuple(_choices(QUESTION.facts[name], facts[name], read=read)) for name in names]
+    for chosen in product(*choices):
+        changed = {**facts, **dict(zip(names, chosen, strict=True))}
+        if QUESTION.contradicted(changed) is None:
+            yield changed
+
+
+def _choices(fact: Fact, value: str, *, read: bool) -> Iterator[str]:
+    yield value
+    if value == UNKNOWN:
+        yield from fact.values if read else ()
+    elif isinstance(fact, LabelFact):
+        yield from set(fact.values) - {value}
+    elif fact.opened_by and value != fact.open_value:
+        yield fact.open_value
+
+
+def _some_open(rule_set: RuleSet, facts: Mapping[str, str], *, read: bool) -> bool:
+    decisions = (decide(rule_set.rules, each) for each in _changed(rule_set, facts, read=read))
+    return any(not each.undetermined and rule_set.rules[each.rule].status == "callable" for each in decisions)
+
+
+@drawing(200)
 @given(drawn=_drawn, drawn_facts=_facts)
-def test_only_a_change_of_the_policy_helps_where_nobody_can_make_the_rule_false(
+def test_a_path_leads_to_callable_if_and_only_if_some_changes_do(
     drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
 ) -> None:
-    """Whichever of its facts are changed to their defaults first; labels are tested below."""
-    rule_set, facts = _rule_set(drawn), QUESTION.open_facts | dict(drawn_facts)
+    """Where no fact is unknown. Every combination of changes is tried; without a path, no change is named."""
+    known = {name: value for name, value in drawn_facts.items() if value != UNKNOWN}
+    rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | known
+    if QUESTION.contradicted(facts) is not None:
+        return
     path = path_to_callable(rule_set, diagram_of(rule_set), facts)
     assert path is not None
-    if path.end is not PathEnd.POLICY_CHANGE:
-        return
-    now = _after(path.steps, facts, {})
-    when = rule_set.rules[decide(rule_set.rules, now).rule].when
-    assert when is not None
-    changed = {change.fact.name for change in path.changes}
-    read = [fact for fact in CORE if fact.name in facts_read(when) and fact.name not in changed]
-    choices = [{now[fact.name], fact.open_value if fact.opened_by else now[fact.name]} for fact in read]
-    for chosen in product(*choices):
-        opened = {fact.name: value for fact, value in zip(read, chosen, strict=True)}
-        assert when.truth({**now, **opened}) is not False
+    assert (path.end is PathEnd.CALLABLE) is _some_open(rule_set, facts, read=False)
+    if path.end is not PathEnd.CALLABLE:
+        assert (path.end, path.steps) == (PathEnd.POLICY_CHANGE, ())
+
+
+@drawing(200)
+@given(drawn=_drawn, drawn_facts=_facts)
+def test_only_a_change_of_the_policy_helps_if_no_change_does_whatever_an_unknown_fact_is(
+    drawn: Sequence[tuple[Condition, str]], drawn_facts: Mapping[str, str]
+) -> None:
+    """What is to be found out otherwise are facts that are unknown."""
+    rule_set, facts = _rule_set([*drawn, *_ENDS]), QUESTION.open_facts | dict(drawn_facts)
+    path = path_to_callable(rule_set, diagram_of(rule_set), facts)
+    assert path is not None
+    if path.end is PathEnd.POLICY_CHANGE:
+        assert (path.steps, path.find_out) == ((), ())
+        assert not _some_open(rule_set, facts, read=True)
+    elif path.end is PathEnd.FIND_OUT:
+        assert path.find_out
+        assert {facts[name] for name in path.find_out} == {UNKNOWN}
 
 
 @drawing(100)
@@ -163,6 +209,17 @@ def test_labels_that_lock_whatever_they_are_leave_a_change_of_the_policy() -> No
     )
     *_, end = _path_of(first, second, stage="trial")
     assert end == "only a change of the policy lifts this"
+
+
+def test_nothing_is_claimed_if_the_diagram_is_too_large_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a path nor that there is none; a path that the first search finds needs no diagram."""
+    monkeypatch.setattr(nearest, "MOST_LOOKS", 1)
+    shut = (Is(STAGE.name, frozenset(STAGE.values)), "disabled_by_config")
+    rule_set = _rule_set([shut])
+    assert path_to_callable(rule_set, diagram_of(rule_set), QUESTION.open_facts) is None
+    assert _path_of((Is(STAGE.name, frozenset({"trial"})), "disabled_by_config"), stage="trial")[-1] == (
+        "then it is callable"
+    )
 
 
 def test_many_labels_in_one_rule_are_no_problem() -> None:

@@ -120,12 +120,29 @@ class DecisionDiagram:
         return count[self.root]
 
     @cached_property
-    def verdict_at(self) -> Callable[[Sequence[int]], Verdict]:
-        """What returns the verdict of a combination, given by the points of its axes in the order of the tests."""
+    def first(self) -> Any:
+        """The first node, as explanations go through the diagram."""
         found: list[_AtPoint | Verdict] = list(self.verdicts)
         for node in self.inner:
             found.append((node.place, tuple([found[child] for child in node.children])))
-        first = found[self.root]
+        return found[self.root]
+
+    def facts_of_axis(self, number: int) -> tuple[str, ...]:
+        """Return the names of the facts of an axis, by its place among the tests."""
+        return self.axes[number].facts
+
+    def points_of_axis(self, number: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Return the points of an axis in order, each with the readings of its facts."""
+        return enumerate(point.values for point in self.axes[number].points)
+
+    def reading(self, fact: str, given: str) -> str:
+        """Return the reading of a given value of a fact."""
+        return self.space.question.facts[fact].reading(given)
+
+    @cached_property
+    def verdict_at(self) -> Callable[[Sequence[int]], Verdict]:
+        """What returns the verdict of a combination, given by the points of its axes in the order of the tests."""
+        first = self.first
 
         def result(points: Sequence[int]) -> Verdict:
             node: Any = first
