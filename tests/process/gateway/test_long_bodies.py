@@ -29,12 +29,16 @@ def anyio_backend() -> str:
 
 
 class Provider(BadHttp):
-    """A server that asks for an authorization and is its own provider; one of its answers is too long."""
+    """A server that asks for an authorization and is its own provider; one of its answers is too long.
 
-    def __init__(self, long: str, form: str) -> None:
+    With `elsewhere` that answer is a redirect.
+    """
+
+    def __init__(self, long: str, form: str, *, elsewhere: str = "") -> None:
         super().__init__()
         self.paths: list[str] = []
         self._long = long
+        self._elsewhere = elsewhere
         self._body, self._extra = FORMS[form]
 
     def _answer(self, head: str, request: dict[str, Any]) -> Step:
@@ -42,6 +46,9 @@ class Provider(BadHttp):
         self.paths.append(path)
         status = UNAUTHORIZED if path == "/mcp" else "201 Created" if path == "/register" else "200 OK"
         if path.startswith(self._long):
+            if self._elsewhere:
+                extra = f"{self._extra}Location: {self._elsewhere}\r\n"
+                return reply(self._body, status="307 Temporary Redirect", extra=extra)
             return reply(self._body, status=status, extra=self._extra)
         origin = self.url.removesuffix("/mcp")
         if path.startswith("/oauth-protected-resource"):
@@ -59,11 +66,22 @@ class Provider(BadHttp):
 )
 async def test_an_answer_that_is_too_long_ends_an_authorization(path: str, form: str) -> None:
     """No answer is read after it, and no person is asked."""
+    await _ends_authorization(Provider(path, form), path)
 
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "path", ["/oauth-protected-resource", "/oauth-authorization-server", "/register"], ids=lambda it: it[1:]
+)
+async def test_a_redirect_that_is_too_long_ends_an_authorization(path: str, form: str) -> None:
+    """It is not followed."""
+    await _ends_authorization(Provider(path, form, elsewhere="/elsewhere"), path)
+
+
+async def _ends_authorization(server: Provider, path: str) -> None:
     async def ask(_: str) -> AuthorizationCodeResult:
         raise AuthorizationFailed("asks a person")
 
-    server = Provider(path, form)
     async with server.listening(), asyncio.timeout(SECONDS):
         target = HttpTarget(server.url, authorization=Authorization(server.url, "http://127.0.0.1:1/", ask))
         it = Upstream("x", target, open_seconds=SECONDS)

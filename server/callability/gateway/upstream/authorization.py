@@ -64,6 +64,21 @@ class Authorization(OAuthClientProvider):
         """What is to be masked: the tokens, and the client's secret."""
         return self._kept.secrets
 
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Limit each body that is read on the way, even that of a redirect, which the library follows by itself."""
+        flow = super().async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                response = yield outgoing
+                if outgoing is not request or _refuses_token(response):
+                    limit_body(response)
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if self._failed is not None:
             raise self._failed
@@ -75,7 +90,6 @@ class Authorization(OAuthClientProvider):
             response = yield request
             if not _refuses_token(response):
                 return
-            limit_body(response)
             # With an expired token the library asks the provider for another one before it asks a person.
             if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
                 self.context.token_expiry_time = LONG_AGO
@@ -86,8 +100,6 @@ class Authorization(OAuthClientProvider):
                 if outgoing is not request:
                     outgoing.extensions = {**request.extensions, "trace": Handshake().heard}
                 response = yield outgoing
-                if outgoing is not request or not response.is_success:
-                    limit_body(response)
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
