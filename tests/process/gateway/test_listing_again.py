@@ -16,7 +16,7 @@ import pytest
 from callability.gateway.upstream import HttpTarget, Upstream, http_client
 from support.gateway_in_process import client_of
 from support.gateways import write_config
-from support.upstreams.bad_http import BadHttp, Cut, Step, reply, result
+from support.upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply, result
 from support.waiting import SECONDS, becomes, listed
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +33,9 @@ def anyio_backend() -> str:
 
 
 class Shelf:
-    """The list of a server: from the second listing on it is as `later` says, if that says anything."""
+    """The list of a server: from the second listing on it is as `later` says, if that says anything but "ok"."""
 
-    def __init__(self, *later: Step) -> None:
+    def __init__(self, *later: Answer) -> None:
         self.names = ["one"]
         self.later = list(later)
         self.count = 0
@@ -43,26 +43,37 @@ class Shelf:
     def __call__(self, request: dict[str, Any]) -> Step:
         """Answer a listing."""
         self.count += 1
-        if self.count > 1 and self.later:
-            return self.later.pop(0)
+        if self.count > 1 and self.later and (step := self.later.pop(0)) != "ok":
+            return step(request) if callable(step) else step
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.names]
         return reply(result(request, {"tools": tools}))
 
 
-UNKNOWN = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "busy"}}).encode()
+def _error(code: int) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": "busy"}}).encode()
+
+
+BUSY = reply(b"", status="503 Service Unavailable")
+PAGE = reply(b"<html>", kind="text/html")
+GONE = reply(b"", status="410 Gone")
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         reply(b"", status="429 Too Many Requests"),
-        reply(b"", status="503 Service Unavailable"),
-        reply(UNKNOWN, status="500 Internal Server Error"),
+        BUSY,
+        reply(_error(-32603), status="500 Internal Server Error"),
+        reply(_error(-32000), status="429 Too Many Requests"),
+        reply(_error(-32000), status="503 Service Unavailable"),
+        lambda request: refusal(request, "busy"),
+        PAGE,
+        GONE,
         "hang",
     ],
-    ids=["429", "503", "error", "slow"],
+    ids=["429", "503", "error", "429 and -32000", "503 and -32000", "-32000", "page", "410", "slow"],
 )
-async def test_a_server_that_fails_one_timed_listing_stays_connected(tmp_path: Path, answer: Step) -> None:
+async def test_a_server_that_fails_one_timed_listing_stays_connected(tmp_path: Path, answer: Answer) -> None:
     """Its agents keep its tools, and the next listing reads what has changed."""
     server = BadHttp(session="one")
     server.listing = shelf = Shelf(answer)
@@ -80,6 +91,33 @@ async def test_a_server_that_fails_one_timed_listing_stays_connected(tmp_path: P
     assert it["state"] == "connected"
     assert server.requested_methods.count("initialize") == 1
     assert (tmp_path / "gateway.log").read_text().count(KEPT) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(PAGE, "answered with something that is not MCP"), (GONE, "answered with HTTP status 410")],
+    ids=["page", "410"],
+)
+async def test_a_server_that_is_no_mcp_server_at_two_timed_listings_in_a_row_is_lost(answer: Step, words: str) -> None:
+    """It is neither late nor busy, which another listing could change; a server that is, does not count."""
+    server = BadHttp()
+    server.listing = shelf = Shelf(answer, "ok", answer, BUSY, answer)
+    async with server.listening(), _following(server.url) as it, asyncio.timeout(SECONDS):
+        await it.ended()
+        assert (it.state, it.failure) == ("failed", f"`it` {words}")
+    assert shelf.count == 6
+
+
+@asynccontextmanager
+async def _following(url: str) -> AsyncGenerator[Upstream]:
+    """Yield a connected upstream whose tools are listed again and again."""
+    it = Upstream("it", HttpTarget(url), open_seconds=SECONDS, refresh_seconds=0.1)
+    it.start()
+    try:
+        await it.opened()
+        yield it
+    finally:
+        await it.close()
 
 
 @asynccontextmanager

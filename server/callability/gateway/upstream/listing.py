@@ -13,20 +13,15 @@ import anyio
 from mcp import Client, ClientSession, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError
-from mcp_types import (
-    CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    PaginatedRequestParams,
-    ToolListChangedNotification,
-)
+from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, ToolListChangedNotification
 from pydantic import ValidationError
 
 from callability.gateway.config.fingerprint import canonical_form
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
-from callability.gateway.upstream.failure import MESSAGE_BYTES, Failure
+from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
 from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
+from callability.gateway.upstream.tool_call import answer_failure
 from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
 
@@ -45,7 +40,10 @@ SHORT_PAUSES = 4
 RESTLESS = 8
 """Listings of a series from which on discovery does not wait for the upstream."""
 LISTEN_AGAIN_SECONDS = 10.0
+MOST_ODD = 2
+"""An upstream that is not just late or busy is lost after so many failed listings, without a success between them."""
 _REFUSED = frozenset({401, 403})
+_DEFERRED = frozenset({408, 429})
 
 _logger = logging.getLogger("callability.gateway.upstream")
 
@@ -87,6 +85,7 @@ class Listing:
         self._series = 0
         self._quiet_at = 0.0
         self._is_reported = False
+        self._odd = 0
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -108,6 +107,7 @@ class Listing:
             raise
         self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
         self._covered = max(self._covered, covered)
+        self._odd = 0
 
     async def heard(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
@@ -185,19 +185,34 @@ class Listing:
         self._turn = asyncio.Event()
 
     def _unread(self, error: Exception, exchange: Exchange, covered: int) -> None:
-        """Keep the earlier list if nothing shows that it has changed or that the connection has ended."""
-        failure = exchange.failure or Failure("did not list its tools again", exception=type(error).__name__)
+        """Keep the earlier list if nothing shows that it has changed, and a later listing may succeed."""
+        known = exchange.failure
+        if known is None and isinstance(error, MCPError):
+            known = answer_failure(error, over_http=self._again_seconds is not None)
+        failure = known or Failure("did not list its tools again", exception=type(error).__name__)
         is_change = covered > self._covered
         if is_pool_full(failure):
             # The calls that have all connections end some day, and calls of changed tools wait for the listing.
             if is_change:
                 self._change.set()
-        elif is_change or exchange.lost or _is_final(error, failure):
+        elif is_change or exchange.lost or self._is_final(error, known):
             self._lost(failure)
             self._covered = max(self._covered, covered)
             return
         words, about = "`%s` keeps its tools, since they could not be listed again: it %s", fields(server=self._name)
         _logger.info(words, self._name, failure.words, extra=about)
+
+    def _is_final(self, error: Exception, known: Failure | None) -> bool:
+        """Say whether a listing that nothing asked for failed in a way that another one would not change.
+
+        A single odd answer may come from elsewhere, such as a proxy; an error in JSON-RPC may not come again.
+        """
+        if isinstance(error, EndlessListError) or known == CLOSED or (known and known.status in _REFUSED):
+            return True
+        if known is None or _is_busy(error, known):
+            return False
+        self._odd += 1
+        return self._odd >= MOST_ODD
 
     def _announce(self) -> None:
         self._is_announced = True
@@ -234,11 +249,10 @@ class EndlessListError(Exception):
     """A tool list does not end, or is too long. Its text says what the server does, after the server's name."""
 
 
-def _is_final(error: Exception, failure: Failure) -> bool:
-    """Say whether a listing that nothing asked for failed in a way that another one would not change."""
-    if isinstance(error, EndlessListError) or failure.status in _REFUSED:
-        return True
-    return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+def _is_busy(error: Exception, failure: Failure) -> bool:
+    """Say whether an upstream is late or busy."""
+    status = failure.status or 0
+    return isinstance(error, TimeoutError) or status in _DEFERRED or status >= 500
 
 
 async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTool, ...]:
