@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import httpx2
 import pytest
 
 from callability.gateway.upstream import HttpTarget, Upstream, http_client
+from callability.gateway.upstream.exchange import EXCHANGE, Exchange
+from callability.gateway.upstream.http_client import HttpClient
 from support.gateway_in_process import client_of
 from support.gateways import write_config
 from support.upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply, result
@@ -108,6 +111,22 @@ async def test_a_server_that_is_no_mcp_server_at_two_timed_listings_in_a_row_is_
     assert shelf.count == 6
 
 
+async def test_the_log_says_once_that_a_server_keeps_its_tools_until_they_are_listed_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever the failures."""
+    caplog.set_level(logging.INFO)
+    server = BadHttp()
+    server.listing = shelf = Shelf(BUSY, BUSY, PAGE, "ok", BUSY, BUSY)
+
+    async def listings() -> bool:
+        return shelf.count > 7
+
+    async with server.listening(), _following(server.url):
+        await becomes(listings, True)
+    assert sum(KEPT in message for message in caplog.messages) == 2
+
+
 @asynccontextmanager
 async def _following(url: str) -> AsyncGenerator[Upstream]:
     """Yield a connected upstream whose tools are listed again and again."""
@@ -118,6 +137,22 @@ async def _following(url: str) -> AsyncGenerator[Upstream]:
         yield it
     finally:
         await it.close()
+
+
+async def test_the_pages_of_a_list_wait_together_for_a_free_connection() -> None:
+    """So a later page also finds that there is none, before the time of the listing is over."""
+    requests: list[httpx2.Request] = []
+
+    async def keep(request: httpx2.Request) -> None:
+        requests.append(request)
+
+    page = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with BadHttp().listening() as server, HttpClient("it", HttpTarget(server.url)) as client:
+        client.event_hooks["request"].append(keep)
+        EXCHANGE.set(Exchange(10, began=time.monotonic() - 8))
+        await client.post(server.url, json=page)
+    [limits] = [request.extensions["timeout"] for request in requests]
+    assert limits["pool"] <= 1
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Exchange:
     so_far: Callable[[], Failure | None] | None = None
     refusal: Failure | None = None
     text: bytearray = field(default_factory=bytearray, repr=False)
+    began: float = field(default_factory=time.monotonic, repr=False)
 
     def begin(self) -> None:
         """Forget the outcome of an earlier request, because another one is sent now."""
@@ -36,6 +38,11 @@ class Exchange:
     def lose(self, failure: Failure) -> None:
         """Set a failure after which the connection must not be used again."""
         self.failure, self.lost = failure, True
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The rest of `seconds` since this exchange began, for all its requests together."""
+        return None if self.seconds is None else max(0.0, self.began + self.seconds - time.monotonic())
 
     @property
     def known(self) -> Failure | None:

@@ -92,9 +92,10 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure, exchange.status = exchange.refusal, exchange.refusal.status
             return _stand_in(request)
         limits = {**request.extensions.get("timeout", {}), "read": exchange.seconds}
-        if method == "tools/list" and exchange.seconds is not None:
+        left = exchange.seconds_left
+        if method == "tools/list" and left is not None:
             # It ends before the time of the whole listing, and so says that it was not sent.
-            limits["pool"] = min(limits.get("pool") or math.inf, exchange.seconds / 2)
+            limits["pool"] = min(limits.get("pool") or math.inf, left / 2)
         request.extensions = {**request.extensions, "timeout": limits}
         answer = await self._answer(request, method, exchange, *args, **options)
         if method in _HANDSHAKE and exchange.status in _REFUSED_OR_DEFERRED:

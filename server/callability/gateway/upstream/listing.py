@@ -86,6 +86,7 @@ class Listing:
         self._quiet_at = 0.0
         self._is_reported = False
         self._odd = 0
+        self._is_kept = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -107,7 +108,7 @@ class Listing:
             raise
         self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
         self._covered = max(self._covered, covered)
-        self._odd = 0
+        self._odd, self._is_kept = 0, False
 
     async def heard(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
@@ -199,8 +200,7 @@ class Listing:
             self._lost(failure)
             self._covered = max(self._covered, covered)
             return
-        words, about = "`%s` keeps its tools, since they could not be listed again: it %s", fields(server=self._name)
-        _logger.info(words, self._name, failure.words, extra=about)
+        self._keep(failure)
 
     def _is_final(self, error: Exception, known: Failure | None) -> bool:
         """Say whether a listing that nothing asked for failed in a way that another one would not change.
@@ -213,6 +213,16 @@ class Listing:
             return False
         self._odd += 1
         return self._odd >= MOST_ODD
+
+    def _keep(self, failure: Failure) -> None:
+        """Report that the earlier list is kept, once until a listing succeeds."""
+        if not self._is_kept:
+            self._is_kept = True
+            words, about = (
+                "`%s` keeps its tools, since they could not be listed again: it %s",
+                fields(server=self._name),
+            )
+            _logger.info(words, self._name, failure.words, extra=about)
 
     def _announce(self) -> None:
         self._is_announced = True
