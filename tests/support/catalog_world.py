@@ -128,6 +128,9 @@ class Wire:
         """Whether it is one, or is about to be."""
         return self.state in ("connecting", "connected")
 
+    async def decided(self) -> None:
+        """Wait for no ping: over HTTP there is none."""
+
     def act(self, what: str) -> None:
         """Do as the server does, where it is at that."""
         if what == "crash":

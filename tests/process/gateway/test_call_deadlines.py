@@ -65,7 +65,10 @@ async def test_a_server_that_works_quietly_beyond_the_time_of_a_call_is_not_ende
     async with client_of(config) as client:
         late = await call(client, "it:pass", waits=str(tmp_path / "waits"), until=str(tmp_path / "until"))
         assert "did not answer within 1 s" in text_of(late)
+        # It waits for the ping.
+        assert not (await call(client, "it:report", seconds=0)).is_error
         assert await loads(client, "it")() == [("connected", "available")]
+    assert (tmp_path / "gateway.log").read_text().count("`it` is connected") == 1
 
 
 async def test_a_server_has_deadlines_of_its_own_and_the_others_for_what_it_leaves_out(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from support.checkout import UPSTREAMS
 from support.upstreams import good_stdio
 from support.upstreams.bad_http import BadHttp, reply
 from support.upstreams.bad_stdio import REASONS
+from support.waiting import becomes
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +100,10 @@ async def owner_of(name: str) -> None:
 def state_of(it: Upstream) -> tuple[str, str | None]:
     """Return where the connection is, and why."""
     return it.state, it.failure
+
+
+async def _state_of(it: Upstream) -> tuple[str, str | None]:
+    return state_of(it)
 
 
 def is_alive(pid: int) -> bool:
@@ -192,7 +197,7 @@ async def test_a_child_that_fails_in_a_call_is_replaced_at_the_next(tool: str, w
         first, other = await asyncio.gather(pid_of(worse), pid_of(fine))
         error, meanwhile = await asyncio.gather(error_of(worse, tool), pid_of(fine))
         assert error == f"`worse` {words}{MAY_HAVE_RUN}"
-        assert state_of(worse) == ("failed", f"`worse` {words.removesuffix(' before it answered')}")
+        await becomes(lambda: _state_of(worse), ("failed", f"`worse` {words.removesuffix(' before it answered')}"))
         assert [known.name for known in worse.tools] == ["pid"]
         assert await pid_of(worse) != first
         assert state_of(worse) == ("connected", None)

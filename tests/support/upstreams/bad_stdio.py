@@ -21,6 +21,7 @@ REASONS = 190
 held: list[dict[str, Any]] = []
 waiting: list[dict[str, Any]] = []
 calm: list[int] = []
+pings: list[int] = []
 STDERR_LINE = "one of very many lines of sixty-four bytes which nobody has to.\n"
 
 
@@ -198,6 +199,7 @@ INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "release": release,
     "refuse with secrets": refuse_with_secrets,
     "silence": lambda _: None,
+    "pings": lambda request: say(request, text(str(len(pings)))),
     "garbage instead": lambda _: write(b"this is no message\n[1, 2]\n\n{}\n"),
     "bytes instead": lambda _: write(b"\xff\xfe\x00\n"),
     "another id": lambda request: say({"id": request["id"] + 1000}, text("?")),
@@ -273,6 +275,7 @@ def main() -> None:
             case "tools/call":
                 call(request)
             case _ if "id" in request:
+                pings.extend([1] if request["method"] == "ping" else [])
                 say(request, {"error": {"code": -32601, "message": "Method not found"}})
     if how == "ignores signals":
         hang()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Literal
@@ -40,6 +40,7 @@ from callability.gateway.upstream.incoming import IncomingMessages
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
 from callability.gateway.upstream.secrets import Secrets
+from callability.gateway.upstream.silence import Silence
 from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool
@@ -51,8 +52,6 @@ State = Literal["closed", "connecting", "connected", "failed"]
 
 # For the DELETE that ends an HTTP session; a child's end has limits of its own.
 GOODBYE_SECONDS = 2
-PING_SECONDS = 3
-"""How long a child has for the answer to a ping, after a call during which it wrote nothing."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
@@ -92,13 +91,14 @@ class Connection:
         self._listing = Listing(
             name,
             self._take,
-            self._lose_list,
+            self._end_when_idle,
             list_seconds=list_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
             latest=lambda: self._incoming.latest,
         )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
+        self._silence = Silence(self._child, self._end_when_idle) if self._child else None
         self._opening = Exchange(open_seconds)
         self._incoming = IncomingMessages()
         self._session: ClientSession | None = None
@@ -129,8 +129,7 @@ class Connection:
 
     def retire(self) -> None:
         """Accept no more calls, and close when those under way have ended."""
-        self._fail(_RENEWED)
-        self._leave_if_idle()
+        self._end_when_idle(_RENEWED)
 
     def give_up(self, failure: Failure) -> None:
         """End the opening; waiting callers get the failure at once, without waiting for the clean-up."""
@@ -151,7 +150,7 @@ class Connection:
         self._ended = self._ended or _CLOSED
         self.settled.set()
         self.ended.set()
-        self._listing.end()
+        self._end_waits()
         self._leave.set()
 
     @property
@@ -167,6 +166,11 @@ class Connection:
     async def current(self) -> None:
         """Wait until the changes of the tool list that the upstream has announced are read."""
         await self._listing.current()
+
+    async def decided(self) -> None:
+        """Wait until no ping is under way, which may show that the child hangs."""
+        if self._silence is not None:
+            await self._silence.decided()
 
     async def call(
         self,
@@ -196,7 +200,7 @@ class Connection:
                     request, ANSWER, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
-            raise await self._unanswered(deadline, heard, exchange) from None
+            raise self._unanswered(deadline, heard, exchange) from None
         except (MCPError, ValidationError) as error:
             raise self._call_error(error, exchange) from None
         finally:
@@ -219,6 +223,8 @@ class Connection:
                 _logger.info("`%s` is connected with %d %s", self._name, *counted, extra=fields(server=self._name))
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listing.follow, client)
+                if self._silence is not None:
+                    group.start_soon(self._silence.follow, client.session)
                 await self._leave.wait()
                 group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
@@ -228,8 +234,7 @@ class Connection:
         if tools != self.tools:
             self.tools = tools
 
-    def _lose_list(self, failure: Failure) -> None:
-        """Give up the connection: its tools are no longer known."""
+    def _end_when_idle(self, failure: Failure) -> None:
         self._fail(failure)
         self._leave_if_idle()
 
@@ -273,30 +278,26 @@ class Connection:
             self.state, self.failure = "failed", failure
             self.settled.set()
             self.ended.set()
-            self._listing.end()
+            self._end_waits()
             _logger.warning("`%s` %s", self._name, failure.words, extra=fields(server=self._name))
+
+    def _end_waits(self) -> None:
+        self._listing.end()
+        if self._silence is not None:
+            self._silence.end()
 
     def _leave_if_idle(self) -> None:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
 
-    async def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
+    def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:
             return UpstreamError(self._name, exchange.known, ending_of(exchange.known))
         failure = Failure(deadline.words, exception="TimeoutError", kind=LoadFailure.TIMEOUT)
-        # A child that writes nothing, not even now, hangs, and would forever; over HTTP each call stands alone.
-        if self._child is not None and self._child.heard == heard:
-            await self._ping()
-            if self._child.heard == heard:
-                self._fail(failure)
+        # A child that hangs would do so forever; over HTTP each call stands alone.
+        if self._silence is not None and heard is not None:
+            self._silence.ask(heard, failure)
         return UpstreamError(self._name, failure, MAY_HAVE_RUN)
-
-    async def _ping(self) -> None:
-        """Give a child that works quietly time to say something; that it knows no `ping` is an answer as well."""
-        assert self._session is not None
-        with suppress(MCPError, ValidationError, TimeoutError):
-            async with asyncio.timeout(PING_SECONDS):
-                await self._session.send_ping()
 
     def _call_error(self, error: MCPError | ValidationError, exchange: Exchange) -> UpstreamError:
         failure = exchange.failure or (TOO_LONG if is_too_long(error) else None)

@@ -168,6 +168,9 @@ class Upstream:
         Raises:
             UpstreamError: it cannot be opened, or could not a moment ago, so that the call was not sent.
         """
+        if self._connection is not None:
+            # A call would be lost with a child that hangs.
+            await self._connection.decided()
         if not self._rests:
             self.start()
         self._callers += 1
