@@ -241,6 +241,20 @@ def call(request: dict[str, Any]) -> None:
         answer(ready)
 
 
+def list_and_announce(request: dict[str, Any], how: str, *, again: bool) -> None:
+    """List the tools, or not, and announce that they have changed."""
+    tools: list[dict[str, Any]] = []
+    if how == "announces and lists late":
+        directory, tools = Path(sys.argv[2]), [{"name": "pid", "inputSchema": {"type": "object"}}]
+        if again:
+            (directory / "listing").touch()
+            while not (directory / "released").exists():
+                time.sleep(0.02)
+    if how != "announces and does not list" or not again:
+        say(request, {"result": {"tools": tools}})
+    write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
+
+
 def main() -> None:
     """Serve MCP 2025-11-25, as far as a gateway needs it."""
     how = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -263,10 +277,8 @@ def main() -> None:
                 if not calm:
                     write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             case "tools/list" if how.startswith("announces"):
-                if how == "announces without end" or not listed:
-                    say(request, {"result": {"tools": []}})
+                list_and_announce(request, how, again=listed)
                 listed = True
-                write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             case "tools/list":
                 names = ["pid", *BEFORE_THE_ANSWER, *ANSWERS, *INSTEAD] if how == "lists all" else ["pid"]
                 kept = {"execution": {"taskSupport": "required"}} if how == "lists a task" else {}

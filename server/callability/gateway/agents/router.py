@@ -49,6 +49,8 @@ class AgentRouter:
         self.list_changed = ListChangedNotifier()
         self.http_changed: Callable[[], object] = lambda: None
         """Called after an edit has replaced the limits for agents over HTTP."""
+        self.is_over_http = False
+        """Whether agents come over HTTP, where one without a token has no name."""
         self.replace(by_agent, nobody, tokens, http)
 
     def replace(self, by_agent: Mapping[str, Gateway], nobody: Gateway, tokens: Tokens, http: HttpConfig) -> None:
@@ -79,7 +81,13 @@ class AgentRouter:
         return self.gateway_of(self.agent_of_request(agent))
 
     def gateway_of(self, agent: str) -> Gateway:
-        """Return the gateway that currently answers an agent; one that the config no longer has sees no server."""
+        """Return the gateway that currently answers an agent.
+
+        An agent that the config no longer has sees no server, nor does one over HTTP that came without a token before
+        tokens were required.
+        """
+        if not agent and self.is_over_http and self.guarded:
+            return self._nobody
         return self._by_agent.get(agent, self._nobody)
 
     def agents_seeing(self, server: str) -> tuple[str, ...]:

@@ -51,6 +51,7 @@ class HttpApplication:
             self._library.handle_request, lambda: router.http, router.list_changed.remove_session
         )
         router.http_changed = self._requests.sessions.apply_limits
+        router.is_over_http = True
         self._open = Starlette(routes=[Route(PATH, self._requests)])
         self._guarded = Starlette(
             routes=[Route(PATH, RequireAuthMiddleware(self._requests, []))],

@@ -26,6 +26,7 @@ from callability.vocabulary import EDIT_LABELS
 
 LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile, or because an edit was applied."""
+KEEPS_CHANGING = "Not done: the gateway's config or approvals were edited again and again meanwhile. Try again."
 READ_SECONDS = 10.0
 """How long a call waits for an announced change of its server's tools to be read."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
@@ -92,8 +93,8 @@ class ToolCalls:
             if latest is calls:
                 return await calls._ended(server, tool, allowed, given, meta, progress)
             calls = latest
-        changing = _changing(server) if server in calls._inventory.servers else None
-        return await calls._ended(server, tool, changing, given, meta, progress)
+        edited = error_result(KEEPS_CHANGING) if server in calls._inventory.servers else None
+        return await calls._ended(server, tool, edited, given, meta, progress)
 
     async def _ended(
         self,
@@ -158,8 +159,6 @@ class ToolCalls:
     async def _allowed(self, server: str, tool: str) -> tuple[Upstream, Connection] | Result | None:
         """Return where a tool may be called, its rejection, or None for a tool that does not exist.
 
-        The tool that is called is the tool that was judged: what a new connection lists, and what the server announced,
-        is read and judged before. Nothing is opened for an unknown tool, nor before the policy lets the call through.
         If a tool can be judged only after its server has listed it, the opening that is under way is awaited.
 
         Raises:
@@ -175,6 +174,21 @@ class ToolCalls:
             except UpstreamError as error:
                 return await self._not_connected(error, server, "is not connected, so its tools are not known")
             await self._settle(upstream)
+        return await self._judged(server, tool, upstream)
+
+    async def _judged(
+        self, server: str, tool: str, upstream: Upstream | None
+    ) -> tuple[Upstream, Connection] | Result | None:
+        """Return what `_allowed` does.
+
+        The tool that is called is the tool that was judged: what a new connection lists, and what the server announced,
+        is read and judged before. After a wait the policy is asked again, because it may have been edited meanwhile.
+        Nothing is opened for an unknown tool, nor before the policy lets the call through.
+
+        Raises:
+            UpstreamError: the server does not list its tools in time.
+            PolicyUnavailable: the service gave no answer.
+        """
         for _ in range(LOOKS):
             if server not in self._inventory.servers:
                 return None
@@ -182,23 +196,37 @@ class ToolCalls:
             exists = byte_length(tool) <= MAX_BYTES if upstream is None else tool in known.by_name
             if not exists:
                 return None
-            response = await self._decisions.check(known, tool)
-            refusal = known.facts.refusals.get(tool, "")
-            about = await self._about(known, tool, response)
-            refused = rejection(response, server, tool, phrases=about, refusal=refusal, facts_from_config=True)
-            if refused:
+            if refused := await self._refused(known, tool):
                 return refused
             if upstream is None:
                 return error_result(f"Not done: server `{server}` is disabled in the gateway's config.")
+            waits = upstream.state != "connected" or not upstream.is_settled
             try:
                 connection = await upstream.connected()
             except UpstreamError as error:
                 return await self._not_connected(error, server, "is not connected")
             await self._settle(upstream)
-            still = server in self._inventory.servers and self._inventory.known(server) is known
-            if still and known.connected:
+            if waits and self._is_current(known) and (refused := await self._refused(known, tool)):
+                return refused
+            if self._is_current(known):
                 return upstream, connection
-        return _changing(server)
+        return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
+
+    def _is_current(self, known: KnownServer) -> bool:
+        """Return whether a server is connected, and what is known of it has not changed."""
+        server = known.facts.name
+        return known.connected and server in self._inventory.servers and self._inventory.known(server) is known
+
+    async def _refused(self, known: KnownServer, tool: str) -> Result | None:
+        """Return the rejection of a call, or None if the policy lets it through.
+
+        Raises:
+            PolicyUnavailable: the service gave no answer.
+        """
+        response = await self._decisions.check(known, tool)
+        about = await self._about(known, tool, response)
+        refusal = known.facts.refusals.get(tool, "")
+        return rejection(response, known.facts.name, tool, phrases=about, refusal=refusal, facts_from_config=True)
 
     async def _needs_list(self, server: str, tool: str) -> bool:
         """Return whether a tool can be judged only after its server has listed it.
@@ -251,7 +279,3 @@ class ToolCalls:
     async def _unknown(self, name: str) -> Result:
         judgement = await self._decisions.judge(self._inventory.known_servers().values())
         return unknown_tool(name, (tool.name for tool in judgement.callable))
-
-
-def _changing(server: str) -> Result:
-    return error_result(f"Not done: server `{server}` keeps changing its tools; the call was not sent.")
