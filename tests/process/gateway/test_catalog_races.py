@@ -28,6 +28,8 @@ from support.catalogs import (
     until,
     works,
 )
+from support.edits import edit
+from support.gateways import agents_of
 from support.upstreams.bad_http import BadHttp
 from support.upstreams.oauth_provider import OAuthProvider, browse
 
@@ -73,6 +75,27 @@ async def test_fifty_callers_share_one_attempt_and_its_outcome(
         assert person is None or len(person.dialogs) == 1
         for each in (one, other):
             await each.notified(connections)
+
+
+@pytest.mark.parametrize("left", [["second"], []], ids=["another one is left", "none is left"])
+async def test_an_enable_whose_server_is_taken_from_the_agent_meanwhile_is_answered_as_without_the_server(
+    left: list[str], mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """To the byte, although the user has authorized it."""
+    person, scopes = Person("waits"), {"clerk": ["greeter", "second"], "other": ["greeter"]}
+    catalog = {"greeter": entry(provider), "second": entry(provider)}
+    async with (
+        gateway(tmp_path, catalog, agents=agents_of(scopes)) as gateways,
+        agent(gateways, mode, person, "clerk") as it,
+    ):
+        call = started(it.enable())
+        await person.prompted.wait()
+        edit(tmp_path / "mcp_config.json", agents=agents_of({**scopes, "clerk": left}))
+        await until(lambda: not gateways.gateway_of("clerk").sees("greeter"))
+        person.may.set()
+        answer = await call
+        assert answer.model_dump_json() == (await it.enable()).model_dump_json()
+        assert ("unknown_server" if left else "the tools are") in answer.model_dump_json()
 
 
 async def _while_connecting(mode: Mode, directory: Path) -> None:

@@ -157,6 +157,32 @@ def test_a_call_that_waits_for_its_server_is_decided_by_an_edit_that_was_applied
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("scope", [["files"], None], ids=["servers of the agent", "agents"])
+def test_a_search_that_waits_for_a_server_shows_nothing_that_an_edit_has_taken_from_the_agent(
+    scope: list[str] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does an agent that the config no longer has see what nobody may see."""
+    caplog.set_level(logging.INFO, logger="callability")
+    servers = {"it": held_back(tmp_path, shelf(tmp_path, "it", READ)), "files": shelf(tmp_path, "files", READ)}
+    config = write_config(tmp_path, servers, agents=agents_of({"clerk": ["it", "files"], "other": []}))
+
+    async def is_applied() -> bool:
+        return "is applied" in caplog.text
+
+    async def story() -> None:
+        async with client_of(config, "--agent", "clerk") as client:
+            found = asyncio.create_task(retrieve(client, "read", include_disabled=True))
+            # The answer to a later call comes after the search has begun to wait.
+            assert text_of(await call(client, "files:read")) == "read was called"
+            edit(config, agents=agents_of({"other": []} if scope is None else {"clerk": scope, "other": []}))
+            await becomes(is_applied, True)
+            (tmp_path / "released").touch()
+            assert [tool["name"] for tool in (await found)["tools"]] == [f"{name}:read" for name in scope or ()]
+            assert await found == await retrieve(client, "read", include_disabled=True)
+
+    asyncio.run(story())
+
+
 OPEN = "  - {id: open, "
 FREEZE = "  - {id: freeze, when: {server.name: it, server.enabled: true}, status: disabled_by_config, action: Wait.}\n"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from callability.client.judgements import Judgements
@@ -95,9 +96,9 @@ class GatewayRuntime:
         self._inventory = inventory
         scopes = {name: agent.servers for name, agent in config.agents.items()}
         self._unread.keep({"": (*config.servers, *config.catalog), **scopes})
-        by_agent = {name: self._gateway(inventory.scoped(agent.servers), name) for name, agent in config.agents.items()}
-        nobody = self._gateway(inventory.scoped(()), "")
-        return {"": self._gateway(inventory, ""), **by_agent}, nobody, Tokens(config.agents), config.http
+        scoped = {"": inventory, **{name: inventory.scoped(servers) for name, servers in scopes.items()}}
+        by_agent = {name: self._gateway(it, name, partial(self._gateway_of, name)) for name, it in scoped.items()}
+        return by_agent, self._gateway(inventory.scoped(()), ""), Tokens(config.agents), config.http
 
     def _renew(self) -> None:
         """Reconnect a server if a definition was approved that it does not list: the person saw another process."""
@@ -110,7 +111,10 @@ class GatewayRuntime:
                 if new and record.sha256 and listed.get(tool, record.sha256) != record.sha256:
                     upstream.renew()
 
-    def _gateway(self, inventory: Inventory, agent: str) -> Gateway:
+    def _gateway_of(self, agent: str) -> Gateway:
+        return self.router.gateway_of(agent)
+
+    def _gateway(self, inventory: Inventory, agent: str, latest: Callable[[], Gateway] | None = None) -> Gateway:
         return Gateway(
             inventory,
             Decisions(
@@ -127,7 +131,7 @@ class GatewayRuntime:
             catalog=self._catalog,
             loads=Loads(self._pool.supervisors),
             indexes=self._indexes,
-            latest=lambda: self.router.gateway_of(agent),
+            latest=latest,
         )
 
     def _announce(self, server: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -35,8 +35,16 @@ class CatalogTools:
     """Answers for one agent: to it, the catalog has the servers that it may see, and no others (FR-007)."""
 
     def __init__(
-        self, catalog: Catalog, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads
+        self,
+        catalog: Catalog,
+        inventory: Inventory,
+        decisions: Decisions,
+        phrases: Commands,
+        loads: Loads,
+        latest: Callable[[], CatalogTools | None],
     ) -> None:
+        self._latest = latest
+        """Returns what currently answers the agent: another object after an edit."""
         self._catalog = catalog
         self._loads = loads
         self._inventory = inventory
@@ -69,7 +77,8 @@ class CatalogTools:
             outcome = await switch.enable(dialogs, dialogs.consent_id, dialogs.answer)
         if isinstance(outcome, ConsentRequest):
             return dialogs.returned(outcome)
-        return await self._result(name, outcome)
+        latest = self._latest()
+        return await (latest if latest is not None and name in latest.switches else self)._result(name, outcome)
 
     async def disable_server(self, arguments: Mapping[str, Any]) -> Result:
         """Disconnect a server of the catalog, or end the attempt to connect it (E-6).

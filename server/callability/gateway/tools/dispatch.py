@@ -16,7 +16,7 @@ from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.tools.call import ToolCalls
+from callability.gateway.tools.call import KEEPS_CHANGING, LOOKS, ToolCalls
 from callability.gateway.tools.catalog_tools import CatalogTools
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.definitions import CATALOG_TOOLS, TOOLS
@@ -27,12 +27,13 @@ from callability.gateway.tools.result import Result
 from callability.gateway.tools.servers import ServerList
 
 _OWN_TOOLS = frozenset(tool.name for tool in (*TOOLS, *CATALOG_TOOLS))
+_READ_ONLY = frozenset({"retrieve_tools", "upstream_servers", "search_servers"})
 
 
 class Gateway:
     """Answers the tools for one agent; each answer depends only on the inventory and the policy.
 
-    `latest` returns the gateway that currently answers the agent: after an edit, a call that waits is decided there.
+    `latest` returns the gateway that currently answers the agent: after an edit, what waits is answered there.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Gateway:
         indexes: Indexes | None = None,
         latest: Callable[[], Gateway] | None = None,
     ) -> None:
-        current = latest or (lambda: self)
+        self._latest = current = latest or (lambda: self)
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
@@ -56,7 +57,9 @@ class Gateway:
         self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
         self._catalog_tools = (
-            CatalogTools(catalog, inventory, decisions, phrases, loads) if catalog is not None else None
+            CatalogTools(catalog, inventory, decisions, phrases, loads, lambda: current()._catalog_tools)
+            if catalog is not None
+            else None
         )
 
     @property
@@ -82,9 +85,35 @@ class Gateway:
         `meta` goes with the call of an upstream's tool, `progress` takes reports of how a call goes on, and `dialogs`
         can ask the agent's user; without them nobody is asked.
         """
-        answer = await self._answered(tool, arguments, meta, progress, dialogs or NoDialogs())
+        answer = await self._current_answer(tool, arguments, meta, progress, dialogs or NoDialogs())
         self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", _outcome(tool, answer))
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
+
+    async def _current_answer(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        meta: Mapping[str, Any] | None,
+        progress: ProgressFnT | None,
+        dialogs: Dialogs,
+    ) -> Result | CallToolResult | InputRequiredResult:
+        """Return an answer that shows nothing that an edit has taken from the agent while it was made."""
+        gateway = self
+        for _ in range(LOOKS):
+            answer = await gateway._answered(tool, arguments, meta, progress, dialogs)
+            latest = self._latest()
+            if latest is gateway or not latest._replaces(tool, arguments):
+                return answer
+            gateway = latest
+        return error_result(KEEPS_CHANGING)
+
+    def _replaces(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call that an earlier gateway answered is answered here instead: if that changes nothing.
+
+        An enable that was waited for is not repeated, unless its server does not exist for the agent any more.
+        """
+        server = arguments.get("id")
+        return tool in _READ_ONLY or (tool == "enable_server" and isinstance(server, str) and not self.sees(server))
 
     async def _answered(
         self,
