@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ import pytest
 
 from callability.gateway.serving import http_agents
 from support.gateway_in_process import http_gateway
-from support.gateway_requests import modern
-from support.gateways import agents_of, token_of, write_config
+from support.gateway_requests import ACCEPT, initialized, legacy, modern
+from support.gateways import agents_of, held_back, shelf, token_of, write_config
 from support.waiting import becomes
 
 pytestmark = pytest.mark.anyio
 
 LIST = {"name": "upstream_servers", "arguments": {}}
+CALL = {"name": "call_tool", "arguments": {"name": "it:read"}}
+READ = {"name": "read", "description": "Reads a file."}
+CANCELLED: dict[str, Any] = {"method": "notifications/cancelled", "params": {"requestId": 7}}
+ANSWER = {"id": 1, "result": {"action": "accept"}}
 LISTEN = {"notifications": {"toolsListChanged": True}}
 UNLIMITED = httpx2.Limits(max_connections=None)
 
@@ -43,6 +49,16 @@ async def _listening(client: httpx2.AsyncClient, url: str, count: int, **headers
     return opened
 
 
+@asynccontextmanager
+async def _called(client: httpx2.AsyncClient, url: str, request: dict[str, Any]) -> AsyncIterator[httpx2.Response]:
+    """Send a call again until it has a place: the request before it counts a little longer than its client sees."""
+    while True:
+        async with client.stream("POST", url, **request) as answer:
+            if answer.status_code == 200:
+                yield answer
+                return
+
+
 async def test_an_agent_at_its_limit_of_requests_is_refused_and_others_are_served(tmp_path: Path) -> None:
     """The streams that an agent keeps open count; ending one makes room."""
     config = write_config(tmp_path, {}, agents=agents_of({"a": [], "b": []}), http={"requests_per_agent": 3})
@@ -55,8 +71,9 @@ async def test_an_agent_at_its_limit_of_requests_is_refused_and_others_are_serve
                 "The request was not carried out: agent `a` has 3 requests in progress, which is the limit."
                 " End a stream, or wait for an answer."
             )
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": words}}
-            assert [(answer.status_code, answer.json()) for answer in refused] == [(429, error)] * 3
+            error = {"jsonrpc": "2.0", "error": {"code": -32603, "message": words}}
+            answers = [(answer.status_code, answer.json()) for answer in refused]
+            assert answers == [(429, {**error, "id": request}) for request in (7, 7, None)]
             assert (await client.post(url, **modern("tools/call", LIST, **_of("b")))).status_code == 200
             await first.aclose()
 
@@ -80,6 +97,70 @@ async def test_an_agent_has_at_most_half_of_the_connections(tmp_path: Path, monk
             assert "agent `a` has 2 requests in progress" in answer["error"]["message"]
             for each in streams:
                 await each.aclose()
+    log = (tmp_path / "gateway.log").read_text()
+    assert "in progress, which is the limit: half of the 4 connections that the limit of open files allows" in log
+    assert "http.requests_per_agent" not in log
+
+
+async def test_an_agent_at_its_limit_can_cancel_a_call_and_end_a_session(tmp_path: Path) -> None:
+    """And its user can answer a dialog: what is no request would free a place, and is not refused."""
+    held = held_back(tmp_path, shelf(tmp_path, "it", READ))
+    config = write_config(tmp_path, {"it": held}, agents=agents_of({"a": ["it"]}), http={"requests_per_agent": 1})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120, limits=UNLIMITED) as client:
+            session = (await initialized(client, url, **_of("a"))).headers["mcp-session-id"]
+            request = legacy("tools/call", CALL, session, **_of("a"))
+            other = {**request, "json": {**request["json"], "id": 8, "method": "tools/list", "params": {}}}
+
+            async def other_status() -> int:
+                return (await client.post(url, **other)).status_code
+
+            # The head of the answer to a call comes at once, and its end with the outcome.
+            async with _called(client, url, request) as called:
+                assert await other_status() == 429
+                for body in (ANSWER, CANCELLED):
+                    said = await client.post(url, **{**request, "json": {"jsonrpc": "2.0", **body}})
+                    assert said.status_code == 202
+                await called.aread()
+            await becomes(other_status, 200)
+            async with _called(client, url, request) as called:
+                assert await other_status() == 429
+                assert (await client.delete(url, headers=request["headers"])).status_code == 200
+                await called.aread()
+            (tmp_path / "released").touch()
+
+
+async def test_the_messages_of_an_agent_at_its_limit_that_are_read_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise bodies that never end would take the connections of the others."""
+    monkeypatch.setattr(http_agents, "RESERVE", 2)
+    config = write_config(tmp_path, {}, agents=agents_of({"a": []}), http={"requests_per_agent": 1})
+    with http_gateway(config) as url:
+        async with httpx2.AsyncClient(timeout=120, limits=UNLIMITED) as client:
+            [stream] = await _listening(client, url, 1, **_of("a"))
+            ended = asyncio.Event()
+
+            async def endless() -> AsyncIterator[bytes]:
+                yield b"{"
+                await ended.wait()
+
+            posts = [
+                asyncio.create_task(client.post(url, content=endless(), headers={**ACCEPT, **_of("a")}))
+                for _ in range(4)
+            ]
+
+            async def message() -> int:
+                request = modern("notifications/cancelled", CANCELLED["params"], **_of("a"))
+                del request["json"]["id"]
+                return (await client.post(url, **request)).status_code
+
+            await becomes(message, 429)
+            ended.set()
+            # Those beyond the reserve are refused, or their connection is closed, before their body is read.
+            await asyncio.gather(*posts, return_exceptions=True)
+            await becomes(message, 202)
+            await stream.aclose()
 
 
 async def test_clients_without_a_token_do_not_share_a_limit_of_requests(tmp_path: Path) -> None:

@@ -260,7 +260,8 @@ class HttpConfig(_Model):
     requests_per_agent: Requests = Field(
         default=200,
         description="Requests and open streams that one agent may have in progress, 1 to 10,000, but never more than"
-        " half of the connections. Clients without a token have no such limit.",
+        " half of the connections. Notifications and responses pass beyond it. Clients without a token have no such"
+        " limit.",
     )
     session_idle_seconds: Seconds = Field(
         default=300.0,

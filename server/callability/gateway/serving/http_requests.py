@@ -47,22 +47,27 @@ class HttpRequests:
         if self._stopping.is_set():
             await answer.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_TAKEN, scope, receive)
             return
+        if scope["method"] == "DELETE":
+            # It is never refused, because it ends requests.
+            await self._in_session(scope, receive, answer)
+            return
+        is_post = scope["method"] == "POST"
         try:
-            with self._agents.counted(_agent(scope)):
-                await self._counted(scope, receive, answer)
+            with self._agents.counted(_agent(scope), may_be_message=is_post) as has_place:
+                await self._counted(scope, receive, answer, has_place=has_place)
         except TooManyRequests as error:
-            await answer.refuse(HTTPStatus.TOO_MANY_REQUESTS, str(error), scope, receive)
+            await answer.refuse(error.status, str(error), scope, receive)
 
-    async def _counted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _counted(self, scope: Scope, receive: Receive, answer: _Answer, *, has_place: bool) -> None:
         if scope["method"] == "POST":
-            await self._post(scope, receive, answer)
+            await self._post(scope, receive, answer, has_place=has_place)
         elif scope["method"] == "GET":
             await self._in_session(scope, self._until_stopping(receive), answer)
             await answer.complete()
         else:
             await self._in_session(scope, receive, answer)
 
-    async def _post(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _post(self, scope: Scope, receive: Receive, answer: _Answer, *, has_place: bool) -> None:
         most = self._limits().request_bytes
         try:
             body = await _body(scope, receive, most)
@@ -74,11 +79,13 @@ class HttpRequests:
             return
         again = _replayed(body, receive)
         try:
+            if not has_place and _is_request(body):
+                raise self._agents.refusal(_agent(scope))
             if _opens_session(scope, body):
                 await self._opening(scope, again, answer)
             else:
                 await self._in_session(scope, again, answer)
-        except TooManySessions as error:
+        except (TooManyRequests, TooManySessions) as error:
             await answer.refuse(error.status, str(error), scope, receive, request=_id_of(body))
         except asyncio.CancelledError:
             if not self._stopping.is_set():
@@ -213,6 +220,12 @@ def _has_sessions(headers: Headers) -> bool:
     """Say whether the revision of a request has sessions: MCP 2026-07-28 has none."""
     version = headers.get("mcp-protocol-version")
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _is_request(body: bytes) -> bool:
+    """Say whether a body may be a request, and is not known to be a notification or a response."""
+    message = _message(body)
+    return not message or message.keys() >= {"id", "method"}
 
 
 def _id_of(body: bytes) -> Any:
