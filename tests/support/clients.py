@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from callability.client import BlockingClient, Client
 from callability.v1 import callability_service_pb2 as pb
-from support.running import Service, service, unused_port
+from support.running import Service, service
 from support.services import SWITCHED_OFF
 
 KINDS = ("asyncio", "threads")
@@ -99,11 +99,13 @@ class Replica:
     def __init__(self, policy: Path | None = None, *options: str, address: str = "") -> None:
         self._options = (*(("--policy", str(policy)) if policy else ()), *options)
         self._running = ExitStack()
-        self.address = address or f"127.0.0.1:{unused_port()}"
+        self.address = address or "127.0.0.1:0"
         self.process = self._started()
 
     def _started(self) -> Any:
         running: Service = self._running.enter_context(service(*self._options, address=self.address))
+        if self.address.endswith(":0"):
+            self.address = running.address
         return running.process
 
     def kill(self) -> None:
