@@ -172,7 +172,7 @@ def test_a_search_that_waits_for_a_server_shows_nothing_that_an_edit_has_taken_f
     async def story() -> None:
         async with client_of(config, "--agent", "clerk") as client:
             found = asyncio.create_task(retrieve(client, "read", include_disabled=True))
-            # The answer to a later call comes after the search has begun to wait.
+            # The answer to a later call comes when the search already waits.
             assert text_of(await call(client, "files:read")) == "read was called"
             edit(config, agents=agents_of({"other": []} if scope is None else {"clerk": scope, "other": []}))
             await becomes(is_applied, True)

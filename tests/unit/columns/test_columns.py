@@ -174,7 +174,7 @@ words:
 
 
 def test_an_empty_name_has_no_class_of_another() -> None:
-    """It is an error if a row has it, and not if it only stands in a dictionary."""
+    """It is an error if a row has it, and none if only the dictionary has it."""
     rule_set = _rule_set(_NAMED)
     policy = _policy(rule_set, diagram_of(rule_set))
     batch = _batch(policy, [{**CALLABILITY.open_facts, "tool.name": name} for name in ("a", "", "b")])
