@@ -271,7 +271,7 @@ def test_a_gateway_applies_an_edit_of_its_policy_and_reports_one_with_errors(dir
             assert "callability_policy_broken 1.0" in await asyncio.to_thread(metrics)
             replace(rules, text)
             await becomes(noisy, False)
-            assert await file_status(client)() == set()
+            await becomes(file_status(client), set())
             assert 'callability_policy_edits_total{taken_over="true"} 2.0' in await asyncio.to_thread(metrics)
 
     asyncio.run(story())
