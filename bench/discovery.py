@@ -26,7 +26,6 @@ from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.inventory.tool_index import SearchDocument, ToolIndex
 from callability.gateway.loading import Loads
-from callability.gateway.observability.metrics import Metrics
 from callability.gateway.policy_client.policy_client import PolicyClient
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.discovery import Discovery
@@ -147,7 +146,7 @@ class _Gateway:
         self._inventory = Inventory(self._config, approvals, self._upstreams, self._inventory)
         decisions = Decisions(self._policy, judgements=self._judgements)
         commands = phrases(Path("mcp_config.json"), None)
-        return Discovery(self._inventory, decisions, commands, Loads(), Metrics(), self._indexes)
+        return Discovery(self._inventory, decisions, commands, Loads(), self._indexes)
 
 
 def _pending(records: Mapping[str, Mapping[str, ApprovalRecord]]) -> list[tuple[str, str]]:

@@ -103,6 +103,7 @@ class Reading:
         facts = rules.rule_set.facts
         self._readers = {place: FactReader(facts[place], rules.names.get(place)) for place in rules.facts}
         self._table = schema
+        self._rows_read = 0
         self._constants = _constants(self._readers, schema, columns)
         self._kept = tuple(schema.names) if columns.kept is None else columns.kept
         _check_kept(self._kept, schema, policy.verdict)
@@ -119,7 +120,7 @@ class Reading:
         """Return the kept columns of a batch and those of the verdicts, row by row.
 
         Raises:
-            UnfitColumn: a column cannot be read as its fact.
+            UnfitColumn: a column cannot be read as its fact; a row is counted from 1, from the first batch on.
         """
         if batch.schema.names != self._table.names:
             raise UnfitColumn(
@@ -128,7 +129,8 @@ class Reading:
         codes: dict[int, Codes | int] = dict(self._constants)
         for place, reader in self._readers.items():
             if place not in self._constants:
-                codes[place] = reader.read(batch.column(reader.name))
+                codes[place] = reader.read(batch.column(reader.name), self._rows_read)
+        self._rows_read += batch.num_rows
         room = self._verdicts.room(batch.num_rows)
         for start in range(0, batch.num_rows, CHUNK):
             rows = slice(start, min(start + CHUNK, batch.num_rows))

@@ -89,8 +89,8 @@ class FactReader:
             raise UnfitColumn(f"the given `{self.name}`: {self._why_unfit(value, 'give another one')}")
         return int(codes[0])
 
-    def read(self, column: pa.Array) -> Codes:
-        """Return the code of each row.
+    def read(self, column: pa.Array, earlier: int = 0) -> Codes:
+        """Return the code of each row; an error counts its row from 1, after the `earlier` rows of the table.
 
         Raises:
             UnfitColumn: the column has another type, a null where a name is needed, or a name that none can have.
@@ -99,19 +99,19 @@ class FactReader:
             # A row is null as well if its place in the dictionary is.
             column = column.cast(column.type.value_type)
         if self._needed and column.null_count:
-            row = int(pc.index(column.is_null(), True).as_py())
-            raise UnfitColumn(f"column `{self.name}` is null in row {row} of a batch: every row needs a name")
+            row = earlier + int(pc.index(column.is_null(), True).as_py()) + 1
+            raise UnfitColumn(f"column `{self.name}` is null in row {row:,}: every row needs a name")
         if pa.types.is_null(column.type):
             return np.full(len(column), self._null, self._dtype)
         if pa.types.is_boolean(column.type) and not self.is_name:
-            return self._of_booleans(column)
+            return self._of_booleans(column, earlier)
         if not pa.types.is_dictionary(column.type):
             if not _is_text(column.type):
                 raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
             column = column.dictionary_encode()
         if not _is_text(column.type.value_type):
             raise UnfitColumn(f"column `{self.name}` has the type {column.type}, and {self._wanted} is needed")
-        return self._of_dictionary(column)
+        return self._of_dictionary(column, earlier)
 
     @property
     def _wanted(self) -> str:
@@ -122,9 +122,9 @@ class FactReader:
         greatest = len(self._values)
         return np.uint8 if greatest < 256 else np.uint16 if greatest < 65_536 else np.uint32
 
-    def _of_booleans(self, column: pa.BooleanArray) -> Codes:
+    def _of_booleans(self, column: pa.BooleanArray, earlier: int) -> Codes:
         if self._values != ("true", "false"):
-            return self._of_dictionary(pa.DictionaryArray.from_arrays(column.cast(pa.int8()), _WORDS))
+            return self._of_dictionary(pa.DictionaryArray.from_arrays(column.cast(pa.int8()), _WORDS), earlier)
         validity, data = column.buffers()
         true = _packed(data, column)
         valid = None if validity is None or not column.null_count else _packed(validity, column)
@@ -137,7 +137,7 @@ class FactReader:
             return _bits(~(true & valid), column)
         return _bits(~true & valid, column) | (_bits(~valid, column) << 1)
 
-    def _of_dictionary(self, column: pa.DictionaryArray) -> Codes:
+    def _of_dictionary(self, column: pa.DictionaryArray, earlier: int) -> Codes:
         table, odd = self._table(column.dictionary)
         validity = column.indices.buffers()[0]
         indices = np.frombuffer(column.indices.buffers()[1], np.dtype(column.indices.type.to_pandas_dtype()))
@@ -147,8 +147,10 @@ class FactReader:
             # What lies under a null may be any number. The last place of the table is for nulls, and the type of the
             # indices may be too small for it.
             indices = np.where(missing, len(table) - 1, indices.astype(np.intp))
-        if odd is not None:
-            (self._refuse if self.is_name else self._count)(column.dictionary, indices, odd)
+        if odd is not None and self.is_name:
+            self._refuse(column.dictionary, indices, odd, earlier)
+        elif odd is not None:
+            self._count(column.dictionary, indices, odd)
         codes: Codes = np.take(table, indices, mode="clip").astype(self._dtype, copy=False)
         return codes
 
@@ -178,13 +180,13 @@ class FactReader:
         odd = (codes < 0) | (sizes < self._least_bytes) | (sizes > MAX_BYTES)
         return np.where(odd, self._null, codes), odd
 
-    def _refuse(self, dictionary: pa.Array, indices: NDArray[np.generic], odd: NDArray[np.bool_]) -> None:
+    def _refuse(self, dictionary: pa.Array, indices: NDArray[np.generic], odd: NDArray[np.bool_], earlier: int) -> None:
         """Raise an error if a row has a name that cannot occur."""
         rows = np.flatnonzero(np.append(odd, False)[indices])
         if len(rows):
             name = dictionary[int(indices[rows[0]])].as_py()
             why = self._why_unfit(name, "correct or remove the row")
-            raise UnfitColumn(f"column `{self.name}`, row {rows[0]} of a batch: {why}")
+            raise UnfitColumn(f"column `{self.name}`, row {earlier + rows[0] + 1:,}: {why}")
 
     def _why_unfit(self, name: str, advice: str) -> str:
         size = byte_length(name)

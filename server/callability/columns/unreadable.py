@@ -41,17 +41,22 @@ def reason(path: Path, form: TableFormat, error: Exception) -> str:
 def _in_csv(path: Path, text: str) -> str:
     if value := _VALUE.search(text):
         column, row, kind, found = value.groups()
-        where = f"row {row}, " if row else ""
+        where = f"{_place(row)}, " if row else ""
         wanted = _WANTED_TYPES.get(kind, f"a value of the type {kind}")
         return f"{where}column {shown(_header(path, int(column)))}: found {shown(found)}, wanted {wanted}"
     if fields := _FIELDS.search(text):
         row, wanted, found = fields.groups()
-        return f"{f'row {row}: ' if row else ''}found {found} fields, wanted {wanted}, as many as the header has"
+        return f"{f'{_place(row)}: ' if row else ''}found {found} fields, wanted {wanted}, as many as the header has"
     if "Empty CSV" in text:
         return "found an empty file, wanted a first line with the names of the columns"
     if "invalid UTF8" in text:
         return "found bytes that are not UTF-8, wanted text in UTF-8"
     return text[:MAX_CHARACTERS]
+
+
+def _place(row: str) -> str:
+    """Return a row as people count them: Arrow counts the header as a row."""
+    return f"row {int(row) - 1:,}"
 
 
 def _header(path: Path, place: int) -> str:

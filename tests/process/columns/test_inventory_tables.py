@@ -234,7 +234,7 @@ def test_a_name_that_cannot_occur_is_an_error_in_its_place(tmp_path: Path, colum
     done = _run("counts", path, "--policy", policy)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"callability: {path}: column `{column}`, row 1 of a batch: found {found}, wanted 1 to 512 bytes; "
+        f"callability: {path}: column `{column}`, row 2: found {found}, wanted 1 to 512 bytes; "
         "correct or remove the row\n"
     )
 
@@ -353,9 +353,9 @@ def test_a_bundle_decides_as_its_policy(tmp_path: Path) -> None:
         ("broken.parquet", "cannot be read as parquet: the file is damaged or not complete: "),
         ("text.parquet", "cannot be read as parquet: found 6 bytes that begin with `hell`, wanted a file that begins"),
         ("text.arrow", "cannot be read as arrow: found 6 bytes that begin with `hello\\u000a`, wanted a file that"),
-        ("torn.csv", "cannot be read as csv: row 2: found 1 fields, wanted 2, as many as the header has"),
+        ("torn.csv", "cannot be read as csv: row 1: found 1 fields, wanted 2, as many as the header has"),
         ("empty.csv", "cannot be read as csv: found an empty file, wanted a first line with the names of the columns"),
-        ("odd.csv", "cannot be read as csv: row 3, column `server.enabled`: found `maybe`, wanted true or false"),
+        ("odd.csv", "cannot be read as csv: row 2, column `server.enabled`: found `maybe`, wanted true or false"),
         ("binary.csv", "cannot be read as csv: found bytes that are not UTF-8, wanted text in UTF-8"),
         ("torn.jsonl", "cannot be read as json lines: wanted a JSON object on each line: "),
         ("empty", "the directory has no file that ends in"),

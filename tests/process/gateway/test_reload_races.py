@@ -161,7 +161,7 @@ def test_a_call_that_waits_for_its_server_is_decided_by_an_edit_that_was_applied
 def test_a_search_that_waits_for_a_server_shows_nothing_that_an_edit_has_taken_from_the_agent(
     scope: list[str] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor does an agent that the config no longer has see what nobody may see."""
+    """Nor does an agent that the config no longer has see what nobody may see. The search counts once."""
     caplog.set_level(logging.INFO, logger="callability")
     servers = {"it": held_back(tmp_path, shelf(tmp_path, "it", READ)), "files": shelf(tmp_path, "files", READ)}
     config = write_config(tmp_path, servers, agents=agents_of({"clerk": ["it", "files"], "other": []}))
@@ -170,7 +170,7 @@ def test_a_search_that_waits_for_a_server_shows_nothing_that_an_edit_has_taken_f
         return "is applied" in caplog.text
 
     async def story() -> None:
-        async with client_of(config, "--agent", "clerk") as client:
+        async with client_of(config, "--agent", "clerk", "--metrics-address", "127.0.0.1:0") as client:
             found = asyncio.create_task(retrieve(client, "read", include_disabled=True))
             # The answer to a later call comes when the search already waits.
             assert text_of(await call(client, "files:read")) == "read was called"
@@ -179,6 +179,9 @@ def test_a_search_that_waits_for_a_server_shows_nothing_that_an_edit_has_taken_f
             (tmp_path / "released").touch()
             assert [tool["name"] for tool in (await found)["tools"]] == [f"{name}:read" for name in scope or ()]
             assert await found == await retrieve(client, "read", include_disabled=True)
+            [url] = {word for word in caplog.text.split() if word.endswith("/metrics")}
+            async with httpx2.AsyncClient() as http_client:
+                assert "callability_include_disabled_total 2.0" in (await http_client.get(url)).text
 
     asyncio.run(story())
 

@@ -178,9 +178,7 @@ def test_an_empty_name_has_no_class_of_another() -> None:
     rule_set = _rule_set(_NAMED)
     policy = _policy(rule_set, diagram_of(rule_set))
     batch = _batch(policy, [{**CALLABILITY.open_facts, "tool.name": name} for name in ("a", "", "b")])
-    with pytest.raises(
-        UnfitColumn, match=r"^column `tool\.name`, row 1 of a batch: found an empty name, wanted 1 to 512"
-    ):
+    with pytest.raises(UnfitColumn, match=r"^column `tool\.name`, row 2: found an empty name, wanted 1 to 512"):
         _decided(policy, batch)
     left = batch.filter(pa.array([True, False, True]))
     assert left.column("tool.name").dictionary.to_pylist() == ["a", "", "b"]
@@ -196,8 +194,17 @@ def test_a_name_without_a_class_is_an_error() -> None:
     name.name_classes[place].groups[:] = []
     policy = ColumnPolicy(pb.Payload(revision="drawn", semantics=2, rule_sets=[message]), "digest")
     batch = _batch(policy, [{**CALLABILITY.open_facts, "tool.name": name} for name in ("a", "b")])
-    with pytest.raises(UnfitColumn, match=r"row 1 of a batch: found the name `b`, for which the bundle has no class"):
+    with pytest.raises(UnfitColumn, match=r"row 2: found the name `b`, for which the bundle has no class"):
         _decided(policy, batch)
+
+
+def test_a_row_is_counted_from_the_first_batch_on() -> None:
+    """From 1, as in a table that people read."""
+    rule_set = _rule_set(_NAMED)
+    policy = _policy(rule_set, diagram_of(rule_set))
+    named, nameless = (_batch(policy, [{**CALLABILITY.open_facts, "tool.name": name}] * 1_200) for name in ("a", ""))
+    with pytest.raises(UnfitColumn, match=r"^column `tool\.name`, row 2,401: found an empty name"):
+        list(decide([named, named, nameless], policy))
 
 
 @pytest.fixture(scope="module")
@@ -340,12 +347,12 @@ def test_the_agent_may_be_given_for_all_rows(policy: ColumnPolicy) -> None:
     [
         ("server.quarantined", pa.array([1]), "column `server.quarantined` has the type int64, and boolean is needed"),
         ("server.label.stage", pa.array([1.5]), "column `server.label.stage` has the type double, and text"),
-        ("tool.name", pa.array([None], pa.string()), "column `tool.name` is null in row 0 of a batch"),
-        ("tool.name", pa.array([None], pa.null()), "column `tool.name` is null in row 0 of a batch"),
+        ("tool.name", pa.array([None], pa.string()), "column `tool.name` is null in row 1:"),
+        ("tool.name", pa.array([None], pa.null()), "column `tool.name` is null in row 1:"),
         (
             "tool.name",
             pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([None], pa.string())),
-            "column `tool.name` is null in row 0 of a batch",
+            "column `tool.name` is null in row 1:",
         ),
     ],
 )

@@ -27,7 +27,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._opt_in = self._counter(
-            "callability_include_disabled", "Calls of retrieve_tools with include_disabled: true (FR-013)."
+            "callability_include_disabled", "Answered calls of retrieve_tools with include_disabled: true (FR-013)."
         )
         self._edits = self._counter(
             "callability_file_edits",
@@ -90,7 +90,7 @@ class Metrics:
             self._loads.labels(status).set_function(partial(_number, loads, status))
 
     def opted_in(self) -> None:
-        """Count a call that asks for tools that cannot be called."""
+        """Count an answered call that asked for tools that cannot be called."""
         self.opted_in_calls += 1
         self._opt_in.inc()
 

@@ -12,7 +12,6 @@ from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory, KnownServer, Texts
 from callability.gateway.inventory.tool_index import Hit, SearchDocument, ToolIndex
 from callability.gateway.loading import Loads
-from callability.gateway.observability.metrics import Metrics
 from callability.gateway.tools.arguments import undeclared
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.remedies import Commands
@@ -32,14 +31,12 @@ class Discovery:
         decisions: Decisions,
         phrases: Commands,
         loads: Loads,
-        metrics: Metrics,
         indexes: Indexes | None = None,
     ) -> None:
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
         self._loads = loads
-        self._metrics = metrics
         self._indexes = indexes or Indexes()
         self._latest: dict[str, tuple[Judgement, ToolIndex]] = {}
 
@@ -52,8 +49,6 @@ class Discovery:
         """
         undeclared(arguments, "query", "limit", "include_disabled")
         query = checked_arguments(arguments)
-        if query.include_disabled:
-            self._metrics.opted_in()
         await self._settled()
         # From here on, nothing is read that an upstream could have sent after it was judged.
         known = self._inventory.known_servers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.shared.dispatcher import ProgressFnT
@@ -30,6 +31,22 @@ _OWN_TOOLS = frozenset(tool.name for tool in (*TOOLS, *CATALOG_TOOLS))
 _READ_ONLY = frozenset({"retrieve_tools", "upstream_servers", "search_servers"})
 
 
+@dataclass(frozen=True, slots=True)
+class _OwnCall:
+    """A call of one of the gateway's own tools."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    meta: Mapping[str, Any] | None
+    progress: ProgressFnT | None
+    dialogs: Dialogs
+
+    @property
+    def opts_in(self) -> bool:
+        """Whether it asks for tools that cannot be called."""
+        return self.tool == "retrieve_tools" and self.arguments.get("include_disabled") is True
+
+
 class Gateway:
     """Answers the tools for one agent; each answer depends only on the inventory and the policy.
 
@@ -53,7 +70,7 @@ class Gateway:
         loads = loads or Loads()
         self._metrics = metrics
         self._inventory = inventory
-        self._discovery = Discovery(inventory, decisions, phrases, loads, metrics, indexes)
+        self._discovery = Discovery(inventory, decisions, phrases, loads, indexes)
         self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
         self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
         self._catalog_tools = (
@@ -85,56 +102,49 @@ class Gateway:
         `meta` goes with the call of an upstream's tool, `progress` takes reports of how a call goes on, and `dialogs`
         can ask the agent's user; without them nobody is asked.
         """
-        answer = await self._current_answer(tool, arguments, meta, progress, dialogs or NoDialogs())
-        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", _outcome(tool, answer))
+        called = _OwnCall(tool, arguments, meta, progress, dialogs or NoDialogs())
+        answer = await self._current_answer(called)
+        outcome = _outcome(tool, answer)
+        self._metrics.answered(tool if tool in _OWN_TOOLS else "unknown", outcome)
+        if called.opts_in and outcome == "answered":
+            self._metrics.opted_in()
         return answer if isinstance(answer, InputRequiredResult) else CallToolResult.model_validate(answer)
 
-    async def _current_answer(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        meta: Mapping[str, Any] | None,
-        progress: ProgressFnT | None,
-        dialogs: Dialogs,
-    ) -> Result | CallToolResult | InputRequiredResult:
+    async def _current_answer(self, called: _OwnCall) -> Result | CallToolResult | InputRequiredResult:
         """Return an answer that shows nothing that an edit has taken from the agent while it was made."""
         gateway = self
         for _ in range(LOOKS):
-            answer = await gateway._answered(tool, arguments, meta, progress, dialogs)
+            answer = await gateway._answered(called)
             latest = self._latest()
-            if latest is gateway or not latest._replaces(tool, arguments):
+            if latest is gateway or not latest._replaces(called):
                 return answer
             gateway = latest
         return error_result(KEEPS_CHANGING)
 
-    def _replaces(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+    def _replaces(self, called: _OwnCall) -> bool:
         """Return whether a call that an earlier gateway answered is answered here instead: if that changes nothing.
 
         An enable that was waited for is not repeated, unless its server does not exist for the agent any more.
         """
-        server = arguments.get("id")
-        return tool in _READ_ONLY or (tool == "enable_server" and isinstance(server, str) and not self.sees(server))
+        if called.tool in _READ_ONLY:
+            return True
+        server = called.arguments.get("id")
+        return called.tool == "enable_server" and isinstance(server, str) and not self.sees(server)
 
-    async def _answered(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any],
-        meta: Mapping[str, Any] | None,
-        progress: ProgressFnT | None,
-        dialogs: Dialogs,
-    ) -> Result | CallToolResult | InputRequiredResult:
+    async def _answered(self, called: _OwnCall) -> Result | CallToolResult | InputRequiredResult:
         tools = [each.name for each in self.tools]
-        catalog_tools = self._catalog_tools if tool in tools else None
+        catalog_tools = self._catalog_tools if called.tool in tools else None
+        arguments, progress = called.arguments, called.progress
         try:
-            match tool:
+            match called.tool:
                 case "retrieve_tools":
                     return await self._discovery.retrieve_tools(arguments)
                 case "call_tool":
-                    return await self._calls.call_tool(arguments, meta=meta, progress=progress)
+                    return await self._calls.call_tool(arguments, meta=called.meta, progress=progress)
                 case "upstream_servers":
                     return await self._servers.upstream_servers(arguments)
                 case "enable_server" if catalog_tools is not None:
-                    return await catalog_tools.enable_server(arguments, dialogs, progress)
+                    return await catalog_tools.enable_server(arguments, called.dialogs, progress)
                 case "disable_server" if catalog_tools is not None:
                     return await catalog_tools.disable_server(arguments)
                 case "search_servers" if catalog_tools is not None:
