@@ -602,7 +602,9 @@ class ExplainToolResponse(_message.Message):
 
     @_builtins.property
     def path(self) -> Global___PathToCallable:
-        """What would make the tool callable."""
+        """What would make the tool callable. Absent if the policy is too large to look at every combination of changes:
+        nothing is claimed then, neither a change nor that none helps.
+        """
 
     def __init__(
         self,

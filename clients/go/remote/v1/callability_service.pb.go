@@ -1125,7 +1125,8 @@ type ExplainToolResponse struct {
 	Facts []*FactValue `protobuf:"bytes,4,rep,name=facts,proto3" json:"facts,omitempty"`
 	// The rules that were tried, in order. The last of them decided; the rules below it were not evaluated.
 	Trials []*RuleTrial `protobuf:"bytes,5,rep,name=trials,proto3" json:"trials,omitempty"`
-	// What would make the tool callable.
+	// What would make the tool callable. Absent if the policy is too large to look at every combination of changes:
+	// nothing is claimed then, neither a change nor that none helps.
 	Path          *PathToCallable `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
