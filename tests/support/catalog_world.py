@@ -116,6 +116,7 @@ class Wire:
         self.settled = asyncio.Event()
         self.is_current = True
         self.is_restless = False
+        self.is_slow_to_list = False
         self.stood = False
         self._authorization = target.authorization
         self._scope = anyio.CancelScope()

@@ -57,6 +57,7 @@ class StandIn:
 
     is_settled = True
     is_restless = False
+    is_slow_to_list = False
 
     def __init__(self, name: str, shelf: Shelf, *, names_only: bool) -> None:
         tools = [

@@ -211,17 +211,18 @@ async def test_a_server_stays_connected_while_calls_have_all_its_connections(
 async def test_a_change_that_is_announced_while_all_connections_are_in_use_is_read_once_one_is_free(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then it counts as unread, so that no call of a changed tool is sent unseen."""
+    """Until then it counts as unread, so that no call of a changed tool is sent unseen, and discovery does not wait."""
     server = BadHttp(session="one", answers={"change": lambda _: Cut(STREAM + CHANGED, "hang")})
     server.listing = shelf = Shelf()
     async with _full(server, caplog, monkeypatch, 86_400) as it:
         change = asyncio.create_task(it.call("change", {}))
         await becomes(_seen(caplog), True)
-        assert (it.state, it.is_settled) == ("connected", False)
+        assert (it.state, it.is_settled, it.is_slow_to_list) == ("connected", False, True)
         shelf.names = ["two"]
         server.release()
         async with asyncio.timeout(SECONDS):
             await it.tools_current()
         assert [tool.name for tool in it.tools] == ["two"]
+        assert not it.is_slow_to_list
         change.cancel()
     assert server.requested_methods.count("initialize") == 1

@@ -81,7 +81,7 @@ class Discovery:
             _settling(upstream, self._loads)
             for upstream in upstreams
             if upstream
-            and ((not upstream.is_settled and not upstream.is_restless) or self._loads.is_pending(upstream.name))
+            and ((not upstream.is_settled and not upstream.is_slow_to_list) or self._loads.is_pending(upstream.name))
         ]
         await asyncio.gather(*waiting)
 

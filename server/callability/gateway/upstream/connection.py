@@ -163,6 +163,11 @@ class Connection:
         """Whether the upstream announces changes of its tools again and again."""
         return self.state == "connected" and self._listing.is_restless
 
+    @property
+    def is_slow_to_list(self) -> bool:
+        """Whether reading a change of the tools may take long."""
+        return self.state == "connected" and self._listing.is_slow
+
     async def current(self) -> None:
         """Wait until the changes of the tool list that the upstream has announced are read."""
         await self._listing.current()

@@ -87,6 +87,7 @@ class Listing:
         self._is_reported = False
         self._odd = 0
         self._is_kept = False
+        self._is_crowded_out = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -108,7 +109,7 @@ class Listing:
             raise
         self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
         self._covered = max(self._covered, covered)
-        self._odd, self._is_kept = 0, False
+        self._odd, self._is_kept, self._is_crowded_out = 0, False, False
 
     async def heard(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
@@ -124,6 +125,11 @@ class Listing:
     def is_restless(self) -> bool:
         """Whether changes are announced again and again; it ends when none was for a while."""
         return self._series >= RESTLESS and time.monotonic() < self._quiet_at
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether reading a change may take long: it is restless, or calls have all connections."""
+        return self.is_restless or self._is_crowded_out
 
     async def current(self) -> None:
         """Wait for the changes that were announced until now, and let no pause delay the listing that reads them."""
@@ -192,7 +198,8 @@ class Listing:
             known = answer_failure(error, over_http=self._again_seconds is not None)
         failure = known or Failure("did not list its tools again", exception=type(error).__name__)
         is_change = covered > self._covered
-        if is_pool_full(failure):
+        self._is_crowded_out = is_pool_full(failure)
+        if self._is_crowded_out:
             # The calls that have all connections end some day, and calls of changed tools wait for the listing.
             if is_change:
                 self._change.set()

@@ -153,8 +153,13 @@ class Upstream:
 
     @property
     def is_restless(self) -> bool:
-        """Whether it announces changes of its tools again and again, so that discovery does not wait for them."""
+        """Whether it announces changes of its tools again and again."""
         return self._connection is not None and self._connection.is_restless
+
+    @property
+    def is_slow_to_list(self) -> bool:
+        """Whether reading a change of its tools may take long, so that discovery does not wait for it."""
+        return self._connection is not None and self._connection.is_slow_to_list
 
     def renew(self) -> None:
         """Replace the current connection; it ends when its calls have ended."""
