@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from callability import watching
-from callability.gateway.config import load_config
+from callability.gateway.config import Approvals, load_approvals, load_config
 from callability.gateway.observability.file_status import FileStatus
 from callability.gateway.observability.metrics import Metrics
+from callability.gateway.runtime import watched_files
 from callability.gateway.runtime.watched_files import Files
+from support.edits import replace
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def test_a_file_that_cannot_be_read_for_want_of_descriptors_is_no_edit(
                 await asyncio.sleep(0.01)
         assert not reading.done()
         assert not status.config_broken
-        path.write_text('{"mcpServers": {}, "strict_labels": true}')
+        replace(path, '{"mcpServers": {}, "strict_labels": true}')
         assert (await reading).config
         assert files.config.strict_labels
 
@@ -84,8 +86,55 @@ def test_files_are_followed_after_a_look_that_failed(
         while not caplog.records and not reading.done():  # noqa: ASYNC110  # it is a line of the log
             await asyncio.sleep(0.01)
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
-        path.write_text('{"mcpServers": {}, "strict_labels": true}')
+        replace(path, '{"mcpServers": {}, "strict_labels": true}')
         assert (await reading).config
+        assert files.config.strict_labels
+
+    asyncio.run(run())
+    assert "the files could not be read" in caplog.text
+
+
+def test_an_edit_is_reported_once_it_is_applied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads in the log that a tool is locked can rely on it."""
+    caplog.set_level("INFO")
+    path = tmp_path / "gateway.json"
+    path.write_text('{"mcpServers": {}}')
+
+    async def run() -> None:
+        files = Files(load_config(path), None, Metrics(), FileStatus())
+        reading = asyncio.ensure_future(anext(files.edits()))
+        replace(path, '{"mcpServers": {}, "strict_labels": true}')
+        edit = await reading
+        assert "is applied" not in caplog.text
+        files.report_applied(edit)
+        assert caplog.messages == ["the edit of the config is applied"]
+
+    asyncio.run(run())
+
+
+def test_a_config_is_applied_although_the_approvals_could_not_be_looked_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look that accepts the config fails; the next one, of which the config is no edit, does not lose it."""
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 1)
+    path, approvals = tmp_path / "gateway.json", tmp_path / "approvals.json"
+    path.write_text('{"mcpServers": {}}')
+    approvals.write_text("{}")
+    faults = [MemoryError()]
+
+    def failing(path: Path) -> Approvals:
+        if faults:
+            raise faults.pop()
+        return load_approvals(path)
+
+    async def run() -> None:
+        files = Files(load_config(path), approvals, Metrics(), FileStatus())
+        monkeypatch.setattr(watched_files, "load_approvals", failing)
+        reading = asyncio.ensure_future(anext(files.edits()))
+        replace(approvals, '{"files": {}}')
+        replace(path, '{"mcpServers": {}, "strict_labels": true}')
+        edit = await reading
+        assert (edit.config, edit.accepted) == (True, ("config", "approvals"))
         assert files.config.strict_labels
 
     asyncio.run(run())

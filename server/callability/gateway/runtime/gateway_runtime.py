@@ -71,6 +71,7 @@ class GatewayRuntime:
                 after = self.router.tools
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
                 self._warn_of_names()
+                self._files.report_applied(edit)
             except Exception:
                 _logger.exception("an edit could not be applied")
 

@@ -24,9 +24,14 @@ _UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What was written; `config`: the config was, if only with the same content, and it is in effect."""
+    """What was written.
+
+    `config`: the config was, if only with the same content, and it is accepted. `accepted` are the files whose new
+    content is to be applied.
+    """
 
     config: bool
+    accepted: tuple[str, ...] = ()
 
 
 class Files:
@@ -52,6 +57,7 @@ class Files:
         self._refused_under: int | None = None
         """The edition of the policy by which the labels of the config were refused, if they are."""
         self._out_of_descriptors = False
+        self._accepted: list[str] = []
         self._config_seen = config.digest
         self._config_stamp = _stamp(self.config.path)
         self._path = self._approvals_path(self.config)
@@ -62,7 +68,7 @@ class Files:
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
     async def edits(self) -> AsyncIterator[Edit]:
-        """Yield after every edit, applied or not, forever."""
+        """Yield every edit, accepted or not, forever. What was accepted is to be applied and then `report_applied`."""
         async for _ in looks(self._files):
             try:
                 # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
@@ -73,13 +79,22 @@ class Files:
             if edit:
                 yield edit
 
+    def report_applied(self, edit: Edit) -> None:
+        """Report that an edit is in effect."""
+        for file in edit.accepted:
+            self._metrics.edited(file, taken_over=True)
+            self._metrics.stands(file, broken=False)
+            _logger.info("the edit of the %s is applied", file)
+
     def _read(self) -> Edit | None:
         """Read what was written since the last time; None if nothing was."""
         config_written = self._if_descriptors(self._read_config)
         approvals_written = self._if_descriptors(self._read_approvals)
-        if not config_written and not approvals_written:
+        # The previous look may have accepted the config, and failed then.
+        accepted, self._accepted = tuple(self._accepted), []
+        if not config_written and not approvals_written and not accepted:
             return None
-        return Edit(config=config_written and not self.file_status.config_broken)
+        return Edit("config" in accepted or (config_written and not self.file_status.config_broken), accepted)
 
     def _if_descriptors(self, read: Callable[[], bool]) -> bool:
         """Read a file; without a free descriptor, nothing is known of an edit, and the next look reads the file."""
@@ -115,11 +130,12 @@ class Files:
                 raise refused.__cause__ from None
             _log(refused.findings, refusing=True)
             self.file_status.config_broken = True
+            self._report_refused("config")
         else:
             _log(self.config.warnings, refusing=False)
             self._config_seen = self.config.digest
             self.file_status.config_broken = False
-        self._count("config", broken=self.file_status.config_broken)
+            self._accepted.append("config")
         return True
 
     def _loaded(self) -> Config:
@@ -152,16 +168,16 @@ class Files:
         self._path, self._approvals_seen = path, approvals.digest
         _log(approvals.warnings, refusing=not approvals.readable)
         self.file_status.approvals_broken = not approvals.readable
-        self._count("approvals", broken=not approvals.readable)
+        if approvals.readable:
+            self._accepted.append("approvals")
+        else:
+            self._report_refused("approvals")
         return True
 
-    def _count(self, file: str, *, broken: bool) -> None:
-        self._metrics.edited(file, taken_over=not broken)
-        self._metrics.stands(file, broken=broken)
-        if broken:
-            _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
-        else:
-            _logger.info("the edit of the %s is applied", file)
+    def _report_refused(self, file: str) -> None:
+        self._metrics.edited(file, taken_over=False)
+        self._metrics.stands(file, broken=True)
+        _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
 
     def _approvals_path(self, config: Config) -> Path | None:
         return self.given or config.approvals
