@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from callability.gateway.upstream import HttpTarget, Upstream, http_client
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.http_client import HttpClient
+from support.connected_upstream import connected
 from support.gateway_in_process import client_of
 from support.gateways import write_config
 from support.upstreams.bad_http import Answer, BadHttp, Cut, Step, refusal, reply, result
@@ -127,16 +128,9 @@ async def test_the_log_says_once_that_a_server_keeps_its_tools_until_they_are_li
     assert sum(KEPT in message for message in caplog.messages) == 2
 
 
-@asynccontextmanager
-async def _following(url: str) -> AsyncGenerator[Upstream]:
-    """Yield a connected upstream whose tools are listed again and again."""
-    it = Upstream("it", HttpTarget(url), open_seconds=SECONDS, refresh_seconds=0.1)
-    it.start()
-    try:
-        await it.opened()
-        yield it
-    finally:
-        await it.close()
+def _following(url: str) -> AbstractAsyncContextManager[Upstream]:
+    """Connect an upstream whose tools are listed again and again."""
+    return connected(Upstream("it", HttpTarget(url), open_seconds=SECONDS, refresh_seconds=0.1))
 
 
 async def test_the_pages_of_a_list_wait_together_for_a_free_connection() -> None:

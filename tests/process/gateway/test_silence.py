@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from mcp_types import TextContent
 
 from callability.gateway.upstream import StdioTarget, Upstream, UpstreamError, silence
 from support.checkout import UPSTREAMS
+from support.connected_upstream import connected
 from support.waiting import SECONDS, becomes
 
 pytestmark = pytest.mark.anyio
@@ -25,17 +25,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@asynccontextmanager
-async def _child() -> AsyncGenerator[Upstream]:
-    """Yield a connected child that does as the name of the tool says, for a second."""
+def _child() -> AbstractAsyncContextManager[Upstream]:
+    """Connect a child that does as the name of the tool says; a call of it has a second."""
     target = StdioTarget(sys.executable, (str(UPSTREAMS / "bad_stdio.py"),))
-    it = Upstream("it", target, open_seconds=SECONDS, call_seconds=1)
-    it.start()
-    try:
-        await it.opened()
-        yield it
-    finally:
-        await it.close()
+    return connected(Upstream("it", target, open_seconds=SECONDS, call_seconds=1))
 
 
 async def _ends_late(it: Upstream, tool: str) -> None:

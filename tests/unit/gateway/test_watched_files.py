@@ -39,14 +39,20 @@ def _no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def _written(directory: Path) -> tuple[Path, Path]:
+    """Write a config and approvals."""
+    path, approvals = directory / "gateway.json", directory / "approvals.json"
+    path.write_text('{"mcpServers": {}}')
+    approvals.write_text("{}")
+    return path, approvals
+
+
 def test_a_file_that_cannot_be_read_for_want_of_descriptors_is_no_edit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line says so; the next edit is read as any other."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 1)
-    path, approvals = tmp_path / "gateway.json", tmp_path / "approvals.json"
-    path.write_text('{"mcpServers": {}}')
-    approvals.write_text("{}")
+    path, approvals = _written(tmp_path)
 
     async def run() -> None:
         status = FileStatus()
@@ -95,7 +101,7 @@ def test_files_are_followed_after_a_look_that_failed(
 
 
 def test_an_edit_is_reported_once_it_is_applied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever reads in the log that a tool is locked can rely on it."""
+    """An operator who reads in the log that a tool is locked can rely on it."""
     caplog.set_level("INFO")
     path = tmp_path / "gateway.json"
     path.write_text('{"mcpServers": {}}')
@@ -117,9 +123,7 @@ def test_a_config_is_applied_although_the_approvals_could_not_be_looked_at(
 ) -> None:
     """The look that accepts the config fails; the next one, of which the config is no edit, does not lose it."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 1)
-    path, approvals = tmp_path / "gateway.json", tmp_path / "approvals.json"
-    path.write_text('{"mcpServers": {}}')
-    approvals.write_text("{}")
+    path, approvals = _written(tmp_path)
     faults = [MemoryError()]
 
     def failing(path: Path) -> Approvals:

@@ -225,11 +225,8 @@ class Listing:
         """Report that the earlier list is kept, once until a listing succeeds."""
         if not self._is_kept:
             self._is_kept = True
-            words, about = (
-                "`%s` keeps its tools, since they could not be listed again: it %s",
-                fields(server=self._name),
-            )
-            _logger.info(words, self._name, failure.words, extra=about)
+            words = "`%s` keeps its tools, since they could not be listed again: it %s"
+            _logger.info(words, self._name, failure.words, extra=fields(server=self._name))
 
     def _announce(self) -> None:
         self._is_announced = True
