@@ -35,7 +35,6 @@ class Part(StrEnum):
     LOOK_UP = "look-up"
     CHECK_TOOL = "check-tool"
     CHECK_TOOLS = "check-tools"
-    CHECK_COLUMNS = "check-columns"
     DISCOVERY = "discovery"
     SCOPE = "scope"
     ISOLATION = "isolation"

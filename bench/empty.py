@@ -11,7 +11,7 @@ _REPLIES: dict[int, bytes] = {}
 
 
 class EmptyCalls(CallabilityCalls):
-    """Answers `CheckTool` by the reply to the first call, and calls about many by that to the first of their length."""
+    """Answers `CheckTool` by the reply to the first call, and `CheckTools` by that to the first of their length."""
 
     async def check_tool(self, data: bytes) -> bytes:
         """Answer as the first time, whatever is asked."""
@@ -20,10 +20,6 @@ class EmptyCalls(CallabilityCalls):
     async def check_tools(self, data: bytes) -> bytes:
         """Answer as the first time that a request had this length."""
         return _REPLIES.get(len(data)) or _REPLIES.setdefault(len(data), await super().check_tools(data))
-
-    async def check_columns(self, data: bytes) -> bytes:
-        """Answer as the first time that a request had this length."""
-        return _REPLIES.get(len(data)) or _REPLIES.setdefault(len(data), await super().check_columns(data))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ class ServiceStub:
         answers = self.served.answers
         self.CheckTool = _call(answers["CheckTool"], pb.CheckToolResponse)
         self.CheckTools = _call(answers["CheckTools"], pb.CheckToolsResponse)
-        self.CheckColumns = _call(answers["CheckColumns"], pb.CheckColumnsResponse)
         self.ExplainTool = _call(answers["ExplainTool"], pb.ExplainToolResponse)
         self.ClassifyLoad = _call(answers["ClassifyLoad"], pb.ClassifyLoadResponse)
         self.ClassifyEnable = _call(answers["ClassifyEnable"], pb.ClassifyEnableResponse)

@@ -6,8 +6,7 @@
 from callability.client.blocking_client import BlockingClient
 from callability.client.client import Client
 from callability.client.credentials import Credentials
-from callability.client.fact_columns import FactColumns, verdicts_of
-from callability.client.failure import ClientClosed, InvalidRequest, PolicyChanged, PolicyUnavailable
+from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnavailable
 from callability.client.hooks import Hooks, LoggingHooks
 from callability.client.inventory import Inventory
 from callability.client.listed_tool import NO_RECORD, tool_facts
@@ -19,14 +18,11 @@ __all__ = [
     "Client",
     "ClientClosed",
     "Credentials",
-    "FactColumns",
     "Hooks",
     "InvalidRequest",
     "Inventory",
     "LoggingHooks",
-    "PolicyChanged",
     "PolicyUnavailable",
     "request_id",
     "tool_facts",
-    "verdicts_of",
 ]

@@ -11,14 +11,11 @@ from typing import Protocol
 from callability.adapter import Judgement
 from callability.client.blocking_remote import BlockingRemote
 from callability.client.client import ATTEMPT_SECONDS
-from callability.client.column_checks import Answer, ColumnChecks
 from callability.client.credentials import PLAIN, Credentials
-from callability.client.failure import PolicyChanged
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
 from callability.client.inventory import Inventory
 from callability.client.local import MAX_AGE_SECONDS, BlockingLocal, local_decisions
 from callability.client.method import (
-    CHECK_COLUMNS,
     CHECK_TOOL,
     CHECK_TOOLS,
     CLASSIFY_ENABLE,
@@ -34,7 +31,6 @@ from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
-from callability.v1.verdict_pb2 import ToolVerdict
 
 
 class _Calls(Protocol):
@@ -63,7 +59,6 @@ class BlockingClient:
 
     def __init__(self, calls: _Calls) -> None:
         self._calls = calls
-        self._columns = ColumnChecks()
 
     @classmethod
     def remote(
@@ -157,33 +152,6 @@ class BlockingClient:
     def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
         """Decide many tools; an `Inventory` asks about those only that have changed."""
         return self._calls.call(CHECK_TOOLS, request)
-
-    def check_columns(self, request: pb.CheckColumnsRequest) -> pb.CheckColumnsResponse:
-        """Decide many tools that are given by columns, as `FactColumns` writes them. Only a service answers it.
-
-        Raises:
-            PolicyChanged: the columns were written for another revision.
-        """
-        return self._calls.call(CHECK_COLUMNS, request)
-
-    def check_by_columns(self, request: pb.CheckToolsRequest) -> list[ToolVerdict]:
-        """Decide many tools by `CheckColumns`, and return the verdict of each, in the order of the request.
-
-        It is for large inventories: a service answers it with a fraction of the work, and the whole request is refused
-        if a name in it is not one. The axes of the policy are asked for by `get_policy`, and again after a change.
-        """
-        with closing(self._columns.checking(request)) as steps:
-            answer: Answer = None
-            while True:
-                try:
-                    query = steps.send(answer)
-                except StopIteration as end:
-                    verdicts: list[ToolVerdict] = end.value
-                    return verdicts
-                try:
-                    answer = self.get_policy() if query is None else self.check_columns(query)
-                except PolicyChanged as changed:
-                    answer = changed
 
     def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
         """Decide one tool, and say what would make it callable."""

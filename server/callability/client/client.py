@@ -10,14 +10,11 @@ from typing import Protocol
 
 from callability.adapter import Judgement
 from callability.client.asyncio_remote import AsyncioRemote
-from callability.client.column_checks import Answer, ColumnChecks
 from callability.client.credentials import PLAIN, Credentials
-from callability.client.failure import PolicyChanged
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
 from callability.client.inventory import Inventory
 from callability.client.local import MAX_AGE_SECONDS, AsyncioLocal, local_decisions
 from callability.client.method import (
-    CHECK_COLUMNS,
     CHECK_TOOL,
     CHECK_TOOLS,
     CLASSIFY_ENABLE,
@@ -33,7 +30,6 @@ from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
-from callability.v1.verdict_pb2 import ToolVerdict
 
 ATTEMPT_SECONDS = 2.0
 """The deadline of one attempt; a call takes at most twice as long."""
@@ -65,7 +61,6 @@ class Client:
 
     def __init__(self, calls: _Calls) -> None:
         self._calls = calls
-        self._columns = ColumnChecks()
 
     @classmethod
     def remote(
@@ -159,33 +154,6 @@ class Client:
     async def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
         """Decide many tools; an `Inventory` asks about those only that have changed."""
         return await self._calls.call(CHECK_TOOLS, request)
-
-    async def check_columns(self, request: pb.CheckColumnsRequest) -> pb.CheckColumnsResponse:
-        """Decide many tools that are given by columns, as `FactColumns` writes them. Only a service answers it.
-
-        Raises:
-            PolicyChanged: the columns were written for another revision.
-        """
-        return await self._calls.call(CHECK_COLUMNS, request)
-
-    async def check_by_columns(self, request: pb.CheckToolsRequest) -> list[ToolVerdict]:
-        """Decide many tools by `CheckColumns`, and return the verdict of each, in the order of the request.
-
-        It is for large inventories: a service answers it with a fraction of the work, and the whole request is refused
-        if a name in it is not one. The axes of the policy are asked for by `get_policy`, and again after a change.
-        """
-        with closing(self._columns.checking(request)) as steps:
-            answer: Answer = None
-            while True:
-                try:
-                    query = steps.send(answer)
-                except StopIteration as end:
-                    verdicts: list[ToolVerdict] = end.value
-                    return verdicts
-                try:
-                    answer = await self.get_policy() if query is None else await self.check_columns(query)
-                except PolicyChanged as changed:
-                    answer = changed
 
     async def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
         """Decide one tool, and say what would make it callable."""

@@ -19,10 +19,6 @@ class PolicyUnavailable(Exception):
         self.details = details
 
 
-class PolicyChanged(PolicyUnavailable):
-    """A request was about another revision of the policy than the one that decides: build it again, by `get_policy`."""
-
-
 class InvalidRequest(ValueError):
     """The policy refuses a request as invalid: it is malformed or over a limit. A retry cannot help."""
 
@@ -46,6 +42,4 @@ def no_answer(code: grpc.StatusCode, details: str) -> PolicyUnavailable | Invali
     """Return the error for a call that ended with a code other than OK."""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(details)
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return PolicyChanged(f"the policy has changed: {details}", code.name, details)
     return PolicyUnavailable(f"the policy service gave no answer ({code.name})", code.name, details)

@@ -29,7 +29,6 @@ _POLICY = policy_service_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_n
 
 CHECK_TOOL = Method("CheckTool", f"/{_CALLABILITY}/CheckTool", pb.CheckToolRequest, pb.CheckToolResponse)
 CHECK_TOOLS = Method("CheckTools", f"/{_CALLABILITY}/CheckTools", pb.CheckToolsRequest, pb.CheckToolsResponse)
-CHECK_COLUMNS = Method("CheckColumns", f"/{_CALLABILITY}/CheckColumns", pb.CheckColumnsRequest, pb.CheckColumnsResponse)
 EXPLAIN_TOOL = Method("ExplainTool", f"/{_CALLABILITY}/ExplainTool", pb.ExplainToolRequest, pb.ExplainToolResponse)
 CLASSIFY_LOAD = Method("ClassifyLoad", f"/{_CALLABILITY}/ClassifyLoad", pb.ClassifyLoadRequest, pb.ClassifyLoadResponse)
 CLASSIFY_ENABLE = Method(

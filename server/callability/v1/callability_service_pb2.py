@@ -27,7 +27,7 @@ from callability.v1 import outcome_pb2 as callability_dot_v1_dot_outcome__pb2
 from callability.v1 import verdict_pb2 as callability_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(callability/v1/callability_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1a\x63\x61llability/v1/facts.proto\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"\xb8\x01\n\x10\x43heckToolRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x31\n\x0cserver_facts\x18\x03 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12-\n\ntool_facts\x18\x05 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"}\n\x11\x43heckToolResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ToolVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.ToolWords\"g\n\x11\x43heckToolsRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12,\n\x07servers\x18\x02 \x03(\x0b\x32\x1b.callability.v1.ServerTools\"l\n\x0bServerTools\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12#\n\x05tools\x18\x03 \x03(\x0b\x32\x14.callability.v1.Tool\">\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"\x80\x01\n\x12\x43heckToolsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12.\n\x07servers\x18\x02 \x03(\x0b\x32\x1d.callability.v1.ServerResults\x12(\n\x05words\x18\x03 \x03(\x0b\x32\x19.callability.v1.ToolWords\"i\n\rServerResults\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.callability.v1.ToolResult\x12+\n\x06\x63ounts\x18\x02 \x03(\x0b\x32\x1b.callability.v1.StatusCount\"r\n\nToolResult\x12.\n\x07verdict\x18\x01 \x01(\x0b\x32\x1b.callability.v1.ToolVerdictH\x00\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x19.callability.v1.ItemErrorH\x00\x42\x08\n\x06result\"\x89\x01\n\x13\x43heckColumnsRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\r\n\x05tools\x18\x03 \x01(\r\x12+\n\x07\x63olumns\x18\x04 \x03(\x0b\x32\x1a.callability.v1.AxisColumn\"c\n\nAxisColumn\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x10\n\x06points\x18\x02 \x01(\x0cH\x00\x12+\n\x05names\x18\x03 \x01(\x0b\x32\x1a.callability.v1.NameColumnH\x00\x42\x08\n\x06values\"+\n\nNameColumn\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0e\n\x06places\x18\x02 \x01(\x0c\"\xcd\x01\n\x14\x43heckColumnsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12\x10\n\x08verdicts\x18\x02 \x01(\x0c\x12\x36\n\x11\x64istinct_verdicts\x18\x03 \x03(\x0b\x32\x1b.callability.v1.ToolVerdict\x12(\n\x05words\x18\x04 \x03(\x0b\x32\x19.callability.v1.ToolWords\x12/\n\x0bname_points\x18\x05 \x03(\x0b\x32\x1a.callability.v1.NamePoints\"*\n\nNamePoints\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x0e\n\x06points\x18\x02 \x01(\x0c\"\xba\x01\n\x12\x45xplainToolRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x31\n\x0cserver_facts\x18\x03 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12-\n\ntool_facts\x18\x05 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"\x82\x02\n\x13\x45xplainToolResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ToolVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.ToolWords\x12(\n\x05\x66\x61\x63ts\x18\x04 \x03(\x0b\x32\x19.callability.v1.FactValue\x12)\n\x06trials\x18\x05 \x03(\x0b\x32\x19.callability.v1.RuleTrial\x12,\n\x04path\x18\x06 \x01(\x0b\x32\x1e.callability.v1.PathToCallable\"(\n\tFactValue\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xa2\x01\n\tRuleTrial\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12$\n\x05truth\x18\x03 \x01(\x0e\x32\x15.callability.v1.Truth\x12(\n\x05reads\x18\x04 \x03(\x0b\x32\x19.callability.v1.FactValue\x12\x0b\n\x03why\x18\x05 \x01(\t\"q\n\x0ePathToCallable\x12\'\n\x05steps\x18\x01 \x03(\x0b\x32\x18.callability.v1.PathStep\x12$\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x17.callability.v1.PathEnd\x12\x10\n\x08\x66ind_out\x18\x03 \x03(\t\"q\n\x08PathStep\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12+\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x1a.callability.v1.FactChange\"\xa0\x01\n\nFactChange\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\x12,\n\nchanged_by\x18\x04 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x15\n\rwanted_values\x18\x06 \x03(\t\x12\x0e\n\x06phrase\x18\x07 \x01(\t\"W\n\x13\x43lassifyLoadRequest\x12,\n\x07signals\x18\x01 \x01(\x0b\x32\x1b.callability.v1.LoadSignals\x12\x12\n\nerror_text\x18\x02 \x01(\t\"\x80\x01\n\x14\x43lassifyLoadResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.LoadVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.LoadWords\"C\n\x15\x43lassifyEnableRequest\x12*\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1b.callability.v1.EnableFacts\"\x86\x01\n\x16\x43lassifyEnableResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12.\n\x07verdict\x18\x02 \x01(\x0b\x32\x1d.callability.v1.EnableVerdict\x12*\n\x05words\x18\x03 \x01(\x0b\x32\x1b.callability.v1.EnableWords*W\n\x05Truth\x12\x15\n\x11TRUTH_UNSPECIFIED\x10\x00\x12\x0e\n\nTRUTH_TRUE\x10\x01\x12\x0f\n\x0bTRUTH_FALSE\x10\x02\x12\x16\n\x12TRUTH_UNDETERMINED\x10\x03*m\n\x07PathEnd\x12\x18\n\x14PATH_END_UNSPECIFIED\x10\x00\x12\x15\n\x11PATH_END_CALLABLE\x10\x01\x12\x1a\n\x16PATH_END_POLICY_CHANGE\x10\x02\x12\x15\n\x11PATH_END_FIND_OUT\x10\x03\x32\xaa\x04\n\x12\x43\x61llabilityService\x12P\n\tCheckTool\x12 .callability.v1.CheckToolRequest\x1a!.callability.v1.CheckToolResponse\x12S\n\nCheckTools\x12!.callability.v1.CheckToolsRequest\x1a\".callability.v1.CheckToolsResponse\x12Y\n\x0c\x43heckColumns\x12#.callability.v1.CheckColumnsRequest\x1a$.callability.v1.CheckColumnsResponse\x12V\n\x0b\x45xplainTool\x12\".callability.v1.ExplainToolRequest\x1a#.callability.v1.ExplainToolResponse\x12Y\n\x0c\x43lassifyLoad\x12#.callability.v1.ClassifyLoadRequest\x1a$.callability.v1.ClassifyLoadResponse\x12_\n\x0e\x43lassifyEnable\x12%.callability.v1.ClassifyEnableRequest\x1a&.callability.v1.ClassifyEnableResponseBGZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(callability/v1/callability_service.proto\x12\x0e\x63\x61llability.v1\x1a\x1a\x63\x61llability/v1/facts.proto\x1a\x1c\x63\x61llability/v1/outcome.proto\x1a\x1c\x63\x61llability/v1/verdict.proto\"\xb8\x01\n\x10\x43heckToolRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x31\n\x0cserver_facts\x18\x03 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12-\n\ntool_facts\x18\x05 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"}\n\x11\x43heckToolResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ToolVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.ToolWords\"g\n\x11\x43heckToolsRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12,\n\x07servers\x18\x02 \x03(\x0b\x32\x1b.callability.v1.ServerTools\"l\n\x0bServerTools\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12#\n\x05tools\x18\x03 \x03(\x0b\x32\x14.callability.v1.Tool\">\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x05\x66\x61\x63ts\x18\x02 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"\x80\x01\n\x12\x43heckToolsResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12.\n\x07servers\x18\x02 \x03(\x0b\x32\x1d.callability.v1.ServerResults\x12(\n\x05words\x18\x03 \x03(\x0b\x32\x19.callability.v1.ToolWords\"i\n\rServerResults\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.callability.v1.ToolResult\x12+\n\x06\x63ounts\x18\x02 \x03(\x0b\x32\x1b.callability.v1.StatusCount\"r\n\nToolResult\x12.\n\x07verdict\x18\x01 \x01(\x0b\x32\x1b.callability.v1.ToolVerdictH\x00\x12*\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x19.callability.v1.ItemErrorH\x00\x42\x08\n\x06result\"\xba\x01\n\x12\x45xplainToolRequest\x12$\n\x05\x61gent\x18\x01 \x01(\x0b\x32\x15.callability.v1.Agent\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x31\n\x0cserver_facts\x18\x03 \x01(\x0b\x32\x1b.callability.v1.ServerFacts\x12\x0c\n\x04tool\x18\x04 \x01(\t\x12-\n\ntool_facts\x18\x05 \x01(\x0b\x32\x19.callability.v1.ToolFacts\"\x82\x02\n\x13\x45xplainToolResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.ToolVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.ToolWords\x12(\n\x05\x66\x61\x63ts\x18\x04 \x03(\x0b\x32\x19.callability.v1.FactValue\x12)\n\x06trials\x18\x05 \x03(\x0b\x32\x19.callability.v1.RuleTrial\x12,\n\x04path\x18\x06 \x01(\x0b\x32\x1e.callability.v1.PathToCallable\"(\n\tFactValue\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xa2\x01\n\tRuleTrial\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12$\n\x05truth\x18\x03 \x01(\x0e\x32\x15.callability.v1.Truth\x12(\n\x05reads\x18\x04 \x03(\x0b\x32\x19.callability.v1.FactValue\x12\x0b\n\x03why\x18\x05 \x01(\t\"q\n\x0ePathToCallable\x12\'\n\x05steps\x18\x01 \x03(\x0b\x32\x18.callability.v1.PathStep\x12$\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x17.callability.v1.PathEnd\x12\x10\n\x08\x66ind_out\x18\x03 \x03(\t\"q\n\x08PathStep\x12\x0c\n\x04rule\x18\x01 \x01(\t\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.callability.v1.ToolStatus\x12+\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x1a.callability.v1.FactChange\"\xa0\x01\n\nFactChange\x12\x0c\n\x04\x66\x61\x63t\x18\x01 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\x12,\n\nchanged_by\x18\x04 \x01(\x0e\x32\x18.callability.v1.LiftedBy\x12\x0e\n\x06\x61\x63tion\x18\x05 \x01(\t\x12\x15\n\rwanted_values\x18\x06 \x03(\t\x12\x0e\n\x06phrase\x18\x07 \x01(\t\"W\n\x13\x43lassifyLoadRequest\x12,\n\x07signals\x18\x01 \x01(\x0b\x32\x1b.callability.v1.LoadSignals\x12\x12\n\nerror_text\x18\x02 \x01(\t\"\x80\x01\n\x14\x43lassifyLoadResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x1b.callability.v1.LoadVerdict\x12(\n\x05words\x18\x03 \x01(\x0b\x32\x19.callability.v1.LoadWords\"C\n\x15\x43lassifyEnableRequest\x12*\n\x05\x66\x61\x63ts\x18\x01 \x01(\x0b\x32\x1b.callability.v1.EnableFacts\"\x86\x01\n\x16\x43lassifyEnableResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\x12.\n\x07verdict\x18\x02 \x01(\x0b\x32\x1d.callability.v1.EnableVerdict\x12*\n\x05words\x18\x03 \x01(\x0b\x32\x1b.callability.v1.EnableWords*W\n\x05Truth\x12\x15\n\x11TRUTH_UNSPECIFIED\x10\x00\x12\x0e\n\nTRUTH_TRUE\x10\x01\x12\x0f\n\x0bTRUTH_FALSE\x10\x02\x12\x16\n\x12TRUTH_UNDETERMINED\x10\x03*m\n\x07PathEnd\x12\x18\n\x14PATH_END_UNSPECIFIED\x10\x00\x12\x15\n\x11PATH_END_CALLABLE\x10\x01\x12\x1a\n\x16PATH_END_POLICY_CHANGE\x10\x02\x12\x15\n\x11PATH_END_FIND_OUT\x10\x03\x32\xcf\x03\n\x12\x43\x61llabilityService\x12P\n\tCheckTool\x12 .callability.v1.CheckToolRequest\x1a!.callability.v1.CheckToolResponse\x12S\n\nCheckTools\x12!.callability.v1.CheckToolsRequest\x1a\".callability.v1.CheckToolsResponse\x12V\n\x0b\x45xplainTool\x12\".callability.v1.ExplainToolRequest\x1a#.callability.v1.ExplainToolResponse\x12Y\n\x0c\x43lassifyLoad\x12#.callability.v1.ClassifyLoadRequest\x1a$.callability.v1.ClassifyLoadResponse\x12_\n\x0e\x43lassifyEnable\x12%.callability.v1.ClassifyEnableRequest\x1a&.callability.v1.ClassifyEnableResponseBGZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'callability.v1.callability_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'ZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1'
-  _globals['_TRUTH']._serialized_start=3109
-  _globals['_TRUTH']._serialized_end=3196
-  _globals['_PATHEND']._serialized_start=3198
-  _globals['_PATHEND']._serialized_end=3307
+  _globals['_TRUTH']._serialized_start=2571
+  _globals['_TRUTH']._serialized_end=2658
+  _globals['_PATHEND']._serialized_start=2660
+  _globals['_PATHEND']._serialized_end=2769
   _globals['_CHECKTOOLREQUEST']._serialized_start=149
   _globals['_CHECKTOOLREQUEST']._serialized_end=333
   _globals['_CHECKTOOLRESPONSE']._serialized_start=335
@@ -55,38 +55,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVERRESULTS']._serialized_end=977
   _globals['_TOOLRESULT']._serialized_start=979
   _globals['_TOOLRESULT']._serialized_end=1093
-  _globals['_CHECKCOLUMNSREQUEST']._serialized_start=1096
-  _globals['_CHECKCOLUMNSREQUEST']._serialized_end=1233
-  _globals['_AXISCOLUMN']._serialized_start=1235
-  _globals['_AXISCOLUMN']._serialized_end=1334
-  _globals['_NAMECOLUMN']._serialized_start=1336
-  _globals['_NAMECOLUMN']._serialized_end=1379
-  _globals['_CHECKCOLUMNSRESPONSE']._serialized_start=1382
-  _globals['_CHECKCOLUMNSRESPONSE']._serialized_end=1587
-  _globals['_NAMEPOINTS']._serialized_start=1589
-  _globals['_NAMEPOINTS']._serialized_end=1631
-  _globals['_EXPLAINTOOLREQUEST']._serialized_start=1634
-  _globals['_EXPLAINTOOLREQUEST']._serialized_end=1820
-  _globals['_EXPLAINTOOLRESPONSE']._serialized_start=1823
-  _globals['_EXPLAINTOOLRESPONSE']._serialized_end=2081
-  _globals['_FACTVALUE']._serialized_start=2083
-  _globals['_FACTVALUE']._serialized_end=2123
-  _globals['_RULETRIAL']._serialized_start=2126
-  _globals['_RULETRIAL']._serialized_end=2288
-  _globals['_PATHTOCALLABLE']._serialized_start=2290
-  _globals['_PATHTOCALLABLE']._serialized_end=2403
-  _globals['_PATHSTEP']._serialized_start=2405
-  _globals['_PATHSTEP']._serialized_end=2518
-  _globals['_FACTCHANGE']._serialized_start=2521
-  _globals['_FACTCHANGE']._serialized_end=2681
-  _globals['_CLASSIFYLOADREQUEST']._serialized_start=2683
-  _globals['_CLASSIFYLOADREQUEST']._serialized_end=2770
-  _globals['_CLASSIFYLOADRESPONSE']._serialized_start=2773
-  _globals['_CLASSIFYLOADRESPONSE']._serialized_end=2901
-  _globals['_CLASSIFYENABLEREQUEST']._serialized_start=2903
-  _globals['_CLASSIFYENABLEREQUEST']._serialized_end=2970
-  _globals['_CLASSIFYENABLERESPONSE']._serialized_start=2973
-  _globals['_CLASSIFYENABLERESPONSE']._serialized_end=3107
-  _globals['_CALLABILITYSERVICE']._serialized_start=3310
-  _globals['_CALLABILITYSERVICE']._serialized_end=3864
+  _globals['_EXPLAINTOOLREQUEST']._serialized_start=1096
+  _globals['_EXPLAINTOOLREQUEST']._serialized_end=1282
+  _globals['_EXPLAINTOOLRESPONSE']._serialized_start=1285
+  _globals['_EXPLAINTOOLRESPONSE']._serialized_end=1543
+  _globals['_FACTVALUE']._serialized_start=1545
+  _globals['_FACTVALUE']._serialized_end=1585
+  _globals['_RULETRIAL']._serialized_start=1588
+  _globals['_RULETRIAL']._serialized_end=1750
+  _globals['_PATHTOCALLABLE']._serialized_start=1752
+  _globals['_PATHTOCALLABLE']._serialized_end=1865
+  _globals['_PATHSTEP']._serialized_start=1867
+  _globals['_PATHSTEP']._serialized_end=1980
+  _globals['_FACTCHANGE']._serialized_start=1983
+  _globals['_FACTCHANGE']._serialized_end=2143
+  _globals['_CLASSIFYLOADREQUEST']._serialized_start=2145
+  _globals['_CLASSIFYLOADREQUEST']._serialized_end=2232
+  _globals['_CLASSIFYLOADRESPONSE']._serialized_start=2235
+  _globals['_CLASSIFYLOADRESPONSE']._serialized_end=2363
+  _globals['_CLASSIFYENABLEREQUEST']._serialized_start=2365
+  _globals['_CLASSIFYENABLEREQUEST']._serialized_end=2432
+  _globals['_CLASSIFYENABLERESPONSE']._serialized_start=2435
+  _globals['_CLASSIFYENABLERESPONSE']._serialized_end=2569
+  _globals['_CALLABILITYSERVICE']._serialized_start=2772
+  _globals['_CALLABILITYSERVICE']._serialized_end=3235
 # @@protoc_insertion_point(module_scope)

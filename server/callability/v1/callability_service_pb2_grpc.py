@@ -48,9 +48,7 @@ class CallabilityServiceStub(object):
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel):
@@ -68,11 +66,6 @@ class CallabilityServiceStub(object):
                 '/callability.v1.CallabilityService/CheckTools',
                 request_serializer=callability_dot_v1_dot_callability__service__pb2.CheckToolsRequest.SerializeToString,
                 response_deserializer=callability_dot_v1_dot_callability__service__pb2.CheckToolsResponse.FromString,
-                _registered_method=True)
-        self.CheckColumns = channel.unary_unary(
-                '/callability.v1.CallabilityService/CheckColumns',
-                request_serializer=callability_dot_v1_dot_callability__service__pb2.CheckColumnsRequest.SerializeToString,
-                response_deserializer=callability_dot_v1_dot_callability__service__pb2.CheckColumnsResponse.FromString,
                 _registered_method=True)
         self.ExplainTool = channel.unary_unary(
                 '/callability.v1.CallabilityService/ExplainTool',
@@ -114,9 +107,7 @@ class CallabilityServiceServicer(object):
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     def CheckTool(self, request, context):
@@ -128,17 +119,6 @@ class CallabilityServiceServicer(object):
 
     def CheckTools(self, request, context):
         """Decides many tools, grouped by server. For discovery and counts.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CheckColumns(self, request, context):
-        """Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-        inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-
-        Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-        one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,11 +158,6 @@ def add_CallabilityServiceServicer_to_server(servicer, server):
                     servicer.CheckTools,
                     request_deserializer=callability_dot_v1_dot_callability__service__pb2.CheckToolsRequest.FromString,
                     response_serializer=callability_dot_v1_dot_callability__service__pb2.CheckToolsResponse.SerializeToString,
-            ),
-            'CheckColumns': grpc.unary_unary_rpc_method_handler(
-                    servicer.CheckColumns,
-                    request_deserializer=callability_dot_v1_dot_callability__service__pb2.CheckColumnsRequest.FromString,
-                    response_serializer=callability_dot_v1_dot_callability__service__pb2.CheckColumnsResponse.SerializeToString,
             ),
             'ExplainTool': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainTool,
@@ -230,9 +205,7 @@ class CallabilityService(object):
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     @staticmethod
@@ -279,33 +252,6 @@ class CallabilityService(object):
             '/callability.v1.CallabilityService/CheckTools',
             callability_dot_v1_dot_callability__service__pb2.CheckToolsRequest.SerializeToString,
             callability_dot_v1_dot_callability__service__pb2.CheckToolsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CheckColumns(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/callability.v1.CallabilityService/CheckColumns',
-            callability_dot_v1_dot_callability__service__pb2.CheckColumnsRequest.SerializeToString,
-            callability_dot_v1_dot_callability__service__pb2.CheckColumnsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,9 +49,7 @@ class CallabilityServiceStub:
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     @_typing.overload
@@ -62,13 +60,6 @@ class CallabilityServiceStub:
     """Decides one tool. For the call path."""
     CheckTools: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.CheckToolsRequest, _callability_service_pb2.CheckToolsResponse]
     """Decides many tools, grouped by server. For discovery and counts."""
-    CheckColumns: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.CheckColumnsRequest, _callability_service_pb2.CheckColumnsResponse]
-    """Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-    inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-
-    Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-    one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
-    """
     ExplainTool: _grpc.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]
     """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
     people.
@@ -102,9 +93,7 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -112,13 +101,6 @@ class CallabilityServiceAsyncStub(CallabilityServiceStub):
     """Decides one tool. For the call path."""
     CheckTools: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.CheckToolsRequest, _callability_service_pb2.CheckToolsResponse]  # type: ignore[assignment]
     """Decides many tools, grouped by server. For discovery and counts."""
-    CheckColumns: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.CheckColumnsRequest, _callability_service_pb2.CheckColumnsResponse]  # type: ignore[assignment]
-    """Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-    inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-
-    Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-    one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
-    """
     ExplainTool: _aio.UnaryUnaryMultiCallable[_callability_service_pb2.ExplainToolRequest, _callability_service_pb2.ExplainToolResponse]  # type: ignore[assignment]
     """Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
     people.
@@ -151,9 +133,7 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
     `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-    `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-    FAILED_PRECONDITION. Others may be added.
+    code INTERNAL. Others may be added.
     """
 
     @_abc_1.abstractmethod
@@ -171,19 +151,6 @@ class CallabilityServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_callability_service_pb2.CheckToolsResponse, _abc.Awaitable[_callability_service_pb2.CheckToolsResponse]]:
         """Decides many tools, grouped by server. For discovery and counts."""
-
-    @_abc_1.abstractmethod
-    def CheckColumns(
-        self,
-        request: _callability_service_pb2.CheckColumnsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_callability_service_pb2.CheckColumnsResponse, _abc.Awaitable[_callability_service_pb2.CheckColumnsResponse]]:
-        """Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-        inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-
-        Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-        one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
-        """
 
     @_abc_1.abstractmethod
     def ExplainTool(

@@ -434,7 +434,6 @@ class RuleSet(_message.Message):
     REGIONS_FIELD_NUMBER: _builtins.int
     WITNESSES_FIELD_NUMBER: _builtins.int
     DECLARED_FACTS_FIELD_NUMBER: _builtins.int
-    AXES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The question, which is the name of its file without its ending, such as `callability`."""
     combinations: _builtins.int
@@ -471,10 +470,6 @@ class RuleSet(_message.Message):
     def declared_facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeclaredFact]:
         """The facts that its file declares under `facts`, in the order of the declaration."""
 
-    @_builtins.property
-    def axes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Axis]:
-        """The axes of facts about tools that `CheckColumns` reads columns of; empty for other questions."""
-
     def __init__(
         self,
         *,
@@ -490,77 +485,14 @@ class RuleSet(_message.Message):
         regions: _builtins.str = ...,
         witnesses: _builtins.int = ...,
         declared_facts: _abc.Iterable[Global___DeclaredFact] | None = ...,
-        axes: _abc.Iterable[Global___Axis] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["axes", b"axes", "combinations", b"combinations", "declared_facts", b"declared_facts", "exact_combinations", b"exact_combinations", "facts", b"facts", "inner_nodes", b"inner_nodes", "labels", b"labels", "name", b"name", "reads", b"reads", "regions", b"regions", "rules", b"rules", "tests_passed", b"tests_passed", "witnesses", b"witnesses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["combinations", b"combinations", "declared_facts", b"declared_facts", "exact_combinations", b"exact_combinations", "facts", b"facts", "inner_nodes", b"inner_nodes", "labels", b"labels", "name", b"name", "reads", b"reads", "regions", b"regions", "rules", b"rules", "tests_passed", b"tests_passed", "witnesses", b"witnesses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RuleSet: _TypeAlias = RuleSet  # noqa: Y015
-
-@_typing.final
-class Axis(_message.Message):
-    """Facts that vary together, and every state that they can have."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FACTS_FIELD_NUMBER: _builtins.int
-    SUBJECT_FIELD_NUMBER: _builtins.int
-    SIZE_FIELD_NUMBER: _builtins.int
-    POINTS_FIELD_NUMBER: _builtins.int
-    subject: Global___FactSubject.ValueType
-    """What they are facts of. An axis of the agent has no column: its facts are in `CheckColumnsRequest.agent`."""
-    size: _builtins.int
-    """How many points there are."""
-    @_builtins.property
-    def facts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The facts, in order. The first of them names the axis."""
-
-    @_builtins.property
-    def points(self) -> _containers.RepeatedCompositeFieldContainer[Global___AxisPoint]:
-        """The points; empty if the fact is a name, whose points are classes of names."""
-
-    def __init__(
-        self,
-        *,
-        facts: _abc.Iterable[_builtins.str] | None = ...,
-        subject: Global___FactSubject.ValueType = ...,
-        size: _builtins.int = ...,
-        points: _abc.Iterable[Global___AxisPoint] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "points", b"points", "size", b"size", "subject", b"subject"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Axis: _TypeAlias = Axis  # noqa: Y015
-
-@_typing.final
-class AxisPoint(_message.Message):
-    """One state of the facts of an axis."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    VALUES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """For each fact, its value as rule files write it, or `unknown`."""
-
-    def __init__(
-        self,
-        *,
-        values: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AxisPoint: _TypeAlias = AxisPoint  # noqa: Y015
 
 @_typing.final
 class DeclaredLabel(_message.Message):

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -22,17 +21,14 @@ from callability.client import (
     Client,
     ClientClosed,
     Credentials,
-    FactColumns,
     InvalidRequest,
     Inventory,
-    PolicyChanged,
     PolicyUnavailable,
 )
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Annotations, Labels, ServerFacts, ToolFacts
 from callability.v1.verdict_pb2 import TOOL_STATUS_DISABLED_BY_USER
 from support.clients import KINDS, Caller, Recorded, Replica, calling, replicas
-from support.policies import exported_policy
 from support.raw_http2 import RawConnection
 from support.running import service, unused_port
 from support.services import SWITCHED_OFF
@@ -71,7 +67,6 @@ def test_each_call_of_the_contract_is_answered(kind: str, two: list[Replica]) ->
         revision = caller.check().revision
         assert caller.check().verdict.status == TOOL_STATUS_DISABLED_BY_USER
         assert caller.do("check_tools", pb.CheckToolsRequest()).revision == revision
-        assert caller.do("check_columns", pb.CheckColumnsRequest()).revision == revision
         assert caller.do("explain_tool", pb.ExplainToolRequest(server="s", tool="t")).verdict.undetermined
         assert caller.do("classify_load", pb.ClassifyLoadRequest()).revision == revision
         assert caller.do("classify_enable", pb.ClassifyEnableRequest()).revision == revision
@@ -88,38 +83,6 @@ def test_an_inventory_larger_than_a_request_is_judged(kind: str, two: list[Repli
     with _remote(kind, two, attempt_seconds=SECONDS) as caller:
         judgement = caller.do("judge", inventory)
     assert [len(judgement.callable), len(judgement.locked)] == [650, 1]
-
-
-def test_columns_are_built_by_the_policy_that_decides(kind: str, two: list[Replica]) -> None:
-    """Columns of another revision are refused; the client asks for the axes, and once more after a change."""
-    tools = [pb.Tool(name="t", facts=SWITCHED_OFF.tool_facts), pb.Tool(name="u")]
-    request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", facts=SWITCHED_OFF.server_facts, tools=tools)])
-    recorded = Recorded()
-    with _remote(kind, two, recorded) as caller:
-        wanted = [each.verdict for each in caller.do("check_tools", request).servers[0].results]
-        assert caller.do("check_by_columns", request) == wanted
-        assert caller.do("check_by_columns", request) == wanted
-        assert caller.do("check_by_columns", pb.CheckToolsRequest()) == []
-        policy = caller.do("get_policy")
-        policy.revision = "0" * 64
-        with pytest.raises(PolicyChanged):
-            caller.do("check_columns", FactColumns(policy).request(request))
-    methods = [labels["method"] for name, _, labels in recorded.figures if name.endswith("attempts_total")]
-    # The other replica is asked too: it may have the policy that the request is about.
-    assert (methods.count("GetPolicy"), methods.count("CheckColumns")) == (2, 4)
-
-
-def test_columns_are_decided_while_replicas_have_different_policies(kind: str, tmp_path: Path) -> None:
-    """One refuses the columns that the other has described, and the other decides."""
-    policy = exported_policy(tmp_path / "policy", ("callability.yaml", "rules:", "# Edited.\nrules:"))
-    tools = [pb.Tool(name="t", facts=SWITCHED_OFF.tool_facts)]
-    request = pb.CheckToolsRequest(servers=[pb.ServerTools(name="s", facts=SWITCHED_OFF.server_facts, tools=tools)])
-    with service() as one, service("--policy", str(policy)) as other:
-        addresses = [one.address, other.address]
-        with calling(kind, lambda client: client.remote(addresses)) as caller:
-            assert len({caller.check().revision for _ in range(2)}) == 2
-            found = [[verdict.status for verdict in caller.do("check_by_columns", request)] for _ in range(4)]
-    assert found == [[TOOL_STATUS_DISABLED_BY_USER]] * 4
 
 
 def test_replicas_that_serve_take_turns(kind: str, two: list[Replica]) -> None:

@@ -68,18 +68,6 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         _field(2, b"".join([_field(2, _field(3, LABELS[:60_000]))] * 20)),
         "ITEM_TOO_LARGE",
     ),
-    "8.4 million columns": (f"{_SERVICE}/CheckColumns", _full(b"\x22\0"), "TOO_MANY_COLUMNS"),
-    "a column of 8.4 million names": (
-        f"{_SERVICE}/CheckColumns",
-        _field(4, _field(1, b"tool.name") + _field(3, _full(b"\x0a\0", 128))),
-        "TOO_MANY_NAMES",
-    ),
-    "a column of 16 MiB": (
-        f"{_SERVICE}/CheckColumns",
-        _field(2, b"0") + _field(4, _full(b"\0", 128)),
-        "REQUEST_MALFORMED",
-    ),
-    "the agent of columns with 16 MiB": (f"{_SERVICE}/CheckColumns", _field(1, _full(b"\x0a\0")), "ITEM_TOO_LARGE"),
     "what is no message": (f"{_SERVICE}/CheckTools", b"\x0b" * 5_000, "REQUEST_MALFORMED"),
     "one tool with much": (f"{_SERVICE}/CheckTool", _full(b"\x0a\0"), "REQUEST_TOO_LARGE"),
     "facts that are too large": (

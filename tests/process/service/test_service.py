@@ -85,7 +85,6 @@ def test_the_server_is_healthy_and_describes_itself(channel: grpc.Channel) -> No
     assert {method.name for method in described.methods} == {
         "CheckTool",
         "CheckTools",
-        "CheckColumns",
         "ExplainTool",
         "ClassifyLoad",
         "ClassifyEnable",
@@ -209,7 +208,7 @@ def test_a_bad_item_is_an_error_of_that_item(channel: grpc.Channel) -> None:
 
 def test_bytes_that_are_no_request_are_refused(channel: grpc.Channel) -> None:
     """On each call, and the server continues."""
-    for name in ("CheckTool", "CheckTools", "CheckColumns", "ExplainTool", "ClassifyLoad", "ClassifyEnable"):
+    for name in ("CheckTool", "CheckTools", "ExplainTool", "ClassifyLoad", "ClassifyEnable"):
         call = _raw(channel, name)
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\xff\xff")

@@ -214,7 +214,6 @@ def test_the_limit_of_calls_is_stated(channel: grpc.Channel) -> None:
     assert stated == {
         "CheckTool": 204_800,
         "CheckTools": 16_777_216,
-        "CheckColumns": 16_777_216,
         "ExplainTool": 204_800,
         "ClassifyLoad": 73_728,
         "ClassifyEnable": 8_192,

@@ -31,7 +31,6 @@ SHARED = {
     "callability.log_output",
     "callability.request_context",
     "callability.timeout_signature",
-    "callability.packed_numbers",
     "callability.request_facts.states",
     "callability.request_facts.tool",
     "callability.tool_name",

@@ -664,372 +664,6 @@ func (*ToolResult_Verdict) isToolResult_Result() {}
 
 func (*ToolResult_Error) isToolResult_Result() {}
 
-// Many tools to decide, by columns.
-type CheckColumnsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who asks. Absent: unknown.
-	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// The revision of the policy whose points the columns have. May be empty if no column has points.
-	Revision string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	// How many tools there are, at most 20,000.
-	Tools uint32 `protobuf:"varint,3,opt,name=tools,proto3" json:"tools,omitempty"`
-	// The columns, each of another axis. An axis without a column has for each tool the point of facts that are absent. A
-	// column of names is needed if rules read the names.
-	Columns       []*AxisColumn `protobuf:"bytes,4,rep,name=columns,proto3" json:"columns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CheckColumnsRequest) Reset() {
-	*x = CheckColumnsRequest{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CheckColumnsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CheckColumnsRequest) ProtoMessage() {}
-
-func (x *CheckColumnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CheckColumnsRequest.ProtoReflect.Descriptor instead.
-func (*CheckColumnsRequest) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *CheckColumnsRequest) GetAgent() *Agent {
-	if x != nil {
-		return x.Agent
-	}
-	return nil
-}
-
-func (x *CheckColumnsRequest) GetRevision() string {
-	if x != nil {
-		return x.Revision
-	}
-	return ""
-}
-
-func (x *CheckColumnsRequest) GetTools() uint32 {
-	if x != nil {
-		return x.Tools
-	}
-	return 0
-}
-
-func (x *CheckColumnsRequest) GetColumns() []*AxisColumn {
-	if x != nil {
-		return x.Columns
-	}
-	return nil
-}
-
-// The values of one axis of facts for each tool.
-type AxisColumn struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first fact of the axis, as in `Axis.facts`, such as `approval.disabled`.
-	Fact string `protobuf:"bytes,1,opt,name=fact,proto3" json:"fact,omitempty"`
-	// The values, in the order of the tools.
-	//
-	// Types that are valid to be assigned to Values:
-	//
-	//	*AxisColumn_Points
-	//	*AxisColumn_Names
-	Values        isAxisColumn_Values `protobuf_oneof:"values"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AxisColumn) Reset() {
-	*x = AxisColumn{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AxisColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AxisColumn) ProtoMessage() {}
-
-func (x *AxisColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AxisColumn.ProtoReflect.Descriptor instead.
-func (*AxisColumn) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *AxisColumn) GetFact() string {
-	if x != nil {
-		return x.Fact
-	}
-	return ""
-}
-
-func (x *AxisColumn) GetValues() isAxisColumn_Values {
-	if x != nil {
-		return x.Values
-	}
-	return nil
-}
-
-func (x *AxisColumn) GetPoints() []byte {
-	if x != nil {
-		if x, ok := x.Values.(*AxisColumn_Points); ok {
-			return x.Points
-		}
-	}
-	return nil
-}
-
-func (x *AxisColumn) GetNames() *NameColumn {
-	if x != nil {
-		if x, ok := x.Values.(*AxisColumn_Names); ok {
-			return x.Names
-		}
-	}
-	return nil
-}
-
-type isAxisColumn_Values interface {
-	isAxisColumn_Values()
-}
-
-type AxisColumn_Points struct {
-	// For each tool, the number of its point in `Axis.points`, from 0: one byte each if the axis has at most 256 points, two
-	// if it has at most 65,536, and otherwise four, the lowest first.
-	Points []byte `protobuf:"bytes,2,opt,name=points,proto3,oneof"`
-}
-
-type AxisColumn_Names struct {
-	// For each tool its name. For the axes `server.name` and `tool.name`; ignored if no rule reads the name.
-	Names *NameColumn `protobuf:"bytes,3,opt,name=names,proto3,oneof"`
-}
-
-func (*AxisColumn_Points) isAxisColumn_Values() {}
-
-func (*AxisColumn_Names) isAxisColumn_Values() {}
-
-// A name for each tool.
-type NameColumn struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The different names, at most 20,000, each of 1 to 512 bytes.
-	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	// For each tool, the place of its name in `names`, from 0: one, two or four bytes each by the number of names, as points.
-	Places        []byte `protobuf:"bytes,2,opt,name=places,proto3" json:"places,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NameColumn) Reset() {
-	*x = NameColumn{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NameColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NameColumn) ProtoMessage() {}
-
-func (x *NameColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NameColumn.ProtoReflect.Descriptor instead.
-func (*NameColumn) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *NameColumn) GetNames() []string {
-	if x != nil {
-		return x.Names
-	}
-	return nil
-}
-
-func (x *NameColumn) GetPlaces() []byte {
-	if x != nil {
-		return x.Places
-	}
-	return nil
-}
-
-// The decisions about many tools, by columns.
-type CheckColumnsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The revision of the policy that decided: SHA-256 in lower-case hexadecimal, 64 characters.
-	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// For each tool, the place of its verdict in `distinct_verdicts`, from 0: one, two or four bytes each by the number of
-	// different verdicts, as points.
-	Verdicts []byte `protobuf:"bytes,2,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
-	// The different verdicts.
-	DistinctVerdicts []*ToolVerdict `protobuf:"bytes,3,rep,name=distinct_verdicts,json=distinctVerdicts,proto3" json:"distinct_verdicts,omitempty"`
-	// The words of each status that occurs except `callable`, and of each rule that occurs and has its own; sorted by
-	// status, then by rule.
-	Words []*ToolWords `protobuf:"bytes,4,rep,name=words,proto3" json:"words,omitempty"`
-	// For each column of names that rules read, the points of the names under `revision`: a later request may send these
-	// points and not the names.
-	NamePoints    []*NamePoints `protobuf:"bytes,5,rep,name=name_points,json=namePoints,proto3" json:"name_points,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CheckColumnsResponse) Reset() {
-	*x = CheckColumnsResponse{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CheckColumnsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CheckColumnsResponse) ProtoMessage() {}
-
-func (x *CheckColumnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CheckColumnsResponse.ProtoReflect.Descriptor instead.
-func (*CheckColumnsResponse) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *CheckColumnsResponse) GetRevision() string {
-	if x != nil {
-		return x.Revision
-	}
-	return ""
-}
-
-func (x *CheckColumnsResponse) GetVerdicts() []byte {
-	if x != nil {
-		return x.Verdicts
-	}
-	return nil
-}
-
-func (x *CheckColumnsResponse) GetDistinctVerdicts() []*ToolVerdict {
-	if x != nil {
-		return x.DistinctVerdicts
-	}
-	return nil
-}
-
-func (x *CheckColumnsResponse) GetWords() []*ToolWords {
-	if x != nil {
-		return x.Words
-	}
-	return nil
-}
-
-func (x *CheckColumnsResponse) GetNamePoints() []*NamePoints {
-	if x != nil {
-		return x.NamePoints
-	}
-	return nil
-}
-
-// The points of the names in a column.
-type NamePoints struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The fact, `server.name` or `tool.name`.
-	Fact string `protobuf:"bytes,1,opt,name=fact,proto3" json:"fact,omitempty"`
-	// For each name in `NameColumn.names`, the number of its point: one, two or four bytes each, as points.
-	Points        []byte `protobuf:"bytes,2,opt,name=points,proto3" json:"points,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NamePoints) Reset() {
-	*x = NamePoints{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NamePoints) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NamePoints) ProtoMessage() {}
-
-func (x *NamePoints) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NamePoints.ProtoReflect.Descriptor instead.
-func (*NamePoints) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *NamePoints) GetFact() string {
-	if x != nil {
-		return x.Fact
-	}
-	return ""
-}
-
-func (x *NamePoints) GetPoints() []byte {
-	if x != nil {
-		return x.Points
-	}
-	return nil
-}
-
 // One tool to explain.
 type ExplainToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1049,7 +683,7 @@ type ExplainToolRequest struct {
 
 func (x *ExplainToolRequest) Reset() {
 	*x = ExplainToolRequest{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[13]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +695,7 @@ func (x *ExplainToolRequest) String() string {
 func (*ExplainToolRequest) ProtoMessage() {}
 
 func (x *ExplainToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[13]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +708,7 @@ func (x *ExplainToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainToolRequest.ProtoReflect.Descriptor instead.
 func (*ExplainToolRequest) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{13}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExplainToolRequest) GetAgent() *Agent {
@@ -1134,7 +768,7 @@ type ExplainToolResponse struct {
 
 func (x *ExplainToolResponse) Reset() {
 	*x = ExplainToolResponse{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[14]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +780,7 @@ func (x *ExplainToolResponse) String() string {
 func (*ExplainToolResponse) ProtoMessage() {}
 
 func (x *ExplainToolResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[14]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +793,7 @@ func (x *ExplainToolResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainToolResponse.ProtoReflect.Descriptor instead.
 func (*ExplainToolResponse) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{14}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExplainToolResponse) GetRevision() string {
@@ -1217,7 +851,7 @@ type FactValue struct {
 
 func (x *FactValue) Reset() {
 	*x = FactValue{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[15]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +863,7 @@ func (x *FactValue) String() string {
 func (*FactValue) ProtoMessage() {}
 
 func (x *FactValue) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[15]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +876,7 @@ func (x *FactValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactValue.ProtoReflect.Descriptor instead.
 func (*FactValue) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{15}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FactValue) GetFact() string {
@@ -1278,7 +912,7 @@ type RuleTrial struct {
 
 func (x *RuleTrial) Reset() {
 	*x = RuleTrial{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[16]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +924,7 @@ func (x *RuleTrial) String() string {
 func (*RuleTrial) ProtoMessage() {}
 
 func (x *RuleTrial) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[16]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +937,7 @@ func (x *RuleTrial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleTrial.ProtoReflect.Descriptor instead.
 func (*RuleTrial) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{16}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RuleTrial) GetRule() string {
@@ -1356,7 +990,7 @@ type PathToCallable struct {
 
 func (x *PathToCallable) Reset() {
 	*x = PathToCallable{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[17]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1002,7 @@ func (x *PathToCallable) String() string {
 func (*PathToCallable) ProtoMessage() {}
 
 func (x *PathToCallable) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[17]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1015,7 @@ func (x *PathToCallable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathToCallable.ProtoReflect.Descriptor instead.
 func (*PathToCallable) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{17}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PathToCallable) GetSteps() []*PathStep {
@@ -1420,7 +1054,7 @@ type PathStep struct {
 
 func (x *PathStep) Reset() {
 	*x = PathStep{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[18]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1066,7 @@ func (x *PathStep) String() string {
 func (*PathStep) ProtoMessage() {}
 
 func (x *PathStep) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[18]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1079,7 @@ func (x *PathStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathStep.ProtoReflect.Descriptor instead.
 func (*PathStep) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{18}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PathStep) GetRule() string {
@@ -1492,7 +1126,7 @@ type FactChange struct {
 
 func (x *FactChange) Reset() {
 	*x = FactChange{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[19]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1138,7 @@ func (x *FactChange) String() string {
 func (*FactChange) ProtoMessage() {}
 
 func (x *FactChange) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[19]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1151,7 @@ func (x *FactChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactChange.ProtoReflect.Descriptor instead.
 func (*FactChange) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{19}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FactChange) GetFact() string {
@@ -1583,7 +1217,7 @@ type ClassifyLoadRequest struct {
 
 func (x *ClassifyLoadRequest) Reset() {
 	*x = ClassifyLoadRequest{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[20]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1229,7 @@ func (x *ClassifyLoadRequest) String() string {
 func (*ClassifyLoadRequest) ProtoMessage() {}
 
 func (x *ClassifyLoadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[20]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1242,7 @@ func (x *ClassifyLoadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassifyLoadRequest.ProtoReflect.Descriptor instead.
 func (*ClassifyLoadRequest) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{20}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClassifyLoadRequest) GetSignals() *LoadSignals {
@@ -1640,7 +1274,7 @@ type ClassifyLoadResponse struct {
 
 func (x *ClassifyLoadResponse) Reset() {
 	*x = ClassifyLoadResponse{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[21]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1286,7 @@ func (x *ClassifyLoadResponse) String() string {
 func (*ClassifyLoadResponse) ProtoMessage() {}
 
 func (x *ClassifyLoadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[21]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1299,7 @@ func (x *ClassifyLoadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassifyLoadResponse.ProtoReflect.Descriptor instead.
 func (*ClassifyLoadResponse) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{21}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClassifyLoadResponse) GetRevision() string {
@@ -1700,7 +1334,7 @@ type ClassifyEnableRequest struct {
 
 func (x *ClassifyEnableRequest) Reset() {
 	*x = ClassifyEnableRequest{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[22]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1346,7 @@ func (x *ClassifyEnableRequest) String() string {
 func (*ClassifyEnableRequest) ProtoMessage() {}
 
 func (x *ClassifyEnableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[22]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1359,7 @@ func (x *ClassifyEnableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassifyEnableRequest.ProtoReflect.Descriptor instead.
 func (*ClassifyEnableRequest) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{22}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClassifyEnableRequest) GetFacts() *EnableFacts {
@@ -1750,7 +1384,7 @@ type ClassifyEnableResponse struct {
 
 func (x *ClassifyEnableResponse) Reset() {
 	*x = ClassifyEnableResponse{}
-	mi := &file_callability_v1_callability_service_proto_msgTypes[23]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1396,7 @@ func (x *ClassifyEnableResponse) String() string {
 func (*ClassifyEnableResponse) ProtoMessage() {}
 
 func (x *ClassifyEnableResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_callability_service_proto_msgTypes[23]
+	mi := &file_callability_v1_callability_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1409,7 @@ func (x *ClassifyEnableResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassifyEnableResponse.ProtoReflect.Descriptor instead.
 func (*ClassifyEnableResponse) Descriptor() ([]byte, []int) {
-	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{23}
+	return file_callability_v1_callability_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClassifyEnableResponse) GetRevision() string {
@@ -1836,33 +1470,7 @@ const file_callability_v1_callability_service_proto_rawDesc = "" +
 	"ToolResult\x127\n" +
 	"\averdict\x18\x01 \x01(\v2\x1b.callability.v1.ToolVerdictH\x00R\averdict\x121\n" +
 	"\x05error\x18\x02 \x01(\v2\x19.callability.v1.ItemErrorH\x00R\x05errorB\b\n" +
-	"\x06result\"\xaa\x01\n" +
-	"\x13CheckColumnsRequest\x12+\n" +
-	"\x05agent\x18\x01 \x01(\v2\x15.callability.v1.AgentR\x05agent\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\tR\brevision\x12\x14\n" +
-	"\x05tools\x18\x03 \x01(\rR\x05tools\x124\n" +
-	"\acolumns\x18\x04 \x03(\v2\x1a.callability.v1.AxisColumnR\acolumns\"x\n" +
-	"\n" +
-	"AxisColumn\x12\x12\n" +
-	"\x04fact\x18\x01 \x01(\tR\x04fact\x12\x18\n" +
-	"\x06points\x18\x02 \x01(\fH\x00R\x06points\x122\n" +
-	"\x05names\x18\x03 \x01(\v2\x1a.callability.v1.NameColumnH\x00R\x05namesB\b\n" +
-	"\x06values\":\n" +
-	"\n" +
-	"NameColumn\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\x12\x16\n" +
-	"\x06places\x18\x02 \x01(\fR\x06places\"\x86\x02\n" +
-	"\x14CheckColumnsResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\tR\brevision\x12\x1a\n" +
-	"\bverdicts\x18\x02 \x01(\fR\bverdicts\x12H\n" +
-	"\x11distinct_verdicts\x18\x03 \x03(\v2\x1b.callability.v1.ToolVerdictR\x10distinctVerdicts\x12/\n" +
-	"\x05words\x18\x04 \x03(\v2\x19.callability.v1.ToolWordsR\x05words\x12;\n" +
-	"\vname_points\x18\x05 \x03(\v2\x1a.callability.v1.NamePointsR\n" +
-	"namePoints\"8\n" +
-	"\n" +
-	"NamePoints\x12\x12\n" +
-	"\x04fact\x18\x01 \x01(\tR\x04fact\x12\x16\n" +
-	"\x06points\x18\x02 \x01(\fR\x06points\"\xe7\x01\n" +
+	"\x06result\"\xe7\x01\n" +
 	"\x12ExplainToolRequest\x12+\n" +
 	"\x05agent\x18\x01 \x01(\v2\x15.callability.v1.AgentR\x05agent\x12\x16\n" +
 	"\x06server\x18\x02 \x01(\tR\x06server\x12>\n" +
@@ -1928,12 +1536,11 @@ const file_callability_v1_callability_service_proto_rawDesc = "" +
 	"\x14PATH_END_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PATH_END_CALLABLE\x10\x01\x12\x1a\n" +
 	"\x16PATH_END_POLICY_CHANGE\x10\x02\x12\x15\n" +
-	"\x11PATH_END_FIND_OUT\x10\x032\xaa\x04\n" +
+	"\x11PATH_END_FIND_OUT\x10\x032\xcf\x03\n" +
 	"\x12CallabilityService\x12P\n" +
 	"\tCheckTool\x12 .callability.v1.CheckToolRequest\x1a!.callability.v1.CheckToolResponse\x12S\n" +
 	"\n" +
-	"CheckTools\x12!.callability.v1.CheckToolsRequest\x1a\".callability.v1.CheckToolsResponse\x12Y\n" +
-	"\fCheckColumns\x12#.callability.v1.CheckColumnsRequest\x1a$.callability.v1.CheckColumnsResponse\x12V\n" +
+	"CheckTools\x12!.callability.v1.CheckToolsRequest\x1a\".callability.v1.CheckToolsResponse\x12V\n" +
 	"\vExplainTool\x12\".callability.v1.ExplainToolRequest\x1a#.callability.v1.ExplainToolResponse\x12Y\n" +
 	"\fClassifyLoad\x12#.callability.v1.ClassifyLoadRequest\x1a$.callability.v1.ClassifyLoadResponse\x12_\n" +
 	"\x0eClassifyEnable\x12%.callability.v1.ClassifyEnableRequest\x1a&.callability.v1.ClassifyEnableResponseBGZEgithub.com/callability/callability/clients/go/remote/v1;callabilityv1b\x06proto3"
@@ -1951,7 +1558,7 @@ func file_callability_v1_callability_service_proto_rawDescGZIP() []byte {
 }
 
 var file_callability_v1_callability_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_callability_v1_callability_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_callability_v1_callability_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_callability_v1_callability_service_proto_goTypes = []any{
 	(Truth)(0),                     // 0: callability.v1.Truth
 	(PathEnd)(0),                   // 1: callability.v1.PathEnd
@@ -1963,100 +1570,87 @@ var file_callability_v1_callability_service_proto_goTypes = []any{
 	(*CheckToolsResponse)(nil),     // 7: callability.v1.CheckToolsResponse
 	(*ServerResults)(nil),          // 8: callability.v1.ServerResults
 	(*ToolResult)(nil),             // 9: callability.v1.ToolResult
-	(*CheckColumnsRequest)(nil),    // 10: callability.v1.CheckColumnsRequest
-	(*AxisColumn)(nil),             // 11: callability.v1.AxisColumn
-	(*NameColumn)(nil),             // 12: callability.v1.NameColumn
-	(*CheckColumnsResponse)(nil),   // 13: callability.v1.CheckColumnsResponse
-	(*NamePoints)(nil),             // 14: callability.v1.NamePoints
-	(*ExplainToolRequest)(nil),     // 15: callability.v1.ExplainToolRequest
-	(*ExplainToolResponse)(nil),    // 16: callability.v1.ExplainToolResponse
-	(*FactValue)(nil),              // 17: callability.v1.FactValue
-	(*RuleTrial)(nil),              // 18: callability.v1.RuleTrial
-	(*PathToCallable)(nil),         // 19: callability.v1.PathToCallable
-	(*PathStep)(nil),               // 20: callability.v1.PathStep
-	(*FactChange)(nil),             // 21: callability.v1.FactChange
-	(*ClassifyLoadRequest)(nil),    // 22: callability.v1.ClassifyLoadRequest
-	(*ClassifyLoadResponse)(nil),   // 23: callability.v1.ClassifyLoadResponse
-	(*ClassifyEnableRequest)(nil),  // 24: callability.v1.ClassifyEnableRequest
-	(*ClassifyEnableResponse)(nil), // 25: callability.v1.ClassifyEnableResponse
-	(*Agent)(nil),                  // 26: callability.v1.Agent
-	(*ServerFacts)(nil),            // 27: callability.v1.ServerFacts
-	(*ToolFacts)(nil),              // 28: callability.v1.ToolFacts
-	(*ToolVerdict)(nil),            // 29: callability.v1.ToolVerdict
-	(*ToolWords)(nil),              // 30: callability.v1.ToolWords
-	(*StatusCount)(nil),            // 31: callability.v1.StatusCount
-	(*ItemError)(nil),              // 32: callability.v1.ItemError
-	(ToolStatus)(0),                // 33: callability.v1.ToolStatus
-	(LiftedBy)(0),                  // 34: callability.v1.LiftedBy
-	(*LoadSignals)(nil),            // 35: callability.v1.LoadSignals
-	(*LoadVerdict)(nil),            // 36: callability.v1.LoadVerdict
-	(*LoadWords)(nil),              // 37: callability.v1.LoadWords
-	(*EnableFacts)(nil),            // 38: callability.v1.EnableFacts
-	(*EnableVerdict)(nil),          // 39: callability.v1.EnableVerdict
-	(*EnableWords)(nil),            // 40: callability.v1.EnableWords
+	(*ExplainToolRequest)(nil),     // 10: callability.v1.ExplainToolRequest
+	(*ExplainToolResponse)(nil),    // 11: callability.v1.ExplainToolResponse
+	(*FactValue)(nil),              // 12: callability.v1.FactValue
+	(*RuleTrial)(nil),              // 13: callability.v1.RuleTrial
+	(*PathToCallable)(nil),         // 14: callability.v1.PathToCallable
+	(*PathStep)(nil),               // 15: callability.v1.PathStep
+	(*FactChange)(nil),             // 16: callability.v1.FactChange
+	(*ClassifyLoadRequest)(nil),    // 17: callability.v1.ClassifyLoadRequest
+	(*ClassifyLoadResponse)(nil),   // 18: callability.v1.ClassifyLoadResponse
+	(*ClassifyEnableRequest)(nil),  // 19: callability.v1.ClassifyEnableRequest
+	(*ClassifyEnableResponse)(nil), // 20: callability.v1.ClassifyEnableResponse
+	(*Agent)(nil),                  // 21: callability.v1.Agent
+	(*ServerFacts)(nil),            // 22: callability.v1.ServerFacts
+	(*ToolFacts)(nil),              // 23: callability.v1.ToolFacts
+	(*ToolVerdict)(nil),            // 24: callability.v1.ToolVerdict
+	(*ToolWords)(nil),              // 25: callability.v1.ToolWords
+	(*StatusCount)(nil),            // 26: callability.v1.StatusCount
+	(*ItemError)(nil),              // 27: callability.v1.ItemError
+	(ToolStatus)(0),                // 28: callability.v1.ToolStatus
+	(LiftedBy)(0),                  // 29: callability.v1.LiftedBy
+	(*LoadSignals)(nil),            // 30: callability.v1.LoadSignals
+	(*LoadVerdict)(nil),            // 31: callability.v1.LoadVerdict
+	(*LoadWords)(nil),              // 32: callability.v1.LoadWords
+	(*EnableFacts)(nil),            // 33: callability.v1.EnableFacts
+	(*EnableVerdict)(nil),          // 34: callability.v1.EnableVerdict
+	(*EnableWords)(nil),            // 35: callability.v1.EnableWords
 }
 var file_callability_v1_callability_service_proto_depIdxs = []int32{
-	26, // 0: callability.v1.CheckToolRequest.agent:type_name -> callability.v1.Agent
-	27, // 1: callability.v1.CheckToolRequest.server_facts:type_name -> callability.v1.ServerFacts
-	28, // 2: callability.v1.CheckToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
-	29, // 3: callability.v1.CheckToolResponse.verdict:type_name -> callability.v1.ToolVerdict
-	30, // 4: callability.v1.CheckToolResponse.words:type_name -> callability.v1.ToolWords
-	26, // 5: callability.v1.CheckToolsRequest.agent:type_name -> callability.v1.Agent
+	21, // 0: callability.v1.CheckToolRequest.agent:type_name -> callability.v1.Agent
+	22, // 1: callability.v1.CheckToolRequest.server_facts:type_name -> callability.v1.ServerFacts
+	23, // 2: callability.v1.CheckToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
+	24, // 3: callability.v1.CheckToolResponse.verdict:type_name -> callability.v1.ToolVerdict
+	25, // 4: callability.v1.CheckToolResponse.words:type_name -> callability.v1.ToolWords
+	21, // 5: callability.v1.CheckToolsRequest.agent:type_name -> callability.v1.Agent
 	5,  // 6: callability.v1.CheckToolsRequest.servers:type_name -> callability.v1.ServerTools
-	27, // 7: callability.v1.ServerTools.facts:type_name -> callability.v1.ServerFacts
+	22, // 7: callability.v1.ServerTools.facts:type_name -> callability.v1.ServerFacts
 	6,  // 8: callability.v1.ServerTools.tools:type_name -> callability.v1.Tool
-	28, // 9: callability.v1.Tool.facts:type_name -> callability.v1.ToolFacts
+	23, // 9: callability.v1.Tool.facts:type_name -> callability.v1.ToolFacts
 	8,  // 10: callability.v1.CheckToolsResponse.servers:type_name -> callability.v1.ServerResults
-	30, // 11: callability.v1.CheckToolsResponse.words:type_name -> callability.v1.ToolWords
+	25, // 11: callability.v1.CheckToolsResponse.words:type_name -> callability.v1.ToolWords
 	9,  // 12: callability.v1.ServerResults.results:type_name -> callability.v1.ToolResult
-	31, // 13: callability.v1.ServerResults.counts:type_name -> callability.v1.StatusCount
-	29, // 14: callability.v1.ToolResult.verdict:type_name -> callability.v1.ToolVerdict
-	32, // 15: callability.v1.ToolResult.error:type_name -> callability.v1.ItemError
-	26, // 16: callability.v1.CheckColumnsRequest.agent:type_name -> callability.v1.Agent
-	11, // 17: callability.v1.CheckColumnsRequest.columns:type_name -> callability.v1.AxisColumn
-	12, // 18: callability.v1.AxisColumn.names:type_name -> callability.v1.NameColumn
-	29, // 19: callability.v1.CheckColumnsResponse.distinct_verdicts:type_name -> callability.v1.ToolVerdict
-	30, // 20: callability.v1.CheckColumnsResponse.words:type_name -> callability.v1.ToolWords
-	14, // 21: callability.v1.CheckColumnsResponse.name_points:type_name -> callability.v1.NamePoints
-	26, // 22: callability.v1.ExplainToolRequest.agent:type_name -> callability.v1.Agent
-	27, // 23: callability.v1.ExplainToolRequest.server_facts:type_name -> callability.v1.ServerFacts
-	28, // 24: callability.v1.ExplainToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
-	29, // 25: callability.v1.ExplainToolResponse.verdict:type_name -> callability.v1.ToolVerdict
-	30, // 26: callability.v1.ExplainToolResponse.words:type_name -> callability.v1.ToolWords
-	17, // 27: callability.v1.ExplainToolResponse.facts:type_name -> callability.v1.FactValue
-	18, // 28: callability.v1.ExplainToolResponse.trials:type_name -> callability.v1.RuleTrial
-	19, // 29: callability.v1.ExplainToolResponse.path:type_name -> callability.v1.PathToCallable
-	33, // 30: callability.v1.RuleTrial.status:type_name -> callability.v1.ToolStatus
-	0,  // 31: callability.v1.RuleTrial.truth:type_name -> callability.v1.Truth
-	17, // 32: callability.v1.RuleTrial.reads:type_name -> callability.v1.FactValue
-	20, // 33: callability.v1.PathToCallable.steps:type_name -> callability.v1.PathStep
-	1,  // 34: callability.v1.PathToCallable.end:type_name -> callability.v1.PathEnd
-	33, // 35: callability.v1.PathStep.status:type_name -> callability.v1.ToolStatus
-	21, // 36: callability.v1.PathStep.changes:type_name -> callability.v1.FactChange
-	34, // 37: callability.v1.FactChange.changed_by:type_name -> callability.v1.LiftedBy
-	35, // 38: callability.v1.ClassifyLoadRequest.signals:type_name -> callability.v1.LoadSignals
-	36, // 39: callability.v1.ClassifyLoadResponse.verdict:type_name -> callability.v1.LoadVerdict
-	37, // 40: callability.v1.ClassifyLoadResponse.words:type_name -> callability.v1.LoadWords
-	38, // 41: callability.v1.ClassifyEnableRequest.facts:type_name -> callability.v1.EnableFacts
-	39, // 42: callability.v1.ClassifyEnableResponse.verdict:type_name -> callability.v1.EnableVerdict
-	40, // 43: callability.v1.ClassifyEnableResponse.words:type_name -> callability.v1.EnableWords
-	2,  // 44: callability.v1.CallabilityService.CheckTool:input_type -> callability.v1.CheckToolRequest
-	4,  // 45: callability.v1.CallabilityService.CheckTools:input_type -> callability.v1.CheckToolsRequest
-	10, // 46: callability.v1.CallabilityService.CheckColumns:input_type -> callability.v1.CheckColumnsRequest
-	15, // 47: callability.v1.CallabilityService.ExplainTool:input_type -> callability.v1.ExplainToolRequest
-	22, // 48: callability.v1.CallabilityService.ClassifyLoad:input_type -> callability.v1.ClassifyLoadRequest
-	24, // 49: callability.v1.CallabilityService.ClassifyEnable:input_type -> callability.v1.ClassifyEnableRequest
-	3,  // 50: callability.v1.CallabilityService.CheckTool:output_type -> callability.v1.CheckToolResponse
-	7,  // 51: callability.v1.CallabilityService.CheckTools:output_type -> callability.v1.CheckToolsResponse
-	13, // 52: callability.v1.CallabilityService.CheckColumns:output_type -> callability.v1.CheckColumnsResponse
-	16, // 53: callability.v1.CallabilityService.ExplainTool:output_type -> callability.v1.ExplainToolResponse
-	23, // 54: callability.v1.CallabilityService.ClassifyLoad:output_type -> callability.v1.ClassifyLoadResponse
-	25, // 55: callability.v1.CallabilityService.ClassifyEnable:output_type -> callability.v1.ClassifyEnableResponse
-	50, // [50:56] is the sub-list for method output_type
-	44, // [44:50] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	26, // 13: callability.v1.ServerResults.counts:type_name -> callability.v1.StatusCount
+	24, // 14: callability.v1.ToolResult.verdict:type_name -> callability.v1.ToolVerdict
+	27, // 15: callability.v1.ToolResult.error:type_name -> callability.v1.ItemError
+	21, // 16: callability.v1.ExplainToolRequest.agent:type_name -> callability.v1.Agent
+	22, // 17: callability.v1.ExplainToolRequest.server_facts:type_name -> callability.v1.ServerFacts
+	23, // 18: callability.v1.ExplainToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
+	24, // 19: callability.v1.ExplainToolResponse.verdict:type_name -> callability.v1.ToolVerdict
+	25, // 20: callability.v1.ExplainToolResponse.words:type_name -> callability.v1.ToolWords
+	12, // 21: callability.v1.ExplainToolResponse.facts:type_name -> callability.v1.FactValue
+	13, // 22: callability.v1.ExplainToolResponse.trials:type_name -> callability.v1.RuleTrial
+	14, // 23: callability.v1.ExplainToolResponse.path:type_name -> callability.v1.PathToCallable
+	28, // 24: callability.v1.RuleTrial.status:type_name -> callability.v1.ToolStatus
+	0,  // 25: callability.v1.RuleTrial.truth:type_name -> callability.v1.Truth
+	12, // 26: callability.v1.RuleTrial.reads:type_name -> callability.v1.FactValue
+	15, // 27: callability.v1.PathToCallable.steps:type_name -> callability.v1.PathStep
+	1,  // 28: callability.v1.PathToCallable.end:type_name -> callability.v1.PathEnd
+	28, // 29: callability.v1.PathStep.status:type_name -> callability.v1.ToolStatus
+	16, // 30: callability.v1.PathStep.changes:type_name -> callability.v1.FactChange
+	29, // 31: callability.v1.FactChange.changed_by:type_name -> callability.v1.LiftedBy
+	30, // 32: callability.v1.ClassifyLoadRequest.signals:type_name -> callability.v1.LoadSignals
+	31, // 33: callability.v1.ClassifyLoadResponse.verdict:type_name -> callability.v1.LoadVerdict
+	32, // 34: callability.v1.ClassifyLoadResponse.words:type_name -> callability.v1.LoadWords
+	33, // 35: callability.v1.ClassifyEnableRequest.facts:type_name -> callability.v1.EnableFacts
+	34, // 36: callability.v1.ClassifyEnableResponse.verdict:type_name -> callability.v1.EnableVerdict
+	35, // 37: callability.v1.ClassifyEnableResponse.words:type_name -> callability.v1.EnableWords
+	2,  // 38: callability.v1.CallabilityService.CheckTool:input_type -> callability.v1.CheckToolRequest
+	4,  // 39: callability.v1.CallabilityService.CheckTools:input_type -> callability.v1.CheckToolsRequest
+	10, // 40: callability.v1.CallabilityService.ExplainTool:input_type -> callability.v1.ExplainToolRequest
+	17, // 41: callability.v1.CallabilityService.ClassifyLoad:input_type -> callability.v1.ClassifyLoadRequest
+	19, // 42: callability.v1.CallabilityService.ClassifyEnable:input_type -> callability.v1.ClassifyEnableRequest
+	3,  // 43: callability.v1.CallabilityService.CheckTool:output_type -> callability.v1.CheckToolResponse
+	7,  // 44: callability.v1.CallabilityService.CheckTools:output_type -> callability.v1.CheckToolsResponse
+	11, // 45: callability.v1.CallabilityService.ExplainTool:output_type -> callability.v1.ExplainToolResponse
+	18, // 46: callability.v1.CallabilityService.ClassifyLoad:output_type -> callability.v1.ClassifyLoadResponse
+	20, // 47: callability.v1.CallabilityService.ClassifyEnable:output_type -> callability.v1.ClassifyEnableResponse
+	43, // [43:48] is the sub-list for method output_type
+	38, // [38:43] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_callability_v1_callability_service_proto_init() }
@@ -2071,17 +1665,13 @@ func file_callability_v1_callability_service_proto_init() {
 		(*ToolResult_Verdict)(nil),
 		(*ToolResult_Error)(nil),
 	}
-	file_callability_v1_callability_service_proto_msgTypes[9].OneofWrappers = []any{
-		(*AxisColumn_Points)(nil),
-		(*AxisColumn_Names)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_callability_v1_callability_service_proto_rawDesc), len(file_callability_v1_callability_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,7 +23,6 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CallabilityService_CheckTool_FullMethodName      = "/callability.v1.CallabilityService/CheckTool"
 	CallabilityService_CheckTools_FullMethodName     = "/callability.v1.CallabilityService/CheckTools"
-	CallabilityService_CheckColumns_FullMethodName   = "/callability.v1.CallabilityService/CheckColumns"
 	CallabilityService_ExplainTool_FullMethodName    = "/callability.v1.CallabilityService/ExplainTool"
 	CallabilityService_ClassifyLoad_FullMethodName   = "/callability.v1.CallabilityService/ClassifyLoad"
 	CallabilityService_ClassifyEnable_FullMethodName = "/callability.v1.CallabilityService/ClassifyEnable"
@@ -55,20 +54,12 @@ const (
 // `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
 // `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
 // `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-// code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-// `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-// FAILED_PRECONDITION. Others may be added.
+// code INTERNAL. Others may be added.
 type CallabilityServiceClient interface {
 	// Decides one tool. For the call path.
 	CheckTool(ctx context.Context, in *CheckToolRequest, opts ...grpc.CallOption) (*CheckToolResponse, error)
 	// Decides many tools, grouped by server. For discovery and counts.
 	CheckTools(ctx context.Context, in *CheckToolsRequest, opts ...grpc.CallOption) (*CheckToolsResponse, error)
-	// Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-	// inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-	//
-	// Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-	// one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
-	CheckColumns(ctx context.Context, in *CheckColumnsRequest, opts ...grpc.CallOption) (*CheckColumnsResponse, error)
 	// Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
 	// people.
 	ExplainTool(ctx context.Context, in *ExplainToolRequest, opts ...grpc.CallOption) (*ExplainToolResponse, error)
@@ -100,16 +91,6 @@ func (c *callabilityServiceClient) CheckTools(ctx context.Context, in *CheckTool
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckToolsResponse)
 	err := c.cc.Invoke(ctx, CallabilityService_CheckTools_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *callabilityServiceClient) CheckColumns(ctx context.Context, in *CheckColumnsRequest, opts ...grpc.CallOption) (*CheckColumnsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CheckColumnsResponse)
-	err := c.cc.Invoke(ctx, CallabilityService_CheckColumns_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -172,20 +153,12 @@ func (c *callabilityServiceClient) ClassifyEnable(ctx context.Context, in *Class
 // `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
 // `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
 // `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-// code INTERNAL. Of `CheckColumns` also: `TOO_MANY_COLUMNS`, `TOO_MANY_NAMES`, `COLUMN_UNKNOWN`, `COLUMN_REPEATED`,
-// `COLUMN_MISSING`, `COLUMN_LENGTH`, `COLUMN_POINT`, `REVISION_EMPTY`, and `REVISION_CHANGED` with the code
-// FAILED_PRECONDITION. Others may be added.
+// code INTERNAL. Others may be added.
 type CallabilityServiceServer interface {
 	// Decides one tool. For the call path.
 	CheckTool(context.Context, *CheckToolRequest) (*CheckToolResponse, error)
 	// Decides many tools, grouped by server. For discovery and counts.
 	CheckTools(context.Context, *CheckToolsRequest) (*CheckToolsResponse, error)
-	// Decides many tools that are given by columns: for each axis of facts, a number for each tool. For proxies with large
-	// inventories. The verdicts are those of `CheckTools`; anything wrong is an error of the request.
-	//
-	// Errors: FAILED_PRECONDITION with the reason `REVISION_CHANGED` if the request has points of another revision than the
-	// one that is being served, which the message names: ask `GetPolicy` for its axes, and build the columns again.
-	CheckColumns(context.Context, *CheckColumnsRequest) (*CheckColumnsResponse, error)
 	// Decides one tool and explains the decision: each rule that was tried, and what would make the tool callable. For
 	// people.
 	ExplainTool(context.Context, *ExplainToolRequest) (*ExplainToolResponse, error)
@@ -208,9 +181,6 @@ func (UnimplementedCallabilityServiceServer) CheckTool(context.Context, *CheckTo
 }
 func (UnimplementedCallabilityServiceServer) CheckTools(context.Context, *CheckToolsRequest) (*CheckToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckTools not implemented")
-}
-func (UnimplementedCallabilityServiceServer) CheckColumns(context.Context, *CheckColumnsRequest) (*CheckColumnsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CheckColumns not implemented")
 }
 func (UnimplementedCallabilityServiceServer) ExplainTool(context.Context, *ExplainToolRequest) (*ExplainToolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainTool not implemented")
@@ -274,24 +244,6 @@ func _CallabilityService_CheckTools_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CallabilityServiceServer).CheckTools(ctx, req.(*CheckToolsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CallabilityService_CheckColumns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CheckColumnsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CallabilityServiceServer).CheckColumns(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CallabilityService_CheckColumns_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CallabilityServiceServer).CheckColumns(ctx, req.(*CheckColumnsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -364,10 +316,6 @@ var CallabilityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckTools",
 			Handler:    _CallabilityService_CheckTools_Handler,
-		},
-		{
-			MethodName: "CheckColumns",
-			Handler:    _CallabilityService_CheckColumns_Handler,
 		},
 		{
 			MethodName: "ExplainTool",

@@ -832,8 +832,6 @@ type RuleSet struct {
 	Witnesses uint32 `protobuf:"varint,11,opt,name=witnesses,proto3" json:"witnesses,omitempty"`
 	// The facts that its file declares under `facts`, in the order of the declaration.
 	DeclaredFacts []*DeclaredFact `protobuf:"bytes,12,rep,name=declared_facts,json=declaredFacts,proto3" json:"declared_facts,omitempty"`
-	// The axes of facts about tools that `CheckColumns` reads columns of; empty for other questions.
-	Axes          []*Axis `protobuf:"bytes,13,rep,name=axes,proto3" json:"axes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,132 +950,6 @@ func (x *RuleSet) GetDeclaredFacts() []*DeclaredFact {
 	return nil
 }
 
-func (x *RuleSet) GetAxes() []*Axis {
-	if x != nil {
-		return x.Axes
-	}
-	return nil
-}
-
-// Facts that vary together, and every state that they can have.
-type Axis struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The facts, in order. The first of them names the axis.
-	Facts []string `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`
-	// What they are facts of. An axis of the agent has no column: its facts are in `CheckColumnsRequest.agent`.
-	Subject FactSubject `protobuf:"varint,2,opt,name=subject,proto3,enum=callability.v1.FactSubject" json:"subject,omitempty"`
-	// How many points there are.
-	Size uint32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// The points; empty if the fact is a name, whose points are classes of names.
-	Points        []*AxisPoint `protobuf:"bytes,4,rep,name=points,proto3" json:"points,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Axis) Reset() {
-	*x = Axis{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Axis) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Axis) ProtoMessage() {}
-
-func (x *Axis) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Axis.ProtoReflect.Descriptor instead.
-func (*Axis) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Axis) GetFacts() []string {
-	if x != nil {
-		return x.Facts
-	}
-	return nil
-}
-
-func (x *Axis) GetSubject() FactSubject {
-	if x != nil {
-		return x.Subject
-	}
-	return FactSubject_FACT_SUBJECT_UNSPECIFIED
-}
-
-func (x *Axis) GetSize() uint32 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-func (x *Axis) GetPoints() []*AxisPoint {
-	if x != nil {
-		return x.Points
-	}
-	return nil
-}
-
-// One state of the facts of an axis.
-type AxisPoint struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// For each fact, its value as rule files write it, or `unknown`.
-	Values        []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AxisPoint) Reset() {
-	*x = AxisPoint{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AxisPoint) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AxisPoint) ProtoMessage() {}
-
-func (x *AxisPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AxisPoint.ProtoReflect.Descriptor instead.
-func (*AxisPoint) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *AxisPoint) GetValues() []string {
-	if x != nil {
-		return x.Values
-	}
-	return nil
-}
-
 // A label that a rule file declares. A value that is not declared is unknown.
 type DeclaredLabel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1091,7 +963,7 @@ type DeclaredLabel struct {
 
 func (x *DeclaredLabel) Reset() {
 	*x = DeclaredLabel{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[12]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +975,7 @@ func (x *DeclaredLabel) String() string {
 func (*DeclaredLabel) ProtoMessage() {}
 
 func (x *DeclaredLabel) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[12]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +988,7 @@ func (x *DeclaredLabel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredLabel.ProtoReflect.Descriptor instead.
 func (*DeclaredLabel) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{12}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeclaredLabel) GetFact() string {
@@ -1161,7 +1033,7 @@ type DeclaredFact struct {
 
 func (x *DeclaredFact) Reset() {
 	*x = DeclaredFact{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[13]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1045,7 @@ func (x *DeclaredFact) String() string {
 func (*DeclaredFact) ProtoMessage() {}
 
 func (x *DeclaredFact) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[13]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1058,7 @@ func (x *DeclaredFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclaredFact.ProtoReflect.Descriptor instead.
 func (*DeclaredFact) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{13}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeclaredFact) GetFact() string {
@@ -1262,7 +1134,7 @@ type StatusInfo struct {
 
 func (x *StatusInfo) Reset() {
 	*x = StatusInfo{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[14]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1146,7 @@ func (x *StatusInfo) String() string {
 func (*StatusInfo) ProtoMessage() {}
 
 func (x *StatusInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[14]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1159,7 @@ func (x *StatusInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusInfo.ProtoReflect.Descriptor instead.
 func (*StatusInfo) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{14}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusInfo) GetStatus() ToolStatus {
@@ -1335,7 +1207,7 @@ type LoadStatusInfo struct {
 
 func (x *LoadStatusInfo) Reset() {
 	*x = LoadStatusInfo{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[15]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1219,7 @@ func (x *LoadStatusInfo) String() string {
 func (*LoadStatusInfo) ProtoMessage() {}
 
 func (x *LoadStatusInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[15]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1232,7 @@ func (x *LoadStatusInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadStatusInfo.ProtoReflect.Descriptor instead.
 func (*LoadStatusInfo) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{15}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LoadStatusInfo) GetStatus() LoadStatus {
@@ -1414,7 +1286,7 @@ type EnableStatusInfo struct {
 
 func (x *EnableStatusInfo) Reset() {
 	*x = EnableStatusInfo{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[16]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1298,7 @@ func (x *EnableStatusInfo) String() string {
 func (*EnableStatusInfo) ProtoMessage() {}
 
 func (x *EnableStatusInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[16]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1311,7 @@ func (x *EnableStatusInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableStatusInfo.ProtoReflect.Descriptor instead.
 func (*EnableStatusInfo) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{16}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EnableStatusInfo) GetStatus() EnableStatus {
@@ -1508,7 +1380,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[17]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1392,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[17]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1405,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{17}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Action) GetName() string {
@@ -1612,7 +1484,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[18]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1496,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[18]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1509,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{18}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Limits) GetTools() uint32 {
@@ -1779,7 +1651,7 @@ type MethodLimits struct {
 
 func (x *MethodLimits) Reset() {
 	*x = MethodLimits{}
-	mi := &file_callability_v1_policy_service_proto_msgTypes[19]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1663,7 @@ func (x *MethodLimits) String() string {
 func (*MethodLimits) ProtoMessage() {}
 
 func (x *MethodLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_callability_v1_policy_service_proto_msgTypes[19]
+	mi := &file_callability_v1_policy_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1676,7 @@ func (x *MethodLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MethodLimits.ProtoReflect.Descriptor instead.
 func (*MethodLimits) Descriptor() ([]byte, []int) {
-	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{19}
+	return file_callability_v1_policy_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MethodLimits) GetMethod() string {
@@ -1873,7 +1745,7 @@ const file_callability_v1_policy_service_proto_rawDesc = "" +
 	"\bseverity\x18\x04 \x01(\x0e2\x1f.callability.v1.FindingSeverityR\bseverity\x12\x12\n" +
 	"\x04code\x18\x05 \x01(\tR\x04code\x12\x1a\n" +
 	"\bsentence\x18\x06 \x01(\tR\bsentence\x12\x12\n" +
-	"\x04hint\x18\a \x01(\tR\x04hint\"\xd4\x03\n" +
+	"\x04hint\x18\a \x01(\tR\x04hint\"\xaa\x03\n" +
 	"\aRuleSet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05rules\x18\x02 \x03(\tR\x05rules\x12\x14\n" +
@@ -1888,15 +1760,7 @@ const file_callability_v1_policy_service_proto_rawDesc = "" +
 	"\aregions\x18\n" +
 	" \x01(\tR\aregions\x12\x1c\n" +
 	"\twitnesses\x18\v \x01(\rR\twitnesses\x12C\n" +
-	"\x0edeclared_facts\x18\f \x03(\v2\x1c.callability.v1.DeclaredFactR\rdeclaredFacts\x12(\n" +
-	"\x04axes\x18\r \x03(\v2\x14.callability.v1.AxisR\x04axes\"\x9a\x01\n" +
-	"\x04Axis\x12\x14\n" +
-	"\x05facts\x18\x01 \x03(\tR\x05facts\x125\n" +
-	"\asubject\x18\x02 \x01(\x0e2\x1b.callability.v1.FactSubjectR\asubject\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\rR\x04size\x121\n" +
-	"\x06points\x18\x04 \x03(\v2\x19.callability.v1.AxisPointR\x06points\"#\n" +
-	"\tAxisPoint\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\tR\x06values\";\n" +
+	"\x0edeclared_facts\x18\f \x03(\v2\x1c.callability.v1.DeclaredFactR\rdeclaredFacts\";\n" +
 	"\rDeclaredLabel\x12\x12\n" +
 	"\x04fact\x18\x01 \x01(\tR\x04fact\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06values\"\x92\x02\n" +
@@ -1984,7 +1848,7 @@ func file_callability_v1_policy_service_proto_rawDescGZIP() []byte {
 }
 
 var file_callability_v1_policy_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_callability_v1_policy_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_callability_v1_policy_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_callability_v1_policy_service_proto_goTypes = []any{
 	(FindingSeverity)(0),           // 0: callability.v1.FindingSeverity
 	(FactSubject)(0),               // 1: callability.v1.FactSubject
@@ -1998,65 +1862,60 @@ var file_callability_v1_policy_service_proto_goTypes = []any{
 	(*ValidatePolicyResponse)(nil), // 9: callability.v1.ValidatePolicyResponse
 	(*PolicyFinding)(nil),          // 10: callability.v1.PolicyFinding
 	(*RuleSet)(nil),                // 11: callability.v1.RuleSet
-	(*Axis)(nil),                   // 12: callability.v1.Axis
-	(*AxisPoint)(nil),              // 13: callability.v1.AxisPoint
-	(*DeclaredLabel)(nil),          // 14: callability.v1.DeclaredLabel
-	(*DeclaredFact)(nil),           // 15: callability.v1.DeclaredFact
-	(*StatusInfo)(nil),             // 16: callability.v1.StatusInfo
-	(*LoadStatusInfo)(nil),         // 17: callability.v1.LoadStatusInfo
-	(*EnableStatusInfo)(nil),       // 18: callability.v1.EnableStatusInfo
-	(*Action)(nil),                 // 19: callability.v1.Action
-	(*Limits)(nil),                 // 20: callability.v1.Limits
-	(*MethodLimits)(nil),           // 21: callability.v1.MethodLimits
-	(LiftedBy)(0),                  // 22: callability.v1.LiftedBy
-	(ToolStatus)(0),                // 23: callability.v1.ToolStatus
-	(Retry)(0),                     // 24: callability.v1.Retry
-	(LoadStatus)(0),                // 25: callability.v1.LoadStatus
-	(EnableStatus)(0),              // 26: callability.v1.EnableStatus
-	(EnableEntry)(0),               // 27: callability.v1.EnableEntry
+	(*DeclaredLabel)(nil),          // 12: callability.v1.DeclaredLabel
+	(*DeclaredFact)(nil),           // 13: callability.v1.DeclaredFact
+	(*StatusInfo)(nil),             // 14: callability.v1.StatusInfo
+	(*LoadStatusInfo)(nil),         // 15: callability.v1.LoadStatusInfo
+	(*EnableStatusInfo)(nil),       // 16: callability.v1.EnableStatusInfo
+	(*Action)(nil),                 // 17: callability.v1.Action
+	(*Limits)(nil),                 // 18: callability.v1.Limits
+	(*MethodLimits)(nil),           // 19: callability.v1.MethodLimits
+	(LiftedBy)(0),                  // 20: callability.v1.LiftedBy
+	(ToolStatus)(0),                // 21: callability.v1.ToolStatus
+	(Retry)(0),                     // 22: callability.v1.Retry
+	(LoadStatus)(0),                // 23: callability.v1.LoadStatus
+	(EnableStatus)(0),              // 24: callability.v1.EnableStatus
+	(EnableEntry)(0),               // 25: callability.v1.EnableEntry
 }
 var file_callability_v1_policy_service_proto_depIdxs = []int32{
 	11, // 0: callability.v1.GetPolicyResponse.rule_sets:type_name -> callability.v1.RuleSet
-	16, // 1: callability.v1.GetPolicyResponse.statuses:type_name -> callability.v1.StatusInfo
-	19, // 2: callability.v1.GetPolicyResponse.actions:type_name -> callability.v1.Action
-	20, // 3: callability.v1.GetPolicyResponse.limits:type_name -> callability.v1.Limits
-	17, // 4: callability.v1.GetPolicyResponse.load_statuses:type_name -> callability.v1.LoadStatusInfo
-	18, // 5: callability.v1.GetPolicyResponse.enable_statuses:type_name -> callability.v1.EnableStatusInfo
+	14, // 1: callability.v1.GetPolicyResponse.statuses:type_name -> callability.v1.StatusInfo
+	17, // 2: callability.v1.GetPolicyResponse.actions:type_name -> callability.v1.Action
+	18, // 3: callability.v1.GetPolicyResponse.limits:type_name -> callability.v1.Limits
+	15, // 4: callability.v1.GetPolicyResponse.load_statuses:type_name -> callability.v1.LoadStatusInfo
+	16, // 5: callability.v1.GetPolicyResponse.enable_statuses:type_name -> callability.v1.EnableStatusInfo
 	6,  // 6: callability.v1.GetPolicyResponse.rejected_edit:type_name -> callability.v1.RejectedEdit
 	8,  // 7: callability.v1.ValidatePolicyRequest.files:type_name -> callability.v1.PolicyFile
 	10, // 8: callability.v1.ValidatePolicyResponse.findings:type_name -> callability.v1.PolicyFinding
 	11, // 9: callability.v1.ValidatePolicyResponse.rule_sets:type_name -> callability.v1.RuleSet
 	0,  // 10: callability.v1.PolicyFinding.severity:type_name -> callability.v1.FindingSeverity
-	14, // 11: callability.v1.RuleSet.labels:type_name -> callability.v1.DeclaredLabel
-	15, // 12: callability.v1.RuleSet.declared_facts:type_name -> callability.v1.DeclaredFact
-	12, // 13: callability.v1.RuleSet.axes:type_name -> callability.v1.Axis
-	1,  // 14: callability.v1.Axis.subject:type_name -> callability.v1.FactSubject
-	13, // 15: callability.v1.Axis.points:type_name -> callability.v1.AxisPoint
-	1,  // 16: callability.v1.DeclaredFact.subject:type_name -> callability.v1.FactSubject
-	22, // 17: callability.v1.DeclaredFact.owner:type_name -> callability.v1.LiftedBy
-	23, // 18: callability.v1.StatusInfo.status:type_name -> callability.v1.ToolStatus
-	22, // 19: callability.v1.StatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
-	24, // 20: callability.v1.StatusInfo.retry:type_name -> callability.v1.Retry
-	25, // 21: callability.v1.LoadStatusInfo.status:type_name -> callability.v1.LoadStatus
-	22, // 22: callability.v1.LoadStatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
-	24, // 23: callability.v1.LoadStatusInfo.retry:type_name -> callability.v1.Retry
-	26, // 24: callability.v1.EnableStatusInfo.status:type_name -> callability.v1.EnableStatus
-	22, // 25: callability.v1.EnableStatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
-	24, // 26: callability.v1.EnableStatusInfo.retry:type_name -> callability.v1.Retry
-	27, // 27: callability.v1.EnableStatusInfo.entry:type_name -> callability.v1.EnableEntry
-	22, // 28: callability.v1.Action.owner:type_name -> callability.v1.LiftedBy
-	21, // 29: callability.v1.Limits.methods:type_name -> callability.v1.MethodLimits
-	2,  // 30: callability.v1.PolicyService.GetPolicy:input_type -> callability.v1.GetPolicyRequest
-	7,  // 31: callability.v1.PolicyService.ValidatePolicy:input_type -> callability.v1.ValidatePolicyRequest
-	4,  // 32: callability.v1.PolicyService.WatchPolicy:input_type -> callability.v1.WatchPolicyRequest
-	3,  // 33: callability.v1.PolicyService.GetPolicy:output_type -> callability.v1.GetPolicyResponse
-	9,  // 34: callability.v1.PolicyService.ValidatePolicy:output_type -> callability.v1.ValidatePolicyResponse
-	5,  // 35: callability.v1.PolicyService.WatchPolicy:output_type -> callability.v1.WatchPolicyResponse
-	33, // [33:36] is the sub-list for method output_type
-	30, // [30:33] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	12, // 11: callability.v1.RuleSet.labels:type_name -> callability.v1.DeclaredLabel
+	13, // 12: callability.v1.RuleSet.declared_facts:type_name -> callability.v1.DeclaredFact
+	1,  // 13: callability.v1.DeclaredFact.subject:type_name -> callability.v1.FactSubject
+	20, // 14: callability.v1.DeclaredFact.owner:type_name -> callability.v1.LiftedBy
+	21, // 15: callability.v1.StatusInfo.status:type_name -> callability.v1.ToolStatus
+	20, // 16: callability.v1.StatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
+	22, // 17: callability.v1.StatusInfo.retry:type_name -> callability.v1.Retry
+	23, // 18: callability.v1.LoadStatusInfo.status:type_name -> callability.v1.LoadStatus
+	20, // 19: callability.v1.LoadStatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
+	22, // 20: callability.v1.LoadStatusInfo.retry:type_name -> callability.v1.Retry
+	24, // 21: callability.v1.EnableStatusInfo.status:type_name -> callability.v1.EnableStatus
+	20, // 22: callability.v1.EnableStatusInfo.lifted_by:type_name -> callability.v1.LiftedBy
+	22, // 23: callability.v1.EnableStatusInfo.retry:type_name -> callability.v1.Retry
+	25, // 24: callability.v1.EnableStatusInfo.entry:type_name -> callability.v1.EnableEntry
+	20, // 25: callability.v1.Action.owner:type_name -> callability.v1.LiftedBy
+	19, // 26: callability.v1.Limits.methods:type_name -> callability.v1.MethodLimits
+	2,  // 27: callability.v1.PolicyService.GetPolicy:input_type -> callability.v1.GetPolicyRequest
+	7,  // 28: callability.v1.PolicyService.ValidatePolicy:input_type -> callability.v1.ValidatePolicyRequest
+	4,  // 29: callability.v1.PolicyService.WatchPolicy:input_type -> callability.v1.WatchPolicyRequest
+	3,  // 30: callability.v1.PolicyService.GetPolicy:output_type -> callability.v1.GetPolicyResponse
+	9,  // 31: callability.v1.PolicyService.ValidatePolicy:output_type -> callability.v1.ValidatePolicyResponse
+	5,  // 32: callability.v1.PolicyService.WatchPolicy:output_type -> callability.v1.WatchPolicyResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_callability_v1_policy_service_proto_init() }
@@ -2072,7 +1931,7 @@ func file_callability_v1_policy_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_callability_v1_policy_service_proto_rawDesc), len(file_callability_v1_policy_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,7 +19,6 @@ class Right(StrEnum):
 METHODS: Mapping[str, Right] = {
     "CheckTool": Right.CHECK,
     "CheckTools": Right.CHECK,
-    "CheckColumns": Right.CHECK,
     "ClassifyLoad": Right.CHECK,
     "ClassifyEnable": Right.CHECK,
     "ExplainTool": Right.EXPLAIN,

@@ -10,7 +10,7 @@ from callability.policy.loading import Policy
 from callability.reasoning.explanation import explain
 from callability.request_facts.outcome import enable_facts, load_facts
 from callability.service.calls.outcome_replies import OutcomeReplies
-from callability.service.fast_path import ColumnCalls, PolicyResults, ToolCalls
+from callability.service.fast_path import PolicyResults, ToolCalls
 from callability.service.observability.gaps import Gaps
 from callability.service.observability.metrics import PolicyMetrics
 from callability.service.requests import limits
@@ -25,9 +25,7 @@ class CallabilityCalls:
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None, bundle: bytes = b"") -> None:
         self._policy = policy
         gaps = Gaps(policy.revision, metrics)
-        results = PolicyResults(policy)
-        self._tools = ToolCalls(results, gaps)
-        self._columns = ColumnCalls(policy, results, gaps)
+        self._tools = ToolCalls(PolicyResults(policy), gaps)
         self._loads = OutcomeReplies(policy, "load_outcome", partial(load_reply, policy.revision), gaps)
         self._enables = OutcomeReplies(policy, "enable_outcome", partial(enable_reply, policy.revision), gaps)
         self.bundle = bundle
@@ -55,15 +53,6 @@ class CallabilityCalls:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
         return self._tools.check_tools(data)
-
-    def check_columns(self, data: bytes) -> Awaitable[bytes]:
-        """Answer a `CheckColumnsRequest` with a `CheckColumnsResponse`.
-
-        Raises:
-            InvalidRequest: it is malformed, exceeds a limit, or a column or the name of the agent in it is not one.
-            RevisionChanged: it has points of another revision.
-        """
-        return self._columns.check_columns(data)
 
     async def explain_tool(self, data: bytes) -> bytes:
         """Answer an `ExplainToolRequest` with an `ExplainToolResponse`.

@@ -14,7 +14,6 @@ from callability.service.observability.metrics import PolicyMetrics
 _METHODS = {
     "CheckTool": "check_tool",
     "CheckTools": "check_tools",
-    "CheckColumns": "check_columns",
     "ExplainTool": "explain_tool",
     "ClassifyLoad": "classify_load",
     "ClassifyEnable": "classify_enable",

@@ -24,9 +24,6 @@ _AS_BYTES = {
     "Tool": {"name", "facts"},
     "CheckToolsRequest": {"servers"},
     "CheckToolsResponse": {"servers", "words"},
-    "CheckColumnsRequest": {"revision", "columns"},
-    "AxisColumn": {"fact", "names"},
-    "CheckColumnsResponse": {"distinct_verdicts", "words"},
 }
 
 
@@ -55,12 +52,9 @@ def _lazy(message: type[Message]) -> Any:
 
 
 _REQUESTS: dict[type[Message], Any] = {
-    message: _lazy(message)
-    for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools, pb.CheckColumnsRequest, pb.AxisColumn)
+    message: _lazy(message) for message in (pb.CheckToolRequest, pb.CheckToolsRequest, pb.ServerTools)
 }
 CheckToolsResponse: Any = _lazy(pb.CheckToolsResponse)
-CheckColumnsResponse: Any = _lazy(pb.CheckColumnsResponse)
-_NEVER_MERGED = (pb.CheckToolsRequest, pb.CheckColumnsRequest)
 
 
 def read(message: type[Message], data: bytes) -> Any:
@@ -68,15 +62,14 @@ def read(message: type[Message], data: bytes) -> Any:
 
     A message may stand on the wire in parts, which are to be merged, where bytes would keep the last part alone. The
     sizes then differ, and the request is first brought to its usual form, unless that would make too many objects. The
-    servers of a `CheckToolsRequest` and the columns of a `CheckColumnsRequest` are never merged, and their agent is
-    merged by the lazy form.
+    servers of a `CheckToolsRequest` are never merged, and its agent is merged by the lazy form.
 
     Raises:
         InvalidRequest: the bytes are not such a message, or too many and in parts.
     """
     try:
         request = _REQUESTS[message].FromString(data)
-        if message not in _NEVER_MERGED and request.ByteSize() != len(data):
+        if message is not pb.CheckToolsRequest and request.ByteSize() != len(data):
             if len(data) > PARTS_BYTES:
                 found = f"a message that is written in parts has {len(data):,} bytes, and may have {PARTS_BYTES:,}"
                 raise InvalidRequest("ITEM_TOO_LARGE", found)

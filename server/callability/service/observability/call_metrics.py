@@ -54,7 +54,7 @@ class BatchSizes(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the distribution."""
-        family = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools` and `CheckColumns`.")
+        family = HistogramMetricFamily("callability_batch_tools", "Tools in each `CheckTools`.")
         self._tools.add_to(family, ())
         yield family
 

@@ -6,7 +6,6 @@ ServiceError            a gRPC code, a stable reason and a sentence
 ├── Unauthenticated     UNAUTHENTICATED: the service does not know who calls
 ├── NotPermitted        PERMISSION_DENIED: the caller has no right to the call
 ├── TooManyAtOnce       RESOURCE_EXHAUSTED: the service already does as much as it may at a time
-├── RevisionChanged     FAILED_PRECONDITION: what was sent is about another policy than the one that decides
 ├── ShuttingDown        UNAVAILABLE: the service is being stopped
 └── InternalError       INTERNAL: a fault of the service; what went wrong is in its log only
 """
@@ -53,12 +52,6 @@ class TooManyAtOnce(ServiceError):
     """The caller has to wait until others have been answered."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
-class RevisionChanged(ServiceError):
-    """The caller has to ask for the policy, and build the request again."""
-
-    code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class ShuttingDown(ServiceError):

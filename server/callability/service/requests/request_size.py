@@ -25,14 +25,10 @@ _OTHER_FIELDS = 64
 """Fields beside the items: a newer client may send what this version does not know."""
 _SERVERS_FIELD = 2
 _TOOLS_FIELD = 3
-_COLUMNS_FIELD = 4
-_COLUMNS = 512
-"""Columns of a request: more than a policy has axes."""
 
 REQUEST_BYTES: Mapping[str, int] = {
     "callability.v1.CallabilityService/CheckTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/CheckTools": MESSAGE_BYTES,
-    "callability.v1.CallabilityService/CheckColumns": MESSAGE_BYTES,
     "callability.v1.CallabilityService/ExplainTool": 3 * FACTS_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/ClassifyLoad": ERROR_TEXT_BYTES + _NAMES_AND_MORE,
     "callability.v1.CallabilityService/ClassifyEnable": _NAMES_AND_MORE,
@@ -87,30 +83,6 @@ def check_tools(server: bytes, before: int) -> None:
     limit = TOOLS - before
     if len(server) <= wire.LARGE and not wire.at_most(server, _TOOLS_FIELD, limit):
         _check_tools(_fields(server, limit + _OTHER_FIELDS, "ServerTools"), limit)
-
-
-def check_columns(request: bytes) -> None:
-    """Check how many columns a `CheckColumnsRequest` has, and the size of what it has beside them.
-
-    Raises:
-        InvalidRequest: there are too many, or too much, or it is malformed.
-    """
-    limit = _COLUMNS + _OTHER_FIELDS
-    found = _fields(request, limit, "CheckColumnsRequest", apart=_COLUMNS_FIELD)
-    if found.count > limit:
-        raise InvalidRequest("TOO_MANY_COLUMNS", f"the request has more than {limit:,} fields, and may have {_COLUMNS}")
-    _check_item(found)
-
-
-def check_names(column: bytes) -> None:
-    """Check how many names a `NameColumn` has.
-
-    Raises:
-        InvalidRequest: there are too many, or it is malformed.
-    """
-    limit = TOOLS + _OTHER_FIELDS
-    if not wire.at_most(column, 1, TOOLS) and _fields(column, limit, "NameColumn").count > limit:
-        raise InvalidRequest("TOO_MANY_NAMES", f"a column has more than {limit:,} fields, and may have {TOOLS:,} names")
 
 
 def check_files(request: bytes) -> None:

@@ -15,7 +15,6 @@ from callability.reasoning.explanation import Explanation, Trial
 from callability.reasoning.path import Path, Step
 from callability.reasoning.semantics import SEMANTICS
 from callability.service.requests import limits
-from callability.service.translation.axes import axis_messages
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2, policy_service_pb2, verdict_pb2
 from callability.vocabulary import EnableEntry, EnableStatus, LiftedBy, LoadStatus, Retry, ToolStatus
@@ -198,7 +197,6 @@ def rule_set_message(name: str, proved: ProvedRuleSet) -> policy_service_pb2.Rul
         inner_nodes=len(proved.diagram.inner),
         regions=str(proved.diagram.regions),
         witnesses=proved.confirmation.witnesses if proved.confirmation else 0,
-        axes=axis_messages(proved),
     )
 
 
