@@ -14,9 +14,10 @@ from bench.look_up import SLOTS, Slots, chain_on_slots, timed
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
-from callability.bundle import LocalCalls, LocalPolicy, read
-from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
+from callability.kernel.calls import LocalCalls
+from callability.kernel.envelope import enveloped
+from callability.kernel.policy import LocalPolicy, read
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, load
 from callability.v1 import callability_service_pb2 as pb
@@ -85,10 +86,7 @@ def _decisions(rounds: Rounds, policies: dict[str, LocalPolicy]) -> list[Row]:
 
 
 def _facts(calls: LocalCalls, request: pb.CheckToolRequest) -> dict[str, str]:
-    reader = calls.reader
-    agent = request.agent if request.HasField("agent") else None
-    server = reader.of_server(request.server_facts, request.server)
-    return reader.of_agent(agent) | server | reader.of_tool(request.tool_facts, request.tool)
+    return {**calls.encoded.tools.read(pb.ExplainToolRequest.FromString(request.SerializeToString())).values}
 
 
 def _policy(shape: str) -> Policy:

@@ -19,8 +19,9 @@ from bench.rounds import Figures, Rounds, Series
 from bench.serving import EMPTY, SERVICE, Served, served
 from bench.workload import about_many
 from callability.address import DIRECT
+from callability.bundling.writing import checked_policy
+from callability.files.shipped_policy import shipped_policy
 from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
 
@@ -50,7 +51,7 @@ class _Question:
 
 def rows(rounds: Rounds) -> list[Row]:
     """Measure each size, over the network and in the handler alone."""
-    calls = CallabilityCalls(load(shipped_policy()))
+    calls = CallabilityCalls(checked_policy(load(shipped_policy())))
     with (
         served(EMPTY) as empty,
         served(SERVICE) as service,

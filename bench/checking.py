@@ -16,14 +16,14 @@ from bench.launched import launched
 from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from callability import document
+from callability.files.policy_source import policy_files
+from callability.files.shipped_policy import shipped_policy
 from callability.policy.deciding.building import build
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.space import space_of
-from callability.policy.loading import policy_files
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import RuleSet
-from callability.policy.shipped import shipped_policy
 from callability.studio.draft_analysis import DraftAnalysis
 
 PART = "checking"

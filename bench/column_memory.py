@@ -17,8 +17,8 @@ from bench.rounds import Figures, Rounds
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy
+from callability.files.shipped_policy import shipped_policy
 from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
 
 PART = "column memory"
 

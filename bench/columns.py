@@ -24,10 +24,10 @@ from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, decide
 from callability.columns.table_format import TableFormat
 from callability.columns.tables import TableFile, table_writer
+from callability.files.shipped_policy import shipped_policy
 from callability.policy.loading import Policy, load
 from callability.policy.reporting.sql import Query, as_sql
 from callability.policy.reporting.sql_dialect import Dialect
-from callability.policy.shipped import shipped_policy
 
 PART = "columns"
 

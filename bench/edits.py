@@ -21,7 +21,7 @@ from bench.report import Aim, Aimed, Row
 from bench.rounds import Figures, Rounds
 from bench.serving import SERVICE, Served, served
 from callability.address import DIRECT
-from callability.policy.shipped import shipped_policy
+from callability.files.shipped_policy import shipped_policy
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from callability.policy.shipped import shipped_policy
+from callability.files.shipped_policy import shipped_policy
 
 SEED = 1
 _USER = "  - {id: user-off, "

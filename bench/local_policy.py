@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from callability.bundle.envelope import enveloped
 from callability.bundling.writing import checked_payload
 from callability.client.given_policy import GivenPolicy
+from callability.files.shipped_policy import shipped_policy
 from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.kernel.envelope import enveloped
 from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
 
 
 def local_policy() -> PolicyClient:

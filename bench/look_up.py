@@ -15,10 +15,13 @@ from bench.large_policies import write_large
 from bench.report import Aim, Row
 from bench.rounds import Figures, Rounds
 from bench.workload import about_one_each
+from callability.bundling.writing import checked_policy
+from callability.files.shipped_policy import shipped_policy
+from callability.kernel.calls import LocalCalls
+from callability.kernel.policy import read
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.loading import load
-from callability.policy.shipped import shipped_policy
-from callability.service.translation.tool_facts import FactReader
+from callability.v1.callability_service_pb2 import ExplainToolRequest
 
 PART = "look-up"
 
@@ -34,11 +37,12 @@ def rows(rounds: Rounds) -> list[Row]:
     Raises:
         AssertionError: the if-chain decides something else.
     """
-    table = load(shipped_policy()).rule_sets["callability"].diagram
+    policy = load(shipped_policy())
+    table = policy.rule_sets["callability"].diagram
     _check_chain(table)
-    reader = FactReader(table.space)
+    calls = LocalCalls(read(checked_policy(policy).bundle))
     facts = tuple(
-        reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()).values
+        calls.encoded.tools.read(ExplainToolRequest.FromString(request.SerializeToString())).values
         for request in about_one_each(1_000)
     )
     passes = rounds.repetitions(_PASSES)

@@ -11,7 +11,8 @@ from ruamel.yaml.composer import Composer, MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import Node
 
-MAX_DEPTH = 48
+from callability.document import MAX_DEPTH
+
 MAX_VALUES = 50_000
 """Values of a file, keys and what holds others among them."""
 

@@ -8,26 +8,15 @@ import os
 import re
 import stat
 from codecs import BOM_UTF8
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
-from ruamel.yaml.nodes import Node as YamlNode
-from ruamel.yaml.reader import ReaderError
-
-from callability.bounded_yaml import MAX_DEPTH, MAX_VALUES, TooDeep, TooMany, compose
-from callability.finding import Finding, Place, shown
+from callability.finding import Finding, Place
 from callability.jsonc import UnclosedComment, is_json, with_colons_behind_keys, without_comments
-from callability.yaml_fault import fault
 
 MAX_BYTES = 524_288
-MAX_DIGITS = 64
-"""Digits of a number; what is longer is read as text."""
-
-_TAG = "tag:yaml.org,2002:"
+MAX_DEPTH = 48
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 ScalarValue = str | bool | int | float | None
 
@@ -102,10 +91,10 @@ def read_bytes(path: Path, file: str | None = None, most: int = MAX_BYTES) -> by
             return stream.read(most + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
-        refused = _refused(Place(file or str(path)), "unreadable-file", sentence)
+        unreadable = refused(Place(file or str(path)), "unreadable-file", sentence)
         if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise OutOfDescriptors(refused.findings) from error
-        raise refused from error
+            raise OutOfDescriptors(unreadable.findings) from error
+        raise unreadable from error
 
 
 def _opened(name: str, flags: int) -> int:
@@ -132,7 +121,7 @@ def parse(data: bytes, file: str) -> Node:
         Refused: it is too large or is not one well-formed document.
     """
     if len(data) > MAX_BYTES:
-        raise _refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
+        raise refused(Place(file), "file-too-large", f"is larger than {MAX_BYTES:,} bytes")
     try:
         # The places of an error count from after the byte order mark.
         data = data.removeprefix(BOM_UTF8)
@@ -140,8 +129,11 @@ def parse(data: bytes, file: str) -> Node:
     except UnicodeDecodeError as error:
         before = re.split("\r\n|[\r\n]", data[: error.start].decode())
         place = Place(file, len(before), len(before[-1]) + 1)
-        raise _refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
-    return _Reader(file).document(_checked_json(text, file) if is_json(file) else text)
+        raise refused(place, "not-utf-8", f"byte {data[error.start]:#04x} is not UTF-8") from error
+    # The library takes longer to import than a program without files takes to start.
+    from callability.yaml_document import document  # noqa: PLC0415
+
+    return document(_checked_json(text, file) if is_json(file) else text, file)
 
 
 def plain(node: Node) -> object:
@@ -168,12 +160,12 @@ def _checked_json(text: str, file: str) -> str:
     except UnclosedComment as error:
         before = text[: error.position].split("\n")
         place = Place(file, len(before), len(before[-1]) + 1)
-        raise _refused(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
+        raise refused(place, "not-json", "a comment begins here and is not closed", "close it with `*/`") from error
     except json.JSONDecodeError as error:
         hint = "remove the comma before `]` or `}`" if _needless_comma(text, error.pos) else ""
-        raise _refused(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
+        raise refused(Place(file, error.lineno, error.colno), "not-json", "is not valid JSON here", hint) from error
     except RecursionError as error:
-        raise _too_deep(Place(file)) from error
+        raise too_deep(Place(file)) from error
     text = with_colons_behind_keys(text.replace("\t", " "))
     return _NOT_IN_YAML.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
 
@@ -184,127 +176,11 @@ def _needless_comma(text: str, position: int) -> bool:
     return re.match(r",\s*[\]}]", text[max(comma, 0) :]) is not None
 
 
-def _refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
+def refused(place: Place, code: str, sentence: str, hint: str = "") -> Refused:
+    """Return the error of a file with one finding."""
     return Refused((Finding(place, code, sentence, hint),))
 
 
-def _too_deep(place: Place) -> Refused:
-    return _refused(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")
-
-
-_DIRECTIVE = re.compile(r"(?>[ \t]*(?:#[^\r\n]*)?(?:\r\n|[\r\n]))*+(?=%)")
-"""What may stand above a directive."""
-
-
-class _Reader:
-    """Turns the nodes of the YAML library into ours, and collects every finding on the way."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.findings: list[Finding] = []
-        self.seen: set[int] = set()
-
-    def document(self, text: str) -> Node:
-        if directive := _DIRECTIVE.match(text):
-            raise self._directive(text, directive.end())
-        root = self._composed(text)
-        if root is None:
-            raise _refused(Place(self.file), "empty-file", "is empty")
-        node = self._node(root)
-        if self.findings:
-            raise Refused(tuple(self.findings))
-        return node
-
-    def _directive(self, text: str, position: int) -> Refused:
-        place = Place(self.file, len(re.split("\r\n|[\n\r]", text[:position])), 1)
-        return _refused(place, "directive", "a directive (`%...`) is not supported", "files are YAML 1.2")
-
-    def _composed(self, text: str) -> YamlNode | None:
-        try:
-            return compose(text)
-        except KeyError as error:
-            # The library looks up the version that a directive names, wherever it stands, and knows only some.
-            found = re.search(r"(?<![^\r\n])%", text)
-            raise self._directive(text, found.start() if found else 0) from error
-        except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            place = Place(self.file, mark.line + 1, mark.column + 1) if mark else Place(self.file)
-            if isinstance(error, TooDeep):
-                raise _too_deep(place) from error
-            if isinstance(error, TooMany):
-                sentence = f"has more than {MAX_VALUES:,} values, keys among them"
-                raise _refused(place, "too-many-values", sentence) from error
-            line, column, problem, hint = fault(error, text)
-            raise _refused(Place(self.file, line, column), "not-yaml", f"is not YAML: {problem}", hint) from error
-        except ReaderError as error:
-            before = re.split("\r\n|[\n\r]", text[: error.position])
-            place = Place(self.file, len(before), len(before[-1]) + 1)
-            sentence = f"is not YAML: the character U+{ord(text[error.position]):04X} is not allowed in a file"
-            raise _refused(place, "not-yaml", sentence, "remove it") from error
-        except (YAMLError, ValueError) as error:
-            raise _refused(
-                Place(self.file), "not-yaml", "is not YAML: it contains a character that is not allowed in a file"
-            ) from error
-
-    def _node(self, node: YamlNode) -> Node:
-        place = Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
-        if id(node) in self.seen:
-            sentence = "this value is repeated by an alias (`*name`), which is not supported"
-            self._find(place, "alias", sentence, "write the value out")
-            return Scalar(None, place)
-        self.seen.add(id(node))
-        if not isinstance(node, ScalarNode) and str(node.tag) not in {f"{_TAG}map", f"{_TAG}seq"}:
-            self._find(place, "unknown-tag", "a tag (`!name`) is not supported")
-        match node:
-            case MappingNode():
-                return Mapping(tuple(self._entries(node)), place)
-            case SequenceNode():
-                return Sequence(tuple(self._node(item) for item in node.value), place)
-            case ScalarNode():
-                return Scalar(self._value(node, place), place, str(node.value))
-        raise TypeError(f"the YAML library made a {type(node).__name__}")
-
-    def _entries(self, node: MappingNode) -> Iterator[tuple[Scalar, Node]]:
-        keys: set[ScalarValue] = set()
-        for key_node, value_node in node.value:
-            key = self._node(key_node)
-            value = self._node(value_node)
-            if not isinstance(key, Scalar) or not isinstance(key.value, str):
-                self._find(key.place, "key-not-text", "a key is not text", "quote it, or write `placeholder` in quotes")
-            elif key.value in keys:
-                self._find(key.place, "duplicate-key", f"key {shown(key.value)} is repeated")
-            else:
-                keys.add(key.value)
-                yield key, value
-
-    def _value(self, node: ScalarNode, place: Place) -> ScalarValue:
-        text = str(node.value)
-        try:
-            match str(node.tag).removeprefix(_TAG):
-                case "str":
-                    return self._text(text, place)
-                case "bool" if text.lower() in {"true", "false"}:
-                    return text.lower() == "true"
-                case "null":
-                    return None
-                case "int":
-                    return int(text.replace("_", ""), 0) if len(text) <= MAX_DIGITS else text
-                case "float":
-                    return float(text.replace("_", ""))
-                case "merge" | "timestamp":
-                    return text
-        except ValueError:
-            return text
-        self._find(place, "unknown-tag", "a tag (`!name`) is not supported")
-        return None
-
-    def _text(self, text: str, place: Place) -> str:
-        """Join the halves of characters that JSON escapes as two."""
-        try:
-            return text.encode("utf-16", "surrogatepass").decode("utf-16")
-        except UnicodeDecodeError:
-            self._find(place, "not-unicode", "an escape sequence encodes half a character")
-            return ""
-
-    def _find(self, place: Place, code: str, sentence: str, hint: str = "") -> None:
-        self.findings.append(Finding(place, code, sentence, hint))
+def too_deep(place: Place) -> Refused:
+    """Return the error of a file that is nested too deeply."""
+    return refused(place, "nested-too-deep", f"is nested more than {MAX_DEPTH} levels deep")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 MAX_SHOWN = 128
 """Characters of a word that are shown."""
@@ -129,3 +130,17 @@ def shown(word: str) -> str:
         character if character.isprintable() and character != "`" else f"\\u{ord(character):04x}" for character in word
     )
     return f"`{escaped}`" if len(escaped) <= MAX_SHOWN else f"`{escaped[: MAX_SHOWN - 1]}…`"
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding for programs."""
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "sentence": finding.sentence,
+        "hint": finding.advice,
+        "witness": None if finding.witness is None else dict(finding.witness),
+    }

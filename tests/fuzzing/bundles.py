@@ -13,7 +13,7 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-with atheris.instrument_imports(include=["callability.bundle", "callability.reasoning"]):
+with atheris.instrument_imports(include=["callability.kernel"]):
     from support.hostile_bundles import judged, mutated, sealed
 
 from callability.bundle.v1 import bundle_pb2 as pb

@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 from bench.workload import VERBS
-from callability.policy.loading import source_in
-from callability.policy.shipped import export_policy
+from callability.files.policy_source import source_in
+from callability.files.shipped_policy import export_policy
 from support.edits import replace
 
 _RULES = "callability.yaml"

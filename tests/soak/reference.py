@@ -10,9 +10,10 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from bench.workload import about_many, about_one_each
-from callability.policy.loading import rules_in, source_in
+from callability.files.policy_source import source_in
+from callability.kernel.semantics import decide
+from callability.policy.loading import rules_in
 from callability.policy.rules.rule_set import RuleSet
-from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
 from callability.vocabulary import UNKNOWN

@@ -9,14 +9,16 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from callability.bundle import read
-from callability.bundle.envelope import enveloped
-from callability.bundle.rule_set import RuleSet
 from callability.bundle.v1 import bundle_pb2
 from callability.bundling.payload import payload_of
+from callability.bundling.writing import checked_policy
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.envelope import enveloped
+from callability.kernel.policy import read
+from callability.kernel.rule_set import RuleSet
+from callability.kernel.semantics import decide
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, load
-from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, outcome_pb2
 from callability.vocabulary import UNKNOWN
@@ -52,6 +54,12 @@ def policy_of(name: str) -> Policy:
 def bundle_of(name: str) -> bytes:
     """Return the bundle of the shipped policy or of an example, unsigned."""
     return enveloped(payload_of(policy_of(name)))
+
+
+@cache
+def checked_of(name: str) -> CheckedPolicy:
+    """Return the shipped policy or an example as a service takes it."""
+    return checked_policy(policy_of(name))
 
 
 class DrawnRequests:

@@ -16,12 +16,12 @@ from typing import Annotated
 
 import typer
 
-from callability.bundle import read
-from callability.bundle.tool_facts import ToolFactReader
 from callability.bundle.v1 import bundle_pb2
 from callability.client import BlockingClient
+from callability.kernel.facts import FactReader
+from callability.kernel.policy import read
+from callability.kernel.semantics import decide
 from callability.policy.rules.words import Templates, rule_words, status_words
-from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.vocabulary import UNKNOWN
@@ -57,7 +57,7 @@ class Reference:
 
     def __init__(self, name: str) -> None:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
-        self.reader = ToolFactReader(read(bundle_of(name)).callability)
+        self.reader = FactReader(read(bundle_of(name)).callability)
         self._verdicts: dict[tuple[str, ...], tuple[int, str, bool, bool]] = {}
         self.words = self._every_word()
 
@@ -133,16 +133,16 @@ def _differences(
 ) -> Iterator[str]:
     """Yield where an answer differs from the reference evaluator's, and count what was compared."""
     reader = reference.reader
-    agent = reader.of_agent(request.agent if request.HasField("agent") else None)
+    agent = reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name).values
     of_tools: dict[tuple[str, bytes], Mapping[str, str]] = {}
     met: set[tuple[int, str]] = set()
     for number, (server, results) in enumerate(zip(request.servers, response.servers, strict=True)):
-        above = agent | reader.of_server(server.facts, server.name)
+        above = {**agent, **reader.of_server(server.facts, server.name).values}
         comparison.open += number % 2 * len(server.tools)
         for tool, result in zip(server.tools, results.results, strict=True):
             key = tool.name, tool.facts.SerializeToString(deterministic=True)
             if key not in of_tools:
-                of_tools[key] = reader.of_tool(tool.facts, tool.name)
+                of_tools[key] = reader.of_tool(tool.facts, tool.name).values
             facts = {**above, **of_tools[key]}
             given, expected = result.verdict, reference.verdict(facts)
             comparison.facts += 1

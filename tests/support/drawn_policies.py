@@ -10,6 +10,7 @@ from typing import cast
 from hypothesis import strategies as st
 
 from callability.finding import Place
+from callability.kernel.condition import All, Any, Condition, Is, Not
 from callability.policy.deciding.building import build
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.evaluation import Engine, Evaluation, evaluator
@@ -20,7 +21,6 @@ from callability.policy.reading.form import Form
 from callability.policy.reading.name_form import with_names
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import LiftedBy
 
 NOWHERE = Place("drawn.yaml")

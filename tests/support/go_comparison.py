@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from callability.bundle import LocalCalls, read
 from callability.bundle.v1 import bundle_pb2
-from callability.reasoning.semantics import Decision, decide
+from callability.kernel.facts import FactReader
+from callability.kernel.policy import read
+from callability.kernel.semantics import Decision, decide
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.verdict_pb2 import ToolVerdict
-from support.bundles import POLICIES, DrawnRequests, bundle_of, policy_of, write_policy_of
+from support.bundles import POLICIES, DrawnRequests, bundle_of, checked_of, policy_of, write_policy_of
 from support.checkout import ROOT
 from support.running import serving
 
@@ -33,16 +34,16 @@ class Reference:
 
     def __init__(self, name: str) -> None:
         self._rule_set = policy_of(name).rule_sets["callability"].rule_set
-        self._reader = LocalCalls(read(bundle_of(name))).reader
+        self._reader = FactReader(read(bundle_of(name)).callability)
         self._known: dict[tuple[str, ...], tuple[Decision, bool]] = {}
 
     def disagrees(self, request: pb.CheckToolsRequest, response: pb.CheckToolsResponse) -> str:
         """Return the first difference of a response; empty if there is none."""
-        agent = self._reader.of_agent(request.agent if request.HasField("agent") else None)
+        agent = self._reader.of_agent(request.agent if request.HasField("agent") else None, request.agent.name).values
         for group, results in zip(request.servers, response.servers, strict=True):
-            server = agent | self._reader.of_server(group.facts, group.name)
+            server = {**agent, **self._reader.of_server(group.facts, group.name).values}
             for tool, result in zip(group.tools, results.results, strict=True):
-                facts = server | self._reader.of_tool(tool.facts, tool.name)
+                facts = {**server, **self._reader.of_tool(tool.facts, tool.name).values}
                 if why := self._difference(facts, result.verdict):
                     return f"{facts}: {why}"
         return ""
@@ -88,7 +89,7 @@ def compared(name: str, facts: int, seed: int, program: Path, directory: Path) -
     bundle, policy = directory / "policy.bundle", directory / "policy"
     policy.mkdir()
     bundle.write_bytes(bundle_of(name))
-    reference, calls = Reference(name), CallabilityCalls(policy_of(name))
+    reference, calls = Reference(name), CallabilityCalls(checked_of(name))
     with (
         serving("--policy", str(write_policy_of(name, policy))) as address,
         (directory / "differences").open("w+") as differences,

@@ -9,11 +9,13 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from callability.bundle import BundleRefused, LocalCalls, LocalPolicy, read
-from callability.bundle.envelope import MAGIC
-from callability.bundle.rule_set import RuleSet
-from callability.bundle.signing_input import FORMAT
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.kernel.calls import LocalCalls
+from callability.kernel.envelope import MAGIC
+from callability.kernel.policy import LocalPolicy, read
+from callability.kernel.refusal import BundleRefused
+from callability.kernel.rule_set import RuleSet
+from callability.kernel.signing_input import FORMAT
 from callability.vocabulary import UNKNOWN
 from support.bundles import DrawnRequests
 

@@ -1,21 +1,21 @@
-"""`callability serve` that keeps what it should not: with each edit a copy of the policy, as it was checked."""
+"""`callability serve` that keeps what it should not: with each edit a hundred copies of the policy."""
 
 from __future__ import annotations
 
 from callability.command_line import main
+from callability.kernel.checked_policy import CheckedPolicy
 from callability.service import edits
-from callability.service.calls.served_policy import RejectedEdit
+from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.observability.metrics import PolicyMetrics
 
 _kept: list[object] = []
-_loaded_edit = edits.loaded_edit
 
 
-def _keeping(checked: bytes, revision: str, metrics: PolicyMetrics | None = None) -> edits.LoadedEdit | RejectedEdit:
-    _kept.append([_loaded_edit(checked, revision, metrics) for _ in range(100)])
-    return _loaded_edit(checked, revision, metrics)
+def _keeping(checked: CheckedPolicy, metrics: PolicyMetrics | None = None) -> CallabilityCalls:
+    _kept.append([CallabilityCalls(checked, metrics) for _ in range(100)])
+    return CallabilityCalls(checked, metrics)
 
 
 if __name__ == "__main__":
-    edits.loaded_edit = _keeping
+    vars(edits)["CallabilityCalls"] = _keeping
     main()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
 from callability.client import Client
 from callability.client.given_policy import GivenPolicy
 from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.kernel.envelope import enveloped
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
 from support.checkout import POLICY

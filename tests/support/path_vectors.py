@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
+from callability.kernel.envelope import enveloped
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import Policy, load
 from support.checkout import VECTORS

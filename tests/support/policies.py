@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callability.policy.shipped import export_policy
+from callability.files.shipped_policy import export_policy
 
 SMALLEST = {
     "load_outcome.yaml": "rules: [{id: all, status: permanent}]\nwords: {permanent: {message: '{check_server}'}}\n",

@@ -9,10 +9,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from callability.bundle.envelope import enveloped, opened
-from callability.bundle.signatures import signature_of
 from callability.bundle.v1 import bundle_pb2 as pb
-from callability.policy.reading.policy_source import revision_of
+from callability.files.policy_source import revision_of
+from callability.kernel.envelope import enveloped, opened
+from callability.kernel.signatures import signature_of
 from support.bundles import SHIPPED, bundle_of
 
 Files = dict[str, bytes]

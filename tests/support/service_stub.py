@@ -6,8 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from google.protobuf.message import Message
+from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
+from callability.bundling.writing import checked_policy
+from callability.kernel.limits import InvalidRequest
 from callability.policy.loading import Policy
 from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.served_policy import ServedPolicy
@@ -23,7 +26,7 @@ class ServiceStub:
     """Has the calls of `CallabilityServiceStub` on an aio channel, and fails as they do."""
 
     def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None) -> None:
-        self.served = ServedPolicy(policy, metrics)
+        self.served = ServedPolicy(checked_policy(policy), metrics)
         answers = self.served.answers
         self.CheckTool = _call(answers["CheckTool"], pb.CheckToolResponse)
         self.CheckTools = _call(answers["CheckTools"], pb.CheckToolsResponse)
@@ -43,6 +46,8 @@ def _call(method: Callable[[bytes], Awaitable[bytes]], response: type[Response])
     async def call(request: Message, timeout: float | None = None) -> Response:  # noqa: ASYNC109  # as a stub has it
         try:
             return response.FromString(await method(request.SerializeToString()))
+        except InvalidRequest as error:
+            raise AioRpcError(StatusCode.INVALID_ARGUMENT, Metadata(), Metadata(), error.message) from error
         except ServiceError as error:
             raise AioRpcError(error.code, Metadata(), Metadata(), error.message) from error
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from callability.files.policy_source import PolicySource, source_in
 from callability.finding import Place
 from callability.policy import loading
 from callability.policy.deciding import evaluation
 from callability.policy.deciding.engine_process import EngineOutput, OnProgress, run
 from callability.policy.deciding.evaluation import TIME_LIMIT, Engine, no_progress
-from callability.policy.loading import Check, check_source, source_in
-from callability.policy.reading.policy_source import PolicySource
+from callability.policy.loading import Check, check_source
 from support.checkout import POLICY
 
 _SHIPPED = source_in(POLICY)

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import uvloop
 
+from callability.bundling.writing import with_bundle
+from callability.files.policy_source import source_in
+from callability.kernel.checked_policy import unpacked
 from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import check_source, source_in
-from callability.policy.packing import packed, unpacked
+from callability.policy.loading import check_source
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.server import Server
 from callability.service.transport.port import Port
 
 
-def _ready(checked: bytes) -> CallabilityCalls:
-    policy = unpacked(checked).policy
-    assert policy is not None
-    return CallabilityCalls(policy)
+def _ready(packed: bytes) -> CallabilityCalls:
+    return CallabilityCalls(unpacked(packed))
 
 
 def _resident() -> int:
@@ -33,10 +33,10 @@ def _resident() -> int:
 
 async def main(*directories: str) -> None:
     """Serve until standard input closes; the address is written first."""
-    checked = [packed(check_source(source_in(Path(each)), engine=Engine.REFERENCE)) for each in directories]
-    first = unpacked(checked[0]).policy
-    assert first is not None
-    server = Server(first, Port("127.0.0.1:0"))
+    checked = [
+        with_bundle(check_source(source_in(Path(each)), engine=Engine.REFERENCE), each).packed() for each in directories
+    ]
+    server = Server(unpacked(checked[0]), Port("127.0.0.1:0"))
     await server.start()
     print(server.address, flush=True)
     swaps = 0

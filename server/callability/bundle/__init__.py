@@ -4,10 +4,26 @@
 answers the calls of the contract from it.
 """
 
-from callability.bundle.calls import LocalCalls
-from callability.bundle.policy import LocalPolicy, read
-from callability.bundle.refusal import BundleRefused, RefusalCode
-from callability.bundle.rule_set import Axis, RuleSet
-from callability.bundle.verdict import Verdict, Words
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callability.kernel.calls import LocalCalls
+    from callability.kernel.policy import LocalPolicy, read
+    from callability.kernel.refusal import BundleRefused, RefusalCode
+    from callability.kernel.rule_set import Axis, RuleSet
+    from callability.kernel.verdict import Verdict, Words
 
 __all__ = ["Axis", "BundleRefused", "LocalCalls", "LocalPolicy", "RefusalCode", "RuleSet", "Verdict", "Words", "read"]
+_MODULES = {"policy": ("LocalPolicy", "read"), "refusal": ("BundleRefused", "RefusalCode"), "calls": ("LocalCalls",)}
+_MODULES |= {"rule_set": ("Axis", "RuleSet"), "verdict": ("Verdict", "Words")}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name from the kernel, which itself needs the messages in `callability.bundle.v1`."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"callability.kernel.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.kernel.condition import All, Any, Condition, Is, Not
 from callability.policy.questions.question import Question
-from callability.reasoning.condition import All, Any, Condition, Is, Not
 
 
 class ConditionParts:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.bundling.condition_parts import ConditionParts
 from callability.bundling.fact_messages import axis_message, fact_message, lifted_by_number, status_message
+from callability.files.policy_source import PolicyFile
+from callability.kernel.semantics import SEMANTICS
 from callability.policy.deciding.confirmation import Confirmation, confirm
 from callability.policy.deciding.diagram import InnerNode
 from callability.policy.deciding.evaluation import Engine, evaluator
 from callability.policy.loading import Policy, ProvedRuleSet
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.policy_source import PolicyFile
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.words import Templates, rule_words, status_words
-from callability.reasoning.semantics import SEMANTICS
 
 
 def payload_of(policy: Policy, sequence: int = 0, files: Iterable[PolicyFile] = ()) -> bytes:
@@ -126,6 +126,12 @@ def rule_set_message(proved: ProvedRuleSet, confirmation_of: _ConfirmationOf = _
     )
     message.condition_parts.extend(parts.written)
     return message
+
+
+def confirmed_rule_set(proved: ProvedRuleSet) -> pb.RuleSet:
+    """Return a rule set as a bundle has it, with what confirmed it when it was checked; nothing confirms it again."""
+    confirmation = proved.confirmation or Confirmation(Engine.REFERENCE, 0, 0, proved.diagram.regions)
+    return rule_set_message(proved, lambda _: confirmation)
 
 
 def _rule(rule: Rule, rule_set: RuleSet, condition: int | None, statuses: dict[str, int]) -> pb.Rule:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from callability.bundle.envelope import MAX_BYTES, enveloped
 from callability.bundling.payload import largest_size, payload_of
+from callability.files.policy_source import PolicyFile
 from callability.finding import Finding, Place, in_order
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.envelope import MAX_BYTES, enveloped
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.loading import Check, Policy
-from callability.policy.reading.policy_source import PolicyFile
 
 ROOM = 4_096
 """Bytes that are left for signatures."""
@@ -50,14 +51,23 @@ def with_size(check: Check, shown: str) -> Check:
     return _refused(check, too_large) if too_large else check
 
 
-def with_bundle(check: Check, shown: str) -> tuple[Check, bytes]:
-    """Return a check with the bundle of its policy, unsigned. Without a bundle, the check has no policy either."""
+def with_bundle(check: Check, shown: str) -> CheckedPolicy:
+    """Return the result of a check with the bundle of its policy, unsigned. A policy without a bundle is refused."""
     if check.policy is None:
-        return check, b""
+        return CheckedPolicy(b"", check.findings)
     try:
-        return check, enveloped(checked_payload(check.policy, shown))
+        return checked_policy(check.policy, shown)
     except NotWritten as error:
-        return _refused(check, error.finding), b""
+        return CheckedPolicy(b"", in_order((*check.findings, error.finding)))
+
+
+def checked_policy(policy: Policy, shown: str = "the policy") -> CheckedPolicy:
+    """Return a policy that was accepted, with its bundle, as what serves it takes it.
+
+    Raises:
+        NotWritten: the reference evaluator decides otherwise than a diagram, or the bundle would be too large.
+    """
+    return CheckedPolicy(enveloped(checked_payload(policy, shown)), policy.warnings, policy.engine)
 
 
 def _too_large(size: int, shown: str, hint: str = _SHORTEN) -> Finding | None:

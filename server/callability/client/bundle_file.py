@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 from threading import Event, Thread
 
-from callability.bundle.envelope import MAX_BYTES
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
+from callability.kernel.envelope import MAX_BYTES
 
 POLL_SECONDS = 1.0
 """How often the file is looked at. Each look at a file that is as it was confirms the policy."""

@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event, Lock
 
-from callability.bundle import BundleRefused, LocalCalls, LocalPolicy, RefusalCode, read
 from callability.client.failure import PolicyUnavailable
 from callability.client.hooks import GuardedHooks
 from callability.client.kept_bundle import KeptBundle
+from callability.kernel.calls import UNOBSERVED, LocalCalls
+from callability.kernel.encoded_results import Observer
+from callability.kernel.policy import LocalPolicy, read
+from callability.kernel.refusal import BundleRefused, RefusalCode
 
 _NO_ANSWER = "the policy service gave no answer (UNAVAILABLE)"
 _SHARE = 20
@@ -40,6 +43,7 @@ class HeldPolicy:
         *,
         keep: Path | None = None,
         keys: Mapping[str, bytes] | None = None,
+        observed: Callable[[str], Observer] = lambda _: UNOBSERVED,
         clock: Callable[[], float] = boot_clock,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -49,6 +53,7 @@ class HeldPolicy:
         self._hooks = hooks
         self._kept = KeptBundle(keep, wall_clock) if keep is not None else None
         self._keys = keys
+        self._observed = observed
         self._clock = clock
         self._lock = Lock()
         self._calls: LocalCalls | None = None
@@ -148,12 +153,13 @@ class HeldPolicy:
         try:
             policy = read(bundle, keys=self._keys, accepted_sequence=self._sequence, rollback=rollback)
             _check_digest(policy, digest)
+            calls = LocalCalls(policy, self._observed(policy.revision))
         except BundleRefused as error:
             self._refused_digest = digest
             self._report_refusal(bundle, error)
             return False
         with self._lock:
-            self._calls, self._bundle, self._sequence = LocalCalls(policy), bundle, policy.sequence
+            self._calls, self._bundle, self._sequence = calls, bundle, policy.sequence
             self._confirmed_at = self._clock() if confirmed_at is None else confirmed_at
             self._refused = b""
             self._recovered()

@@ -10,18 +10,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
-from callability.bundle import BundleRefused, LocalCalls, LocalPolicy
-from callability.bundle.tool_facts import InvalidName
 from callability.client.bundle_file import BundleFile
 from callability.client.credentials import Credentials
 from callability.client.failure import ClientClosed, InvalidRequest, PolicyUnavailable
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
-from callability.client.local_description import description
 from callability.client.method import Method, Request, Response
 from callability.client.policy_stream import PolicyStream
 from callability.client.replicas import Replicas
 from callability.client.rotation import ReplicaState
+from callability.kernel import limits
+from callability.kernel.calls import LocalCalls
+from callability.kernel.description import description
+from callability.kernel.refusal import BundleRefused
 from callability.v1 import callability_service_pb2 as pb
 
 FIRST_SECONDS = 5.0
@@ -33,8 +34,6 @@ LOOK_SECONDS = 0.01
 MANY_TOOLS = 500
 """Tools in a request that is decided beside the event loop, so that other tasks go on."""
 
-Decided = Callable[[LocalPolicy, Any, Any], None]
-"""Receives a policy, a request that it answered, and the response. It is called in the thread that decided."""
 _Answer = Callable[[LocalCalls, Any], Any]
 _ANSWERS: Mapping[str, _Answer] = {
     "CheckTool": LocalCalls.check_tool,
@@ -57,15 +56,12 @@ class Source(Protocol):
 
 
 class LocalDecisions:
-    """Answers calls by the policy that is held, from any number of threads; `decided` receives each answer."""
+    """Answers calls by the policy that is held, from any number of threads."""
 
-    def __init__(
-        self, held: HeldPolicy, source: Source, hooks: GuardedHooks, decided: Decided = lambda *_: None
-    ) -> None:
+    def __init__(self, held: HeldPolicy, source: Source, hooks: GuardedHooks) -> None:
         self.held = held
         self._source = source
         self._hooks = hooks
-        self._decided = decided
         self._lock = Lock()
         self._opened_at: float | None = None
         self._closed = False
@@ -110,11 +106,10 @@ class LocalDecisions:
             calls = self.held.calls()
             try:
                 response: Response = _ANSWERS[method.name](calls, request)
-            except InvalidName as error:
+            except limits.InvalidRequest as error:
                 raise InvalidRequest(str(error)) from error
             except BundleRefused as error:
                 raise PolicyUnavailable("the policy contradicts itself", "INTERNAL") from error
-            self._decided(calls.policy, request, response)
             return response
 
     @contextmanager
@@ -206,7 +201,7 @@ def local_decisions(
     """
     if keys is not None:
         # Without keys, no cryptography is needed.
-        import callability.bundle.signatures  # noqa: F401, PLC0415
+        import callability.kernel.signatures  # noqa: F401, PLC0415
     held = HeldPolicy(max_age_seconds, hooks, keep=keep, keys=keys)
     if isinstance(source, Path):
         return LocalDecisions(held, BundleFile(source, held, hooks, rollback=rollback), hooks)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from callability.bundle.envelope import opened
-from callability.bundle.policy import read
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.columns.fact_column import Codes, FactReader, OddValues, UnfitColumn
 from callability.columns.rule_columns import RuleColumns
 from callability.columns.verdict_columns import VerdictColumns
 from callability.finding import did_you_mean, listed, nearest
+from callability.kernel.envelope import opened
+from callability.kernel.policy import read
 
 QUESTION = "callability"
 CHUNK = 1 << 15

@@ -11,13 +11,16 @@ from typing import Annotated
 
 import typer
 
-from callability.bundle.envelope import MAX_SIGNATURES, enveloped
 from callability.bundle.v1 import bundle_pb2
 from callability.bundling.writing import NotWritten, checked_payload
+from callability.command_line.compiled_policy import accepted
 from callability.command_line.key_option import key_files
-from callability.command_line.loaded_policy import loaded_to_serve
 from callability.command_line.options import leave
-from callability.finding import line
+from callability.files.policy_source import source_in
+from callability.files.shipped_policy import shipped_policy
+from callability.finding import finding_lines, line
+from callability.kernel.envelope import MAX_SIGNATURES, enveloped
+from callability.policy.loading import check_source
 
 MAX_SEQUENCE = 2**64 - 1
 STANDARD_OUTPUT = "-"
@@ -73,10 +76,12 @@ def build(
 
 
 def _payload(directory: Path | None, sequence: int, *, with_rule_files: bool) -> bytes:
-    loaded = loaded_to_serve(directory)
+    source = source_in(directory or shipped_policy())
+    policy = accepted(check_source(source))
+    for each in finding_lines(policy.warnings):
+        typer.echo(each, err=True)
     try:
-        files = loaded.source.files if with_rule_files else ()
-        return checked_payload(loaded.policy, "the policy", sequence, files)
+        return checked_payload(policy, "the policy", sequence, source.files if with_rule_files else ())
     except NotWritten as refused:
         typer.echo(line(refused.finding), err=True)
         leave("the policy is refused", 1)
@@ -87,7 +92,7 @@ def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signa
         return []
     try:
         # A bundle that is not signed needs no cryptography.
-        from callability.bundle.signatures import UnusableKey, private_key, signature_of  # noqa: PLC0415
+        from callability.kernel.signatures import UnusableKey, private_key, signature_of  # noqa: PLC0415
     except ImportError as error:
         leave(str(error), 2)
     try:

@@ -8,11 +8,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from callability.bundle.envelope import MAX_BYTES, opened
-from callability.bundle.policy import LocalPolicy, payload_in, read
-from callability.bundle.refusal import BundleRefused
 from callability.command_line.bundle_report import as_data, as_text
 from callability.command_line.key_option import MAX_KEYS, key_files
+from callability.kernel.envelope import MAX_BYTES, opened
+from callability.kernel.policy import LocalPolicy, payload_in, read
+from callability.kernel.refusal import BundleRefused
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
 
@@ -77,7 +77,7 @@ def _read(
 def _public_keys(files: dict[str, Path]) -> dict[str, bytes]:
     try:
         # Only a check of signatures needs cryptography.
-        from callability.bundle.signatures import UnusableKey, public_key  # noqa: PLC0415
+        from callability.kernel.signatures import UnusableKey, public_key  # noqa: PLC0415
     except ImportError as error:
         _leave(str(error), 2)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from callability.bundle.policy import LocalPolicy
-from callability.bundle.rule_set import RuleSet
 from callability.finding import shown
+from callability.kernel.policy import LocalPolicy
+from callability.kernel.rule_set import RuleSet
 
 
 def as_data(policy: LocalPolicy, rule_files: Sequence[str]) -> dict[str, Any]:

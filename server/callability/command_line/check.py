@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from callability.bundling.bundle_origin import origin_at
 from callability.bundling.writing import with_size
 from callability.command_line.check_report import CheckReport, as_json, as_text
 from callability.command_line.options import JsonOption, PolicyArgument
 from callability.command_line.progress import progress_bar
 from callability.command_line.sarif import as_sarif
 from callability.command_line.watch import WatchOption, watched
+from callability.files.bundle_origin import origin_at
+from callability.files.policy_source import PolicySource
+from callability.files.shipped_policy import shipped_policy
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import check_source
-from callability.policy.reading.policy_source import PolicySource
-from callability.policy.shipped import shipped_policy
 
 
 class CheckFormat(StrEnum):

@@ -12,14 +12,15 @@ from typing import Any
 
 from callability.command_line.conditions import condition_text
 from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, Witness, finding_lines, in_order, witness_text
+from callability.finding import MAX_FINDINGS, Finding, Severity, finding_lines, in_order, witness_text
+from callability.finding import as_json as json_of
+from callability.kernel.semantics import SEMANTICS
 from callability.policy.deciding.confirmation import Confirmation
 from callability.policy.loading import Check, ProvedRuleSet
 from callability.policy.proving.decided import Decided
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reporting.effect import Effect, Overlap, effects, notes, overlaps
 from callability.policy.reporting.plain_data import of_count
-from callability.reasoning.semantics import SEMANTICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,9 @@ def as_json(checked: CheckReport) -> str:
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
         "refused_rule_sets": list(_refused(check)),
-        "findings": [json_of_finding(finding) for finding in check.findings[:MAX_FINDINGS]],
+        "findings": [json_of(finding) for finding in check.findings[:MAX_FINDINGS]],
         "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
-        "notes": [json_of_finding(note) for note in checked.notes()[:MAX_FINDINGS]],
+        "notes": [json_of(note) for note in checked.notes()[:MAX_FINDINGS]],
     }
     return json.dumps(answer, indent=2)
 
@@ -172,7 +173,7 @@ def _json_of_effect(effect: Effect) -> dict[str, Any]:
         "undetermined": of_count(effect.undetermined),
         "where": effect.where,
         "whole": effect.whole,
-        "witness": _json_of_witness(effect.witness),
+        "witness": None if effect.witness is None else dict(effect.witness),
     }
 
 
@@ -181,23 +182,5 @@ def _json_of_overlap(overlap: Overlap) -> dict[str, Any]:
         "upper": overlap.upper.id,
         "lower": overlap.lower.id,
         "answers": of_count(overlap.answers),
-        "witness": _json_of_witness(overlap.witness),
+        "witness": None if overlap.witness is None else dict(overlap.witness),
     }
-
-
-def json_of_finding(finding: Finding) -> dict[str, Any]:
-    """Return a finding for programs."""
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "column": finding.place.column,
-        "sentence": finding.sentence,
-        "hint": finding.advice,
-        "witness": _json_of_witness(finding.witness),
-    }
-
-
-def _json_of_witness(witness: Witness | None) -> dict[str, str] | None:
-    return None if witness is None else dict(witness)

@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     ),
     "policy": Group(
         "Export the shipped policy.",
-        {"export": Command("export:export", "policy", "Write the shipped policy into a directory.")},
+        {"export": Command("export:export", "", "Write the shipped policy into a directory.")},
     ),
     "bundle": Group(
         "Compile a policy into one file that proxies decide from.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,13 +23,14 @@ from callability.command_line.policy_service import (
     PolicyTokenFileOption,
 )
 from callability.command_line.start_report import CheckedPolicy, FormOption, ReportFormat, StartReport, StrictOption
+from callability.files.policy_source import source_in
 from callability.finding import Finding, Place, Severity, did_you_mean, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.label_findings import has_labels, label_findings
 from callability.gateway.config.missing_commands import missing_commands
 from callability.gateway.config.place import key_place
-from callability.policy.loading import check_source, source_in
+from callability.service.edits import checked_source
 
 
 def check(
@@ -112,10 +114,11 @@ def start_report(files: CheckedFiles, choice: PolicyChoice, *, strict: bool) -> 
     elif choice.directory is None:
         found = tuple(_not_compared(config)) if config else ()
     else:
-        check = check_source(source_in(choice.directory))
-        policy = CheckedPolicy(choice.directory, check.policy.revision if check.policy else None)
-        labels = label_findings(config, declared_by(check.policy)) if config and check.policy else ()
-        found = (*check.findings, *labels)
+        source = source_in(choice.directory)
+        checked = asyncio.run(checked_source(source))
+        policy = CheckedPolicy(choice.directory, source.revision if checked.bundle else None)
+        labels = label_findings(config, declared_by(checked.bundle)) if config and checked.bundle else ()
+        found = (*checked.findings, *labels)
     return StartReport.of(files.path, (*files.findings, *found), policy, strict=strict)
 
 

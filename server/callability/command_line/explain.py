@@ -9,8 +9,13 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import JsonOption, PolicyOrBundleOption, leave, viewed
+from callability.command_line.compiled_policy import viewed
+from callability.command_line.options import JsonOption, PolicyOrBundleOption, leave
 from callability.finding import did_you_mean, shown
+from callability.kernel.explanation import Explanation
+from callability.kernel.explanation import explain as explanation_of
+from callability.kernel.path import Path, sentences
+from callability.kernel.semantics import SEMANTICS
 from callability.policy.loading import Policy
 from callability.policy.names.automaton import NAME_BYTES
 from callability.policy.questions.callability import CALLABILITY
@@ -22,10 +27,6 @@ from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
 from callability.policy.rules.words import Templates, verdict_words
-from callability.reasoning.explanation import Explanation
-from callability.reasoning.explanation import explain as explanation_of
-from callability.reasoning.path import Path, sentences
-from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import Status
 
 

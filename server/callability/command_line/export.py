@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from callability.command_line.options import leave
+from callability.files.shipped_policy import examples, export_policy
 from callability.finding import did_you_mean, shown
-from callability.policy.shipped import examples, export_policy
 
 
 def export(

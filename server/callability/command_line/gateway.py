@@ -51,11 +51,11 @@ from callability.command_line.tls import (
     certificate_files,
     certificates_of,
 )
+from callability.files.shipped_policy import shipped_policy
 from callability.finding import did_you_mean, shown
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.serving.http_port import HttpPort
 from callability.log_output import LogFormat, log_to_standard_error
-from callability.policy.shipped import shipped_policy
 
 # Most of it is imported when a gateway runs, and its absence has to be known before.
 check_extra("gateway")

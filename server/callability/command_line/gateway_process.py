@@ -20,13 +20,13 @@ from callability.command_line.policy_connection import PolicyConnection, connect
 from callability.command_line.policy_service import PolicyService
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
+from callability.files.policy_origin import PolicyDirectory
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.observability import call_log
 from callability.gateway.observability.metrics import Metrics
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
-from callability.policy.origin import PolicyDirectory
 from callability.service.edits import Edits, followed
 from callability.service.observability.metrics import PolicyMetrics
 

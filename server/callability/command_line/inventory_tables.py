@@ -12,15 +12,16 @@ from typing import Annotated, NoReturn
 import pyarrow as pa
 import typer
 
-from callability.bundle.envelope import enveloped
-from callability.bundle.refusal import BundleRefused
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, Reading, UnfitColumn
 from callability.columns.repeated_tools import RepeatedTools
 from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, output_format, table_files
-from callability.command_line.options import leave, viewed
+from callability.command_line.compiled_policy import viewed
+from callability.command_line.options import leave
 from callability.command_line.terminal import number_of
 from callability.finding import shown
+from callability.kernel.envelope import enveloped
+from callability.kernel.refusal import BundleRefused
 from callability.policy.loading import Policy
 
 FilesArgument = Annotated[

@@ -1,30 +1,29 @@
-"""A policy that a command loads to serve it, with its bundle; commands that only look at a policy do without."""
+"""A policy that a command serves: checked in a process of its own, as each edit of it is."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from callability.bundling.check_worker import output
-from callability.bundling.writing import with_bundle
-from callability.command_line.options import accepted
+import typer
+
+from callability.command_line.options import leave
+from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
+from callability.files.policy_source import PolicySource
+from callability.files.shipped_policy import shipped_policy
 from callability.finding import finding_lines
-from callability.policy.loading import Policy, check_source
-from callability.policy.origin import PolicyDirectory, PolicyOrigin
-from callability.policy.reading.policy_source import PolicySource
-from callability.policy.shipped import shipped_policy
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.service.edits import checked_source
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A policy, the source that it was loaded from, and its bundle."""
+    """A policy that was accepted, and the source that it was loaded from."""
 
-    policy: Policy
+    checked: CheckedPolicy
     source: PolicySource
-    bundle: bytes
-    checked: bytes
-    """The policy and its bundle as the check of an edit puts them out."""
 
 
 def loaded_to_serve(directory: Path | None) -> Loaded:
@@ -33,14 +32,17 @@ def loaded_to_serve(directory: Path | None) -> Loaded:
 
 
 def loaded_from(origin: PolicyOrigin) -> Loaded:
-    """Return the policy of an origin with its source, so that edits are noticed, and its bundle.
+    """Return the policy of an origin with its source, so that edits are noticed.
 
     Warnings go to the log. A policy that is refused exits with code 1.
     """
     source = origin.source()
-    check, bundle = with_bundle(check_source(source), source.shown)
-    policy = accepted(check)
+    checked = asyncio.run(checked_source(source))
+    if not checked.bundle:
+        for each in finding_lines(checked.findings):
+            typer.echo(each, err=True)
+        leave("the policy is refused", 1)
     origin.accepted(source)
-    for each in finding_lines(policy.warnings):
+    for each in finding_lines(checked.findings):
         logging.getLogger(__name__).warning("%s", each)
-    return Loaded(policy, source, bundle, output(check, bundle))
+    return Loaded(checked, source)

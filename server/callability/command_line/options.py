@@ -10,11 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_listen
-from callability.bundling.bundle_origin import rules_at
-from callability.finding import finding_lines
 from callability.log_output import LogFormat
-from callability.policy.loading import Check, Policy
-from callability.policy.shipped import shipped_policy
 from callability.traces import NoTraces, start_traces
 
 METRICS_WHY = "anyone who reaches it can read the counts: `--insecure-metrics` allows it"
@@ -57,26 +53,6 @@ LogFormatOption = Annotated[
 TRACES = "Send traces by OpenTelemetry, as the variables `OTEL_*` say."
 LOG_CALLS = "Log a line about each call, with its outcome and how long it took."
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")]
-
-
-def viewed(path: Path | None) -> Policy:
-    """Return the policy in a directory or a bundle to look at its rules, with warnings about them on standard error.
-
-    Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
-    """
-    policy = accepted(rules_at(path or shipped_policy()))
-    for each in finding_lines(policy.warnings):
-        typer.echo(each, err=True)
-    return policy
-
-
-def accepted(check: Check) -> Policy:
-    """Return the policy of a check, or print the findings that refuse it and exit with code 1."""
-    if check.policy is None:
-        for each in finding_lines(check.findings):
-            typer.echo(each, err=True)
-        leave("the policy is refused", 1)
-    return check.policy
 
 
 def check_policy_choice(directory: Path | None, address: str | None) -> None:

@@ -6,15 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from threading import Lock
 
-from callability.bundling.check_worker import read_output
 from callability.client import Client, LoggingHooks
 from callability.client.given_policy import GivenPolicy
-from callability.command_line.decision_counts import DecisionCounts
 from callability.command_line.loaded_policy import Loaded
-from callability.finding import MAX_FINDINGS
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.encoded_results import Counted, EncodedResult, EncodedServerResults, Gap
+from callability.kernel.policy import LocalPolicy
 from callability.service.calls.served_policy import RejectedEdit
 from callability.service.edits import EditReports
+from callability.service.observability.gaps import Gaps
 from callability.service.observability.metrics import PolicyMetrics
 
 
@@ -47,43 +49,63 @@ class OwnPolicy:
     """
 
     def __init__(self, loaded: Loaded, metrics: PolicyMetrics) -> None:
-        self._given = GivenPolicy(DecisionCounts(metrics).decided, _Warnings())
+        self._given = GivenPolicy(lambda revision: _Locked(Gaps(revision, metrics)), _Warnings())
         self._reports = EditReports(metrics)
-        self._revision = loaded.policy.revision
         self.replaced: Callable[[], None] = lambda: None
         """Called when an edit was applied."""
         self.is_broken = False
         """Whether the latest edit was rejected."""
-        self._give(loaded.bundle)
-        metrics.decides(loaded.policy)
+        self._policy = self._give(loaded.checked)
+        metrics.decides(self._policy, loaded.checked.engine)
 
     @property
     def client(self) -> Client:
         """What decides."""
         return self._given.client
 
-    async def accepted(self, checked: bytes, revision: str) -> bool:
-        """Apply an edit by the output of its check, and return whether it decides: the check may reject it.
+    async def accepted(self, checked: CheckedPolicy) -> None:
+        """Apply an edit that was accepted.
 
         Raises:
             RuntimeError: its bundle is refused; the log says why.
         """
-        check, bundle = await asyncio.to_thread(read_output, checked)
-        policy = check.policy
-        if policy is None:
-            await self.rejected(RejectedEdit(revision, check.findings[:MAX_FINDINGS]))
-            return False
-        await asyncio.to_thread(self._give, bundle)
-        self.is_broken, self._revision = False, policy.revision
-        self._reports.applied(policy)
+        self._policy = await asyncio.to_thread(self._give, checked)
+        self.is_broken = False
+        self._reports.applied(self._policy, checked)
         self.replaced()
-        return True
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
         self.is_broken = True
-        self._reports.rejected(rejected, self._revision)
+        self._reports.rejected(rejected, self._policy.revision)
 
-    def _give(self, bundle: bytes) -> None:
-        if not self._given.give(bundle):
+    def _give(self, checked: CheckedPolicy) -> LocalPolicy:
+        policy = self._given.give(checked.bundle)
+        if policy is None:
             raise RuntimeError("the bundle of the policy is refused")
+        return policy
+
+
+class _Locked:
+    """Counts the decisions of several threads: a large batch is decided beside the event loop."""
+
+    def __init__(self, gaps: Gaps) -> None:
+        self._gaps = gaps
+        self._lock = Lock()
+
+    def decided(self, kind: Counted) -> None:
+        """Count a verdict."""
+        with self._lock:
+            self._gaps.decided(kind)
+
+    def decided_batch(
+        self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
+    ) -> None:
+        """Count the results of a batch."""
+        with self._lock:
+            self._gaps.decided_batch(fresh, again, tools)
+
+    def met(self, found: Mapping[Gap, int]) -> None:
+        """Count gaps."""
+        with self._lock:
+            self._gaps.met(found)

@@ -8,13 +8,13 @@ from callability.adapter import DeclaredInputs, NotPublished
 from callability.client import PolicyUnavailable
 from callability.command_line.policy_service import PolicyService
 from callability.gateway.policy_client.policy_client import GET_SECONDS
-from callability.policy.loading import Policy
-from callability.service.translation.messages import policy_message
+from callability.kernel.description import description
+from callability.kernel.policy import read
 
 
-def declared_by(policy: Policy) -> DeclaredInputs:
-    """Return the labels and facts that a policy declares."""
-    return DeclaredInputs.of(policy_message(policy))
+def declared_by(bundle: bytes) -> DeclaredInputs:
+    """Return the labels and facts that the policy in a bundle declares."""
+    return DeclaredInputs.of(description(read(bundle)))
 
 
 class NoAnswer(Exception):

@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from callability.bundling.bundle_origin import rules_at
 from callability.command_line.options import leave
+from callability.files.shipped_policy import shipped_policy
 from callability.finding import finding_lines, shown
-from callability.policy.loading import Policy
-from callability.policy.shipped import shipped_policy
+from callability.policy.loading import Policy, rules_at
 
 GIT_SECONDS = 30
 

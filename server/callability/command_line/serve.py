@@ -18,7 +18,6 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from callability.address import AddressRefused, check_listen
-from callability.bundling.bundle_origin import BundleOrigin, origin_at
 from callability.certificates import CertificateRefused
 from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
 from callability.command_line.loaded_policy import Loaded, loaded_from
@@ -42,15 +41,16 @@ from callability.command_line.tls import (
     refuse_certificate,
 )
 from callability.exposition import exposed
+from callability.files.bundle_origin import BundleOrigin, origin_at
+from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
+from callability.files.shipped_policy import shipped_policy
 from callability.finding import line, shown
+from callability.kernel.limits import CONCURRENT_CALLS
 from callability.log_output import LogFormat, fields, log_to_standard_error
-from callability.policy.origin import PolicyDirectory, PolicyOrigin
-from callability.policy.shipped import shipped_policy
 from callability.service.callers.callers_file import CallersRefused
 from callability.service.edits import Edits, EditSink, ServedEdits, followed
 from callability.service.instance import SERVICE_NAME, Instance, InstanceOptions, LogOptions
 from callability.service.memory import return_large_blocks
-from callability.service.requests.limits import CONCURRENT_CALLS
 from callability.service.supervisor import Supervisor
 from callability.service.transport.connections import raise_descriptor_limit
 from callability.service.worker_metrics import WorkerMetrics
@@ -221,7 +221,7 @@ def _origin(policy: Path | None, keys: KeyFiles | None) -> PolicyOrigin | None:
     if policy is None or policy.is_dir():
         leave("`--bundle-key` needs a bundle: give its file as `--policy`", 2)
     try:
-        importlib.import_module("callability.bundle.signatures")
+        importlib.import_module("callability.kernel.signatures")
     except ImportError as error:
         leave(str(error), 2)
     return BundleOrigin(policy, keys)
@@ -241,7 +241,7 @@ class Serving:
         """Serve in this process until a signal comes."""
         stopping = _stop_signals()
         hand_over_traces = start_traces(SERVICE_NAME) if self.options.traces else lambda: None
-        instance = Instance(self.options, self.loaded.policy, self.loaded.bundle)
+        instance = Instance(self.options, self.loaded.checked)
         edits = self._edits(ServedEdits(instance.served, instance.metrics))
         with exposed(instance.registry, self.metrics_address):
             async with instance.running():
@@ -271,9 +271,9 @@ class Serving:
         return Edits(sink, self.origin, self.loaded.source.digest) if self.origin else None
 
     def _started(self, address: str) -> None:
-        policy = self.loaded.policy
+        revision = self.loaded.source.revision
         words = "policy %s, proved by %s, is served on %s"
-        _log.info(words, policy.revision, policy.engine, address, extra=fields(revision=policy.revision))
+        _log.info(words, revision, self.loaded.checked.engine, address, extra=fields(revision=revision))
         typer.echo(f"listening on {address}")
 
 

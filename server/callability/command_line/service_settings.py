@@ -15,7 +15,7 @@ from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
 from callability.command_line.options import leave
 from callability.document import Node, Scalar
 from callability.finding import Finding, did_you_mean, in_order, line, shown
-from callability.service.requests.limits import CONCURRENT_CALLS
+from callability.kernel.limits import CONCURRENT_CALLS
 
 PREFIX = "CALLABILITY_SERVE_"
 """How the variable of a setting begins; its name follows in upper case."""

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.check_report import json_of_finding
 from callability.command_line.terminal import escaped, number_of
 from callability.finding import MAX_FINDINGS, Finding, Severity, finding_lines, in_order
+from callability.finding import as_json as json_of
 
 
 class ReportFormat(StrEnum):
@@ -96,7 +96,7 @@ def _json(report: StartReport) -> str:
         "accepted": report.accepted,
         "errors": report.errors,
         "warnings": report.warnings,
-        "findings": [json_of_finding(finding) for finding in report.findings[:MAX_FINDINGS]],
+        "findings": [json_of(finding) for finding in report.findings[:MAX_FINDINGS]],
         "findings_more": max(0, len(report.findings) - MAX_FINDINGS),
     }
     return json.dumps(answer, indent=2)

@@ -10,9 +10,9 @@ import typer
 
 from callability.address import AddressRefused
 from callability.command_line.options import LogLevel, LogLevelOption, PolicyOption, leave
+from callability.files.policy_source import source_in
+from callability.files.shipped_policy import shipped_policy
 from callability.log_output import log_to_standard_error
-from callability.policy.loading import source_in
-from callability.policy.shipped import shipped_policy
 from callability.studio.serving import run
 
 

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import PolicyArgument, leave, viewed
+from callability.command_line.compiled_policy import viewed
+from callability.command_line.options import PolicyArgument, leave
 from callability.command_line.table_report import as_html, as_markdown, write
 from callability.finding import did_you_mean, shown
 from callability.policy.deciding.nodes import TooManyNodes

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from callability.bundling.bundle_origin import origin_at
 from callability.command_line.junit import junit
 from callability.command_line.options import JsonOption, PolicyArgument, leave
 from callability.command_line.test_report import TestedRuleSet, TestReport, as_json, as_text
 from callability.command_line.watch import WatchOption, watched
+from callability.files.bundle_origin import origin_at
+from callability.files.policy_source import PolicySource
+from callability.files.shipped_policy import shipped_policy
 from callability.finding import Severity, shown
 from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
 from callability.policy.proving.decided import Decided
-from callability.policy.reading.policy_source import PolicySource
-from callability.policy.shipped import shipped_policy
 
 _OF_TESTS = ("test-failed", "unknown-rule", "impossible-facts")
 """Codes of findings that are reported with their test."""

@@ -11,10 +11,10 @@ import typer
 
 from callability.command_line.terminal import escaped, number_of
 from callability.finding import Finding, finding_lines, witness_text
+from callability.kernel.explanation import explain
 from callability.policy.loading import ProvedRuleSet
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import Coverage, Goal, Share
-from callability.reasoning.explanation import explain
 
 _INDENT = " " * 6
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +9,15 @@ from pathlib import Path
 from google.protobuf.json_format import ParseDict, ParseError
 
 from callability.adapter import judge
+from callability.bundling.writing import checked_policy
 from callability.command_line.options import leave
 from callability.command_line.tool_change import ToolChange
 from callability.finding import shown
+from callability.kernel.calls import LocalCalls
+from callability.kernel.limits import InvalidRequest
+from callability.kernel.policy import read
 from callability.policy.loading import Policy
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.requests.errors import ServiceError
-from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse
+from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -47,18 +48,18 @@ def _parsed(data: bytes) -> CheckToolsRequest:
 def tool_changes(old: Policy, new: Policy, inventory: CheckToolsRequest) -> tuple[ToolChange, ...]:
     """Return the tools whose status differs, in the order of the inventory, or exit with code 1."""
     try:
-        before, after = asyncio.run(_statuses(old, inventory)), asyncio.run(_statuses(new, inventory))
-    except ServiceError as error:
+        before, after = _statuses(old, inventory), _statuses(new, inventory)
+    except InvalidRequest as error:
         leave(f"the inventory is refused: {error.message}", 1)
     pairs = zip(before, after, strict=True)
     return tuple(ToolChange(tool, was, now) for (tool, was), (_, now) in pairs if was != now)
 
 
-async def _statuses(policy: Policy, inventory: CheckToolsRequest) -> list[tuple[str, str]]:
-    calls = CallabilityCalls(policy)
+def _statuses(policy: Policy, inventory: CheckToolsRequest) -> list[tuple[str, str]]:
+    calls = LocalCalls(read(checked_policy(policy).bundle))
     statuses: list[tuple[str, str]] = []
     for request in _by_server(inventory):
-        response = CheckToolsResponse.FromString(await calls.check_tools(request.SerializeToString()))
+        response = calls.check_tools(request)
         judgement = judge(request, response, visible=[request.servers[0].name])
         statuses += ((tool.name, str(tool.status)) for tool in judgement.tools)
     return statuses

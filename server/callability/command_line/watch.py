@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from callability.policy.origin import PolicyOrigin
-from callability.policy.reading.policy_source import PolicySource
+from callability.files.policy_origin import PolicyOrigin
+from callability.files.policy_source import PolicySource
 
 WatchOption = Annotated[
     bool,

@@ -10,5 +10,5 @@ Its rooms stand in the order of the work, and each knows only those before it:
 - `proving`: what is proved about the whole diagram, and what the tests cover
 - `reporting`: explanations, tables and differences for people
 
-The modules beside them join these: `loading` for a whole policy, and `packing` for a child process.
+The module beside them joins these: `loading` for a whole policy.
 """

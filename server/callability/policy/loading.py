@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 from callability import document
 from callability.document import Node
+from callability.files.bundle_origin import BundleOrigin, is_bundle
+from callability.files.policy_source import TESTS, PolicyFile, PolicySource, policy_files, read_source, source_in
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
 from callability.policy.deciding.building import build, too_large
 from callability.policy.deciding.confirmation import Confirmation, confirm
@@ -29,7 +31,6 @@ from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
 from callability.policy.reading.case_file import Case, read_cases
 from callability.policy.reading.form import Form
-from callability.policy.reading.policy_source import TESTS, PolicyFile, PolicySource, read_source
 from callability.policy.reading.rule_file import read_head, read_rule_set
 from callability.policy.rules.rule_set import RuleSet
 from callability.vocabulary import ACTIONS, Action
@@ -69,8 +70,7 @@ class Policy:
     @property
     def actions(self) -> tuple[Action, ...]:
         """Every action that words may name: the contract's own, and those that rule files declare."""
-        declared = (fact.declared_action for each in self.rule_sets.values() for fact in each.rule_set.declared_facts)
-        return (*ACTIONS, *filter(None, declared))
+        return actions_of(self.rule_sets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,12 @@ class Check:
     proved: Mapping[str, ProvedRuleSet]
     findings: tuple[Finding, ...]
     policy: Policy | None
+
+
+def actions_of(proved: Iterable[ProvedRuleSet]) -> tuple[Action, ...]:
+    """Return every action that the words of some rule sets may name."""
+    declared = (fact.declared_action for each in proved for fact in each.rule_set.declared_facts)
+    return (*ACTIONS, *filter(None, declared))
 
 
 def engines(proved: Iterable[ProvedRuleSet]) -> str:
@@ -107,28 +113,6 @@ def load(directory: Path, *, engine: Engine | None = Engine.AUTO) -> Policy:
     return check.policy
 
 
-def policy_files(directory: Path) -> tuple[Path, ...]:
-    """Return the paths in a policy's directory that are named like YAML files, readable or not.
-
-    Hidden files are left out: editors put them beside the file that they have open.
-    """
-    try:
-        there = sorted(path for path in directory.iterdir() if not path.name.startswith("."))
-        return tuple(path for path in there if path.suffix.lower() in {".yaml", ".yml"})
-    except OSError:
-        return ()
-
-
-def source_in(directory: Path) -> PolicySource:
-    """Return the current source of the policy in a directory."""
-    return read_source(policy_files(directory), directory)
-
-
-def followed_files(directory: Path) -> tuple[Path, ...]:
-    """Return the paths to watch for edits: the directory, which may be replaced, its files, and new ones."""
-    return (directory, directory / "new", *policy_files(directory))
-
-
 def check_files(
     paths: Iterable[Path], directory: Path, *, engine: Engine | None = Engine.AUTO, seconds: float = TIME_LIMIT
 ) -> Check:
@@ -149,6 +133,11 @@ def rules_of(source: PolicySource) -> Check:
     """Check the rules of a source, as `rules_in` does those in a directory."""
     files = tuple(file for file in source.files if not file.tests)
     return check_source(replace(source, files=files), engine=None, advice=False)
+
+
+def rules_at(path: Path) -> Check:
+    """Check the rules of the policy in a directory or a bundle, to look at them, as `rules_in` does."""
+    return rules_of(BundleOrigin(path).source()) if is_bundle(path) else rules_in(path)
 
 
 def check_source(

@@ -1,12 +1,10 @@
-"""The policy as a gRPC service: from the contract to facts, and from verdicts back.
+"""The policy as a gRPC service: it decides from a bundle by the kernel, and never imports what compiles one.
 
 Its rooms, from bottom to top, each importing only from those above it in this list:
 
-- `requests`: what a request may hold, and how one is refused
+- `requests`: the errors with which a request is refused
 - `callers`: who calls, by token or certificate, and what each may call
-- `translation`: from the contract to the facts of rules, and from verdicts back to the contract
 - `observability`: metrics, and the facts that decisions lack
-- `fast_path`: decisions about tools from bytes to bytes, behind one name
 - `calls`: what each call does, by whichever policy is served
 - `transport`: gRPC: admission, the start and end of calls, health, reflection
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
+from callability.kernel.checked_policy import CheckedPolicy
 from callability.service.calls.served_policy import RejectedEdit
 from callability.service.instance import InstanceOptions
 
@@ -19,19 +20,19 @@ _HEAD = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """To a worker: what it serves: the output of a check, and the last edit if it was refused."""
+    """To a worker: what it serves, and the last edit if it was refused."""
 
     number: int
     options: InstanceOptions
-    checked: bytes
+    checked: CheckedPolicy
     rejected: RejectedEdit | None
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """To a worker: load an edit that was checked, and go on with the policy that decides."""
+    """To a worker: load an edit that was accepted, and go on with the policy that decides."""
 
-    checked: bytes
+    checked: CheckedPolicy
 
 
 @dataclass(frozen=True, slots=True)

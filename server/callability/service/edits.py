@@ -7,23 +7,23 @@ import logging
 import pickle
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
-from callability.bundling import check_worker
-from callability.bundling.check_worker import read_output
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
+from callability.files.policy_origin import PolicyOrigin
+from callability.files.policy_source import PolicySource
 from callability.finding import MAX_FINDINGS, Finding, Place, finding_lines
+from callability.kernel.checked_policy import CheckedPolicy, unpacked
+from callability.kernel.policy import LocalPolicy
 from callability.log_output import fields
-from callability.policy.loading import Policy
-from callability.policy.origin import PolicyOrigin
-from callability.policy.reading.policy_source import PolicySource
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
 from callability.service.observability.metrics import PolicyMetrics
 from callability.watching import looks
 
+CHECK_MODULE = "callability.bundling.check_worker"
+"""What checks a policy, in a process of its own: whatever serves a policy never imports what compiles it."""
 CHECK_SECONDS = 120.0
 """How long the check of an edit may take."""
 MAX_LOGGED = 100
@@ -31,22 +31,14 @@ MAX_LOGGED = 100
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedEdit:
-    """An edit that was accepted: its policy, and the calls that answer by it."""
-
-    policy: Policy
-    calls: CallabilityCalls
-
-
 class EditSink(Protocol):
     """Where edits take effect."""
 
-    async def accepted(self, checked: bytes, revision: str) -> bool:
-        """Apply an edit by the output of its check, and return whether it decides: the check may reject it."""
+    async def accepted(self, checked: CheckedPolicy) -> None:
+        """Apply an edit that was accepted."""
 
     async def rejected(self, rejected: RejectedEdit) -> None:
-        """Report an edit that could not be checked."""
+        """Report an edit that was rejected, or could not be checked."""
 
 
 class EditReports:
@@ -55,15 +47,15 @@ class EditReports:
     def __init__(self, metrics: PolicyMetrics) -> None:
         self._metrics = metrics
 
-    def applied(self, policy: Policy) -> None:
+    def applied(self, policy: LocalPolicy, checked: CheckedPolicy) -> None:
         """Report that the policy of an edit decides from now on."""
-        _log(logging.WARNING, policy.warnings)
+        _log(logging.WARNING, checked.findings)
         _logger.info(
             "the edit of the policy is applied: revision %s decides, proved by %s",
-            *(policy.revision, policy.engine),
+            *(policy.revision, checked.engine),
             extra=fields(revision=policy.revision),
         )
-        self._metrics.decides(policy)
+        self._metrics.decides(policy, checked.engine)
         self._metrics.edited(taken_over=True)
 
     def rejected(self, rejected: RejectedEdit, decides: str) -> None:
@@ -82,23 +74,18 @@ class ServedEdits:
         self._metrics = metrics
         self._reports = EditReports(metrics)
 
-    async def accepted(self, checked: bytes, revision: str) -> bool:
-        """Apply an edit by the output of its check, and return whether it decides: the check may reject it."""
-        loaded = await asyncio.to_thread(loaded_edit, checked, revision, self._metrics)
-        if isinstance(loaded, RejectedEdit):
-            self.reject(loaded)
-            return False
-        self.apply(loaded)
-        return True
+    async def accepted(self, checked: CheckedPolicy) -> None:
+        """Apply an edit that was accepted."""
+        self.apply(await asyncio.to_thread(CallabilityCalls, checked, self._metrics), checked)
 
     async def rejected(self, rejected: RejectedEdit) -> None:
-        """Report an edit that could not be checked."""
+        """Report an edit that was rejected, or could not be checked."""
         self.reject(rejected)
 
-    def apply(self, edit: LoadedEdit) -> None:
+    def apply(self, calls: CallabilityCalls, checked: CheckedPolicy) -> None:
         """Decide by an edit from now on."""
-        self._served.replace(edit.calls)
-        self._reports.applied(edit.policy)
+        self._served.replace(calls)
+        self._reports.applied(calls.policy, checked)
 
     def reject(self, rejected: RejectedEdit) -> None:
         """Keep the policy, and report why."""
@@ -125,23 +112,24 @@ class Edits:
     async def _look(self) -> None:
         """Check what was edited since the last time, and again if it was edited during the check."""
         while (written := await asyncio.to_thread(self._origin.source)).digest != self._seen:
-            checked = await _checked(written)
+            checked = await checked_source(written)
             if (await asyncio.to_thread(self._origin.source)).digest != written.digest:
                 continue
             self._seen = written.digest
             await self._apply(checked, written)
 
-    async def _apply(self, checked: bytes | RejectedEdit, written: PolicySource) -> None:
-        if isinstance(checked, RejectedEdit):
-            await self._sink.rejected(checked)
+    async def _apply(self, checked: CheckedPolicy, written: PolicySource) -> None:
+        if not checked.bundle:
+            await self._sink.rejected(RejectedEdit(written.revision, checked.findings[:MAX_FINDINGS]))
             return
         try:
-            if await self._sink.accepted(checked, written.revision):
-                self._origin.accepted(written)
+            await self._sink.accepted(checked)
+            self._origin.accepted(written)
         except Exception:
             # The same files fail again: they are rejected, and not checked at every look.
             _logger.exception("an edit of the policy could not be applied")
-            await self._sink.rejected(_unchecked(written, "the service failed; its log says why"))
+            unchecked = _unchecked(written, "the service failed; its log says why")
+            await self._sink.rejected(RejectedEdit(written.revision, unchecked.findings))
 
 
 def _log(level: int, findings: Sequence[Finding]) -> None:
@@ -163,10 +151,10 @@ async def followed(edits: Edits | None) -> AsyncIterator[None]:
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _checked(written: PolicySource) -> bytes | RejectedEdit:
-    """Return the output of the check of an edit, or the edit if it could not be checked."""
+async def checked_source(written: PolicySource) -> CheckedPolicy:
+    """Check the source of a policy in a process of its own. One that cannot be checked is refused."""
     try:
-        return await output_of(check_worker.__name__, pickle.dumps(written), CHECK_SECONDS)
+        return unpacked(await output_of(CHECK_MODULE, pickle.dumps(written), CHECK_SECONDS))
     except NoOutput as error:
         return _unchecked(written, str(error))
     except Exception:
@@ -174,14 +162,5 @@ async def _checked(written: PolicySource) -> bytes | RejectedEdit:
         return _unchecked(written, "the service failed; its log says why")
 
 
-def _unchecked(written: PolicySource, why: str) -> RejectedEdit:
-    finding = Finding(Place(written.shown), "check-failed", f"could not be checked: {why}")
-    return RejectedEdit(written.revision, (finding,))
-
-
-def loaded_edit(checked: bytes, revision: str, metrics: PolicyMetrics | None = None) -> LoadedEdit | RejectedEdit:
-    """Return an edit by the output of its check; it is rejected if that found errors."""
-    check, bundle = read_output(checked)
-    if check.policy is None:
-        return RejectedEdit(revision, check.findings[:MAX_FINDINGS])
-    return LoadedEdit(check.policy, CallabilityCalls(check.policy, metrics, bundle))
+def _unchecked(written: PolicySource, why: str) -> CheckedPolicy:
+    return CheckedPolicy(b"", (Finding(Place(written.shown), "check-failed", f"could not be checked: {why}"),))

@@ -14,7 +14,7 @@ from callability.address import AddressRefused
 from callability.background import in_background
 from callability.certificate_metrics import CertificateMetrics
 from callability.certificates import CertificateFiles, WatchedCertificates
-from callability.policy.loading import Policy
+from callability.kernel.checked_policy import CheckedPolicy
 from callability.service.callers.callers_file import load_callers
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.served_policy import ServedPolicy
@@ -91,10 +91,9 @@ class Instance:
         CertificateRefused: the certificate cannot be used.
     """
 
-    def __init__(self, options: InstanceOptions, policy: Policy, bundle: bytes) -> None:
+    def __init__(self, options: InstanceOptions, checked: CheckedPolicy) -> None:
         self.registry = CollectorRegistry()
         self.metrics = PolicyMetrics(self.registry)
-        self.metrics.decides(policy)
         calls = CallMetrics(self.registry, tuple(_observers(options)))
         ProcessCollector(registry=self.registry)
         self._callers = WatchedCallers(options.callers) if options.callers else None
@@ -105,14 +104,14 @@ class Instance:
         if self._certificates is not None:
             about_certificates.follow(self._certificates)
         self._server = Server(
-            policy,
+            checked,
             options.port(self._certificates),
             self.metrics,
             options.concurrent_calls,
             self._callers,
             calls,
-            bundle,
         )
+        self.metrics.decides(self.served.calls.policy, checked.engine)
 
     @property
     def served(self) -> ServedPolicy:

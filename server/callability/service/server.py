@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 
 from callability.address import socket_path
-from callability.bundle.envelope import enveloped
-from callability.bundling.writing import checked_payload
-from callability.policy.loading import Policy
+from callability.kernel import limits
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.request_size import REQUEST_BYTES
 from callability.service.callers.watched_callers import WatchedCallers
 from callability.service.calls.policy_calls import PolicyCalls
 from callability.service.calls.policy_watches import PolicyWatches
@@ -20,8 +20,6 @@ from callability.service.calls.served_policy import ServedPolicy
 from callability.service.memory import LargeRequests
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.observability.metrics import PolicyMetrics
-from callability.service.requests import limits
-from callability.service.requests.request_size import REQUEST_BYTES
 from callability.service.transport import health
 from callability.service.transport.admission import Admission
 from callability.service.transport.connections import most_connections
@@ -61,22 +59,20 @@ _OPTIONS = (
 
 
 class Server:
-    """A server on one address: of a policy until `served` is given another. Without its `bundle`, that is written."""
+    """A server on one address: of a policy until `served` is given another."""
 
     def __init__(
         self,
-        policy: Policy,
+        checked: CheckedPolicy,
         port: Port,
         metrics: PolicyMetrics | None = None,
         concurrent_calls: int = limits.CONCURRENT_CALLS,
         callers: WatchedCallers | None = None,
         calls: CallMetrics | None = None,
-        bundle: bytes | None = None,
     ) -> None:
         calls = calls or CallMetrics()
         port.check()
-        bundle = enveloped(checked_payload(policy, "the policy")) if bundle is None else bundle
-        self.served = ServedPolicy(policy, metrics, bundle)
+        self.served = ServedPolicy(checked, metrics)
         self._watches = PolicyWatches(self.served)
         about_policy = PolicyCalls(self.served, concurrent_calls)
         places, turns, large = Places(concurrent_calls), Turns(), LargeRequests()

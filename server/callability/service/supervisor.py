@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from prometheus_client.core import Metric
 
 from callability.address import AddressRefused
-from callability.bundling.check_worker import read_output
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.policy import read
 from callability.log_output import fields
 from callability.service import worker
 from callability.service.calls.served_policy import RejectedEdit
@@ -58,7 +59,7 @@ class Supervisor:
     `checked` is the output of the check of the policy that they begin with.
     """
 
-    def __init__(self, options: InstanceOptions, workers: int, checked: bytes) -> None:
+    def __init__(self, options: InstanceOptions, workers: int, checked: CheckedPolicy) -> None:
         self._reserved = _reserved(options.address)
         port = self._reserved.getsockname()[1]
         self.address = f"{options.address.rpartition(':')[0]}:{port}"
@@ -173,15 +174,9 @@ class Supervisor:
                             wanted.set_result(metrics)
         running.answers.put_nowait(Ready(fault="it has ended"))
 
-    async def accepted(self, checked: bytes, revision: str) -> bool:
-        """Hand an edit to all workers by the output of its check: each loads it, and then all decide by it.
-
-        Return whether they do: the check may reject it.
-        """
-        check, _ = await asyncio.to_thread(read_output, checked)
-        if check.policy is None:
-            await self.rejected(RejectedEdit(revision, check.findings))
-            return False
+    async def accepted(self, checked: CheckedPolicy) -> None:
+        """Hand an edit to all workers: each loads it, and then all decide by it."""
+        revision = (await asyncio.to_thread(read, checked.bundle)).revision
         async with self._editing:
             every = dict(self._running)
             ready = await asyncio.gather(*(_prepared(each, checked) for each in every.values()))
@@ -197,7 +192,6 @@ class Supervisor:
                     await _sent(each, Commit())
         words = "the edit of the policy is applied by %d workers: revision %s decides"
         _logger.info(words, sum(ready), revision, extra=fields(revision=revision))
-        return True
 
     async def rejected(self, rejected: RejectedEdit) -> None:
         """Report an edit that is refused to all workers."""
@@ -257,7 +251,7 @@ async def _answer(control: Control, message: object) -> str:
     return answer.fault
 
 
-async def _prepared(running: _Process, checked: bytes) -> bool:
+async def _prepared(running: _Process, checked: CheckedPolicy) -> bool:
     """Let a worker load an edit, and return whether it has. One that does not begin to is stuck."""
     while not running.answers.empty():
         running.answers.get_nowait()

@@ -12,12 +12,13 @@ import sys
 import uvloop
 
 from callability.address import AddressRefused
-from callability.bundling.check_worker import read_output
 from callability.certificates import CertificateRefused
+from callability.kernel.checked_policy import CheckedPolicy
 from callability.log_output import log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
+from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.control import Collect, Collected, Commit, Control, Loading, Prepare, Ready, Reject, Start
-from callability.service.edits import LoadedEdit, ServedEdits, loaded_edit
+from callability.service.edits import ServedEdits
 from callability.service.instance import SERVICE_NAME, Instance
 from callability.service.memory import return_large_blocks
 from callability.traces import start_traces
@@ -32,7 +33,7 @@ class Worker:
         self._instance = instance
         self._control = control
         self._edits = ServedEdits(instance.served, instance.metrics)
-        self._prepared: LoadedEdit | None = None
+        self._prepared: tuple[CallabilityCalls, CheckedPolicy] | None = None
 
     async def obey(self) -> None:
         """Do what the supervisor says, until it closes the connection."""
@@ -46,7 +47,7 @@ class Worker:
                     await self._control.send(Loading())
                     await self._control.send(await self._prepare(checked))
                 case Commit() if self._prepared is not None:
-                    self._edits.apply(self._prepared)
+                    self._edits.apply(*self._prepared)
                     self._prepared = None
                 case Reject(rejected=rejected):
                     self._edits.reject(rejected)
@@ -54,14 +55,13 @@ class Worker:
                     metrics = await asyncio.to_thread(lambda: list(self._instance.registry.collect()))
                     await self._control.send(Collected(request, metrics))
 
-    async def _prepare(self, checked: bytes) -> Ready:
+    async def _prepare(self, checked: CheckedPolicy) -> Ready:
         try:
-            loaded = await asyncio.to_thread(loaded_edit, checked, "", self._instance.metrics)
+            calls = await asyncio.to_thread(CallabilityCalls, checked, self._instance.metrics)
         except Exception as error:
             _logger.exception("an edit of the policy cannot be loaded")
             return Ready(fault=type(error).__name__)
-        assert isinstance(loaded, LoadedEdit)
-        self._prepared = loaded
+        self._prepared = calls, checked
         return Ready()
 
 
@@ -77,10 +77,8 @@ async def _run(end: socket.socket) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     # A terminal sends it to the supervisor too, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    check, bundle = read_output(start.checked)
-    assert check.policy is not None
     try:
-        instance = Instance(start.options, check.policy, bundle)
+        instance = Instance(start.options, start.checked)
     except (AddressRefused, CallersRefused, CertificateRefused) as error:
         await control.send(Ready(fault=str(error)))
         return

@@ -10,12 +10,12 @@ from pathlib import Path, PurePath
 
 from callability import document
 from callability.bundling.writing import with_size
+from callability.files.policy_source import PolicyFile, PolicySource
 from callability.finding import Finding, Place, has_errors, in_order
 from callability.policy.deciding.engine_process import OnProgress
 from callability.policy.deciding.evaluation import Engine, no_progress
 from callability.policy.loading import Check, Policy, ProvedRuleSet, check_source
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.policy_source import PolicyFile, PolicySource
 from callability.studio.policy_files import other_files
 
 SECONDS = 30.0

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from callability.files.policy_source import PolicySource
 from callability.finding import Finding, Severity, in_order
+from callability.kernel.explanation import explain
+from callability.kernel.path import sentences
 from callability.policy.deciding.engine_process import OnProgress
 from callability.policy.deciding.evaluation import no_progress
 from callability.policy.loading import ProvedRuleSet
@@ -16,13 +19,10 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import Point
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
-from callability.policy.reading.policy_source import PolicySource
 from callability.policy.reporting.difference import NotComparable, PolicyChange, by_impact, changes_of
 from callability.policy.reporting.plain_data import Plain, of_change, of_count, of_path, of_row, of_trial, of_verdict
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.words import verdict_words
-from callability.reasoning.explanation import explain
-from callability.reasoning.path import sentences
 from callability.studio.draft import Draft, Drafts, written_of
 from callability.studio.page_data import question_data, tests_data
 from callability.studio.rejection import rejection_of

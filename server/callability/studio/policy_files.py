@@ -8,7 +8,7 @@ from pathlib import Path
 
 from callability import document
 from callability.editing.rewriting import overwrite
-from callability.policy.loading import policy_files
+from callability.files.policy_source import policy_files
 from callability.policy.questions.questions import QUESTIONS
 
 NAMES = tuple(f"{name}{ending}.yaml" for name in QUESTIONS for ending in ("", "_test"))

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from callability.bundle import read
-from callability.bundle.envelope import enveloped, opened
-from callability.bundle.policy import payload_in
 from callability.bundling import writing
+from callability.kernel.envelope import enveloped, opened
+from callability.kernel.policy import payload_in, read
 from support.bundles import bundle_of
 from support.checkout import POLICY, VECTORS
 from support.commands import callability

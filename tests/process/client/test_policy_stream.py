@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from callability.bundle import read
 from callability.client import PolicyUnavailable
+from callability.kernel.policy import read
 from callability.v1 import policy_service_pb2 as pb
 from support.bundles import DrawnRequests, bundle_of, write_policy_of
 from support.clients import KINDS, Caller, Recorded, calling, replicas

@@ -15,8 +15,8 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
+from callability.kernel.envelope import enveloped
 from callability.policy.loading import load
 from support.checkout import DOCS, POLICY
 from support.commands import callability

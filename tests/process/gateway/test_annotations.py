@@ -13,18 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.bundling.payload import confirmed_rule_set
+from callability.files.policy_source import policy_files
 from callability.finding import line
+from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
+from callability.kernel.facts import FactReader
+from callability.kernel.rule_set_reading import rule_set_of as compiled
+from callability.kernel.semantics import SEMANTICS, decide
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.deciding.space import Space, space_of
-from callability.policy.loading import ProvedRuleSet, check_files, policy_files
+from callability.policy.loading import ProvedRuleSet, check_files
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.reporting.difference import changes_of, compared_space
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
-from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
-from callability.reasoning.semantics import SEMANTICS, decide
-from callability.service.translation.tool_facts import FactReader
 from callability.studio.draft_analysis import possible
 from callability.v1 import facts_pb2
 from callability.v1.policy_service_pb2 import GetPolicyRequest
@@ -180,8 +183,8 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
     """For each way to say it, and for annotations that are not known."""
     rule_set = rule_set_of(drawn)
     table = diagram_of(rule_set)
-    reader = FactReader(table.space)
-    server = facts_pb2.ServerFacts(enabled=True, quarantined=False).SerializeToString()
+    reader = FactReader(compiled(confirmed_rule_set(ProvedRuleSet(rule_set, table, 0))))
+    server = reader.of_server(facts_pb2.ServerFacts(enabled=True, quarantined=False), "s")
     for said in (*EVERY, None):
         wire = facts_pb2.ToolFacts(config_denied=False, approval=facts_pb2.Approval())
         if said is not None:
@@ -194,7 +197,7 @@ def test_the_wire_a_test_and_the_reference_agree_on_what_an_upstream_says(
         written = {"approval.status": "none", "annotations.open_world": open_world}
         for fact, hint in zip(THREE, said or (UNKNOWN,) * 3, strict=True):
             written |= {} if hint is None else {fact: str(hint).lower()}
-        for facts in (reader.read(server, wire.SerializeToString()).values, CALLABILITY.completed(written)):
+        for facts in ((server | reader.of_tool(wire, "t")).values, CALLABILITY.completed(written)):
             verdict = table.verdict(facts)
             assert (verdict.rule, verdict.undetermined) == (rule_set.rules[decision.rule].id, decision.undetermined)
 

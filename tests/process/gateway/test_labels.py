@@ -20,10 +20,12 @@ from mcp import Client
 
 from callability import adapter
 from callability.adapter import InputFault, UnreadInput
+from callability.bundling.writing import checked_policy
 from callability.command_line.status_line import status
 from callability.gateway.observability.metrics import Metrics
+from callability.kernel.description import description
+from callability.kernel.policy import read
 from callability.policy.loading import load
-from callability.service.translation.messages import policy_message
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.policy_service_pb2 import GetPolicyResponse
 from support.checkout import ROOT
@@ -323,7 +325,7 @@ REQUEST: dict[str, Any] = {
 
 def test_a_proxy_learns_which_of_its_facts_the_policy_cannot_read(policy: Path) -> None:
     """Labels and values that are not declared, with the nearest one, and groups that are read and not sent."""
-    response = policy_message(load(policy))
+    response = description(read(checked_policy(load(policy)).bundle))
     request = json_format.ParseDict(REQUEST, pb.CheckToolsRequest())
     assert adapter.unread_inputs(response, request) == (
         UnreadInput(
@@ -341,12 +343,12 @@ def test_a_proxy_learns_which_of_its_facts_the_policy_cannot_read(policy: Path) 
 def test_a_group_is_missing_only_if_a_rule_reads_it(policy: Path) -> None:
     """The shipped policy reads no annotations, no labels and no agent; another one reads the agent."""
     request = json_format.ParseDict(REQUEST, pb.CheckToolsRequest())
-    shipped = policy_message(load(ROOT / "policy"))
+    shipped = description(read(checked_policy(load(ROOT / "policy")).bundle))
     missing = {each.fact for each in adapter.unread_inputs(shipped, request) if each.fault is InputFault.MISSING_GROUP}
     assert missing == {"tool.config_denied", "server.quarantined", "approval"}
     for path in (ROOT / "policy/examples/agents-allowed").iterdir():
         shutil.copy(path, policy)
-    named = policy_message(load(policy))
+    named = description(read(checked_policy(load(policy)).bundle))
     assert adapter.unread_inputs(named, request)[0] == UnreadInput(InputFault.MISSING_GROUP, "agent")
     request.agent.name = ""
     assert "agent" not in {each.fact for each in adapter.unread_inputs(named, request)}

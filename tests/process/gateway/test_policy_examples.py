@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it comes without types
 
 from callability import document
-from callability.policy.shipped import examples
+from callability.files.shipped_policy import examples
 from support.checkout import DOCS, POLICY
 from support.commands import callability
 from support.gateway_in_process import client_of, http_gateway

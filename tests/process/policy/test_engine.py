@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel.condition import All, Any, Condition, Is, Not
+from callability.kernel.semantics import Decision, decide
 from callability.policy.deciding.building import build
 from callability.policy.deciding.engine_process import run
 from callability.policy.deciding.evaluation import Engine, no_progress
@@ -16,8 +18,6 @@ from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import MAX_RULES
-from callability.reasoning.condition import All, Any, Condition, Is, Not
-from callability.reasoning.semantics import Decision, decide
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, NOWHERE, conditions, evaluated, rule_set_of
 from support.policies import needs_engine

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel.condition import All, Any, Condition, Is, Not
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.deciding.space import space_of
 from callability.policy.questions.enable_outcome import ENABLE_OUTCOME
 from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import All, Any, Condition, Is, Not
 from support.drawing import drawing
 from support.drawn_policies import NOWHERE, diagram_of, evaluated
 from support.policies import needs_engine

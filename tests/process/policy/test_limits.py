@@ -16,20 +16,20 @@ import pytest
 from callability import bounded_yaml, document, finding
 from callability.bundling import check_worker
 from callability.child_process.limits import MAX_MEMORY
+from callability.files import policy_source
+from callability.files.policy_source import source_in
 from callability.finding import Place, did_you_mean, line, listed
+from callability.kernel.condition import All, Any, Is
 from callability.policy.deciding import building, combination_set, engine_process, evaluation, nodes, normal_form
 from callability.policy.deciding.building import build
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import space_of
-from callability.policy.loading import source_in
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import BOOLEAN, Fact, axis_of
 from callability.policy.questions.question import facts_by_name
-from callability.policy.reading import case_file, form, law_form, policy_source, rule_file, when
+from callability.policy.reading import case_file, form, law_form, rule_file, when
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import All, Any, Is
 from callability.service import edits
-from callability.service.calls.served_policy import RejectedEdit
 from support.checkout import POLICY, SUPPORT
 from support.commands import callability
 from support.policies import RULES, policy_text, write_policy
@@ -295,9 +295,9 @@ def test_the_engine_is_limited_by_its_processor_time() -> None:
 def test_an_edit_that_cannot_be_checked_in_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service waits for it, and no longer than it states."""
     monkeypatch.setattr(edits, "CHECK_SECONDS", 0.001)
-    rejected = asyncio.run(edits._checked(source_in(write_policy(tmp_path, policy_text({})))))
-    assert isinstance(rejected, RejectedEdit)
-    [report] = rejected.findings
+    refused = asyncio.run(edits.checked_source(source_in(write_policy(tmp_path, policy_text({})))))
+    assert not refused.bundle
+    [report] = refused.findings
     assert line(report) == f"{tmp_path}: could not be checked: it took longer than 0.001 seconds [check-failed]"
 
 
@@ -348,7 +348,7 @@ def test_the_name_of_a_file_cannot_play_with_a_terminal_or_a_log(form: str, oddl
 LIMITS = {
     "16 YAML files": policy_source.MAX_FILES,
     "524,288 bytes": document.MAX_BYTES,
-    "48 levels": bounded_yaml.MAX_DEPTH,
+    "48 levels": document.MAX_DEPTH,
     "50,000 values": bounded_yaml.MAX_VALUES,
     "1,000 rules": rule_file.MAX_RULES,
     "1,000 laws": law_form.MAX_LAWS,

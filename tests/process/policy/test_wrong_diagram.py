@@ -65,9 +65,11 @@ def test_an_edit_whose_check_fails_is_rejected_and_not_checked_again(tmp_path: P
     checks = tmp_path / "checks"
     (tmp_path / "start").mkdir()
     (tmp_path / "start/sitecustomize.py").write_text(
-        f"from callability.policy import packing\n"
-        f"def packed(_):\n    open({str(checks)!r}, 'a').write('check ')\n    return b'nothing'\n"
-        "packing.packed = packed\n"
+        f"from callability.kernel.checked_policy import CheckedPolicy\n"
+        f"whole = CheckedPolicy.packed\n"
+        f"def packed(checked):\n    open({str(checks)!r}, 'a').write('check ')\n"
+        f"    return whole(checked) if len(open({str(checks)!r}).read().split()) == 1 else b'nothing'\n"
+        "CheckedPolicy.packed = packed\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"), prepend=os.pathsep)
     with served(Path(shutil.copytree(POLICY, tmp_path / "policy"))) as service:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 
-from callability.service.requests import limits
+from callability.kernel import limits
 from callability.v1 import outcome_pb2, verdict_pb2
 from callability.vocabulary import (
     ACTIONS,

@@ -14,7 +14,8 @@ import pytest
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
 
-from callability.bundle import LocalCalls, read
+from callability.kernel.calls import LocalCalls
+from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import ROOT

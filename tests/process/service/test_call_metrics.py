@@ -23,7 +23,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest, ValidatePolicyResponse
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from support.bundles import bundle_of, policy_of
+from support.bundles import checked_of
 from support.callers import ALWAYS, bearer, tls_channel, token_entry, write_callers
 from support.certificates import Authority
 from support.checkout import ROOT
@@ -199,7 +199,7 @@ def test_a_call_without_a_token_is_counted_once_when_the_service_has_stopped(tmp
 
     async def last_reason() -> str:
         port, calls = Port("127.0.0.1:0", callers=True), CallMetrics(registry)
-        server = Server(policy_of("shipped"), port, callers=callers, calls=calls, bundle=bundle_of("shipped"))
+        server = Server(checked_of("shipped"), port, callers=callers, calls=calls)
         await server.start()
         await server.drain()
         async with grpc.aio.insecure_channel(server.address) as channel:

@@ -10,14 +10,16 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
+from callability.kernel.calls import LocalCalls
+from callability.kernel.policy import read
+from callability.kernel.semantics import decide
 from callability.policy.loading import load
 from callability.policy.questions.callability import CALLABILITY
-from callability.reasoning.semantics import decide
-from callability.service.translation.tool_facts import FactReader
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.vocabulary import ToolStatus
+from support.bundles import bundle_of
 from support.checkout import POLICY, VECTORS
 
 PATTERNS = json.loads((VECTORS / "matrix/patterns.json").read_text())
@@ -77,10 +79,11 @@ def test_every_combination_is_answered_on_the_wire_as_the_reference_says(channel
     """The reference evaluator, over the facts that the service reads, and the server agree."""
     stub = CallabilityServiceStub(channel)
     proved = load(POLICY).rule_sets["callability"]
-    rules, reader = proved.rule_set.rules, FactReader(proved.diagram.space)
+    rules, calls = proved.rule_set.rules, LocalCalls(read(bundle_of("shipped")))
     differences = []
     for request, _ in _matrix():
-        facts = reader.read(request.server_facts.SerializeToString(), request.tool_facts.SerializeToString()).values
+        request_ = pb.ExplainToolRequest.FromString(request.SerializeToString())
+        facts = {**CALLABILITY.open_facts, **calls.encoded.tools.read(request_).values}
         decision = decide(rules, facts)
         verdict = stub.CheckTool(request).verdict
         status = CALLABILITY.undetermined if decision.undetermined else rules[decision.rule].status

@@ -10,8 +10,8 @@ from random import Random
 import grpc
 import pytest
 
+from callability.kernel.semantics import decide
 from callability.policy.loading import load
-from callability.reasoning.semantics import decide
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, policy_service_pb2, verdict_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

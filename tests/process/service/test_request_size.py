@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.service.requests import wire
-from callability.service.requests.limits import MESSAGE_BYTES
+from callability.kernel import wire
+from callability.kernel.limits import MESSAGE_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub

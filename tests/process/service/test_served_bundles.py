@@ -13,7 +13,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from callability.bundle import read
+from callability.kernel.policy import read
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub

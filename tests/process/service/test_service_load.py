@@ -21,7 +21,7 @@ from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import policy_service_pb2
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from support.bundles import bundle_of, policy_of
+from support.bundles import checked_of
 from support.checkout import POLICY
 from support.raw_http2 import RawConnection
 from support.running import children_of, service, serving
@@ -125,7 +125,7 @@ def test_callers_that_call_without_a_pause_are_refused_before_the_service_ends()
             await asyncio.sleep(_PAUSE)
 
     async def stop() -> list[str]:
-        server = Server(policy_of("shipped"), Port("127.0.0.1:0"), bundle=bundle_of("shipped"))
+        server = Server(checked_of("shipped"), Port("127.0.0.1:0"))
         await server.start()
         async with grpc.aio.insecure_channel(server.address) as channel:
             await CallabilityServiceStub(channel).CheckTool(QUESTION)
@@ -317,7 +317,7 @@ def test_calls_that_wait_for_longer_than_half_a_minute_are_answered() -> None:
     over = threading.Event()
 
     async def serve() -> None:
-        server = Server(policy_of("shipped"), Port("127.0.0.1:0"), bundle=bundle_of("shipped"))
+        server = Server(checked_of("shipped"), Port("127.0.0.1:0"))
         await server.start()
         ports.put((server.address, asyncio.get_running_loop()))
         await asyncio.to_thread(over.wait)

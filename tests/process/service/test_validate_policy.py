@@ -11,10 +11,10 @@ import grpc
 import pytest
 
 from callability.bundling import writing
+from callability.bundling.validation_worker import validated
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
-from callability.service.calls.validation import validated
-from callability.service.requests import limits
+from callability.kernel import limits
 from callability.v1 import policy_service_pb2 as pb
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.checkout import POLICY, TESTS

@@ -12,13 +12,14 @@ from typing import Any
 import grpc
 import pytest
 
-from callability.bundle import LocalCalls, read
+from callability.kernel.calls import LocalCalls
+from callability.kernel.policy import read
 from callability.service.calls import policy_watches
 from callability.service.server import Server
 from callability.service.transport.port import Port
 from callability.v1.policy_service_pb2 import GetPolicyRequest, WatchPolicyRequest, WatchPolicyResponse
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from support.bundles import bundle_of, policy_of
+from support.bundles import bundle_of, checked_of
 from support.checkout import POLICY
 from support.edits import replace
 from support.services import SWITCHED_OFF, reason_of, served
@@ -108,7 +109,7 @@ def test_the_policy_that_is_reported_names_the_bundle_that_is_streamed(directory
 async def _server(concurrent_calls: int = 100) -> AsyncIterator[tuple[Server, grpc.aio.Channel]]:
     """Yield a server of the shipped policy in this process, and a channel to it."""
     port = Port("127.0.0.1:0")
-    server = Server(policy_of("shipped"), port, concurrent_calls=concurrent_calls, bundle=bundle_of("shipped"))
+    server = Server(checked_of("shipped"), port, concurrent_calls=concurrent_calls)
     await server.start()
     async with grpc.aio.insecure_channel(server.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         try:

@@ -19,15 +19,13 @@ import grpc
 import pytest
 import uvloop
 
-from callability.bundling.check_worker import output
-from callability.policy.loading import Check
 from callability.service import supervisor as supervising
 from callability.service.instance import InstanceOptions
 from callability.service.supervisor import Supervisor
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
-from support.bundles import EXAMPLES, SHIPPED, bundle_of, policy_of
+from support.bundles import EXAMPLES, SHIPPED, checked_of, policy_of
 from support.callers import tls_channel
 from support.certificates import Authority
 from support.checkout import POLICY
@@ -152,11 +150,6 @@ def test_a_worker_that_is_killed_is_started_again_with_the_current_policy(worker
     assert f"has ended with code -{signal.SIGKILL}" in workers.log
 
 
-def _checked(name: str) -> bytes:
-    policy = policy_of(name)
-    return output(Check(policy.rule_sets, (), policy), bundle_of(name))
-
-
 def _now(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:
     async def looked() -> object:
         return look()
@@ -169,12 +162,12 @@ def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit(monk
     monkeypatch.setattr(supervising, "RECEIVE_SECONDS", SECONDS)
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, _checked(SHIPPED))
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
         async with supervisor.workers(), asyncio.timeout(SECONDS):
             slow, killed = processes_of(os.getpid())
             for each in (slow, killed):
                 os.kill(each, signal.SIGSTOP)
-            editing = asyncio.create_task(supervisor.accepted(_checked(EXAMPLES[0]), policy_of(EXAMPLES[0]).revision))
+            editing = asyncio.create_task(supervisor.accepted(checked_of(EXAMPLES[0])))
             await becomes(_now(lambda: supervisor.is_editing), wanted=True)
             os.kill(killed, signal.SIGKILL)
             await becomes(_now(lambda: supervisor.running), 1)
@@ -193,12 +186,12 @@ def test_an_edit_ends_a_worker_that_is_stuck_and_decides_in_the_others(monkeypat
     monkeypatch.setattr(supervising, "RECEIVE_SECONDS", 5)
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, _checked(SHIPPED))
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
         async with supervisor.workers(), asyncio.timeout(SECONDS):
             stuck, _ = processes_of(os.getpid())
             os.kill(stuck, signal.SIGSTOP)
             revision = policy_of(EXAMPLES[0]).revision
-            assert await supervisor.accepted(_checked(EXAMPLES[0]), revision)
+            await supervisor.accepted(checked_of(EXAMPLES[0]))
             await becomes(_now(lambda: supervisor.restarts > 0 and supervisor.running == 2), wanted=True)
             assert stuck not in processes_of(os.getpid())
             assert await asyncio.to_thread(revisions, supervisor.address) == {revision: 16}
@@ -217,7 +210,7 @@ def test_a_worker_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
         return await start(*arguments, **options)
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 1, _checked(SHIPPED))
+        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 1, checked_of(SHIPPED))
         async with supervisor.workers(), asyncio.timeout(SECONDS):
             failing.append("Resource temporarily unavailable")
             os.kill(processes_of(os.getpid())[0], signal.SIGKILL)

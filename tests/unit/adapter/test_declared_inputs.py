@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from callability.adapter import InputFault, UnreadInput, rejection, unread_inputs
-from callability.service.translation.messages import policy_message
+from callability.bundling.writing import checked_policy
+from callability.kernel.description import description
+from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2, verdict_pb2
 from support.declared_rules import declaring_policy
@@ -63,7 +65,7 @@ def test_a_declared_action_is_filled_with_the_phrase_that_the_service_sends(phra
 
 def test_what_a_proxy_sends_is_compared_with_what_the_policy_declares(tmp_path: Path) -> None:
     """A typo, a value that is not declared, and a fact that is not sent; an asserted fact may be left out."""
-    policy = policy_message(declaring_policy(tmp_path))
+    policy = description(read(checked_policy(declaring_policy(tmp_path)).bundle))
     request = pb.CheckToolsRequest(
         agent=facts_pb2.Agent(name="a", labels=facts_pb2.Labels(values={"teem": "ops"})),
         servers=[

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from callability.bundle.envelope import enveloped
-from callability.bundling.bundle_origin import BundleOrigin, origin_at
-from callability.bundling.bundle_source import ReadBundle, source_of
 from callability.bundling.payload import payload_of
+from callability.files.bundle_origin import BundleOrigin, origin_at
+from callability.files.bundle_source import ReadBundle, source_of
+from callability.files.policy_origin import PolicyDirectory
+from callability.files.policy_source import MAX_FILES, source_in
 from callability.finding import line
-from callability.policy.loading import source_in
-from callability.policy.origin import PolicyDirectory
-from callability.policy.reading.policy_source import MAX_FILES
+from callability.kernel.envelope import enveloped
 from support.bundles import SHIPPED, policy_of
 from support.checkout import POLICY
 from support.rule_file_bundles import Files, bundle_with, files_of

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from callability.bundle import LocalCalls, RefusalCode, read
-from callability.bundle.envelope import MAX_BYTES
-from callability.reasoning.semantics import SEMANTICS
+from callability.kernel.envelope import MAX_BYTES
+from callability.kernel.facts import FactReader
+from callability.kernel.policy import read
+from callability.kernel.refusal import RefusalCode
+from callability.kernel.semantics import SEMANTICS
 from support.bundles import POLICIES, SHIPPED, DrawnRequests, bundle_of
 from support.checkout import DOCS
 from support.drawing import share
@@ -44,15 +46,15 @@ def test_the_reader_in_the_page_decides_as_the_policy_does(name: str) -> None:
     names = _reader()
     payload = names["payload_of"](bundle_of(name))
     policy = read(bundle_of(name))
-    reader = LocalCalls(policy).reader
+    reader = FactReader(policy.callability)
     drawn, random = DrawnRequests(policy.callability, seed=5), Random(5)
     for data, rule_set in zip(payload[5], policy.rule_sets.values(), strict=True):
         local = names["RuleSet"](data)
         for _ in range(share(300)):
             if rule_set is policy.callability:
-                facts = reader.of_agent(drawn.agent()) | reader.of_server(drawn.server_facts(), "other")
-                facts |= reader.of_tool(drawn.tool_facts(), "other")
-                points = rule_set.points_of(facts)
+                agent = drawn.agent()
+                read_ = reader.of_agent(agent, agent.name) | reader.of_server(drawn.server_facts(), "other")
+                points = rule_set.points_of((read_ | reader.of_tool(drawn.tool_facts(), "other")).values)
             else:
                 points = tuple(random.randrange(axis.size) for axis in rule_set.axes)
             verdict = rule_set.decide(points)

@@ -20,7 +20,7 @@ from callability.adapter import Judgement, ToolText, discovery, judge, tool_coun
 from callability.client import NO_RECORD, Inventory, PolicyUnavailable, tool_facts
 from callability.client.batches import MAX_BYTES
 from callability.client.judgements import MAX_ROUNDS, Judging
-from callability.service.requests.request_size import REQUEST_BYTES
+from callability.kernel.request_size import REQUEST_BYTES
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from callability.v1.facts_pb2 import Agent, ServerFacts, ToolFacts

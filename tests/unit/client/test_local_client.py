@@ -13,7 +13,6 @@ from typing import Any
 import grpc
 import pytest
 
-from callability.bundle.envelope import enveloped
 from callability.bundling.payload import payload_of
 from callability.client import (
     BlockingClient,
@@ -30,9 +29,11 @@ from callability.client.failure import no_answer
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
 from callability.client.local import MANY_TOOLS, LocalDecisions
-from callability.service.translation.messages import policy_message
+from callability.kernel.envelope import enveloped
+from callability.kernel.semantics import SEMANTICS
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import ToolFacts
+from callability.vocabulary import ToolStatus
 from support.bundles import POLICIES, bundle_of, policy_of
 from support.checkout import VECTORS
 from support.clients import KINDS, Caller, Recorded, calling
@@ -332,7 +333,7 @@ def test_keys_without_cryptography_are_refused_at_once(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call would find no policy, and only the first one would say why."""
-    monkeypatch.delitem(sys.modules, "callability.bundle.signatures", raising=False)
+    monkeypatch.delitem(sys.modules, "callability.kernel.signatures", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(ImportError, match=r"callability\[bundle\]"):
         client.local(tmp_path / "policy.bundle", keys={"old": bytes(32)})
@@ -380,18 +381,30 @@ def test_a_bundle_must_be_signed_by_one_of_the_keys(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_what_a_policy_declares_is_what_the_service_reports(name: str, local: Any, tmp_path: Path) -> None:
+def test_what_is_reported_of_a_policy_is_what_was_compiled(name: str, local: Any, tmp_path: Path) -> None:
     """So that a proxy compares its labels and facts with it, wherever it decides."""
     path = tmp_path / "policy.bundle"
     path.write_bytes(bundle_of(name))
     with local(path) as caller:
         described = caller.do("get_policy")
-    service = policy_message(policy_of(name), described.bundle_digest)
-    for field in ("revision", "semantics", "statuses", "actions"):
-        assert getattr(described, field) == getattr(service, field), field
-    for mine, theirs in zip(described.rule_sets, service.rule_sets, strict=True):
-        for field in ("name", "rules", "facts", "reads", "labels", "declared_facts", "exact_combinations", "regions"):
-            assert getattr(mine, field) == getattr(theirs, field), (mine.name, field)
+    policy = policy_of(name)
+    assert (described.revision, described.semantics) == (policy.revision, SEMANTICS)
+    assert [action.name for action in described.actions] == [action.name for action in policy.actions]
+    assert [status.name for status in described.statuses] == [*ToolStatus]
+    for mine, proved in zip(
+        described.rule_sets, map(policy.rule_sets.__getitem__, sorted(policy.rule_sets)), strict=True
+    ):
+        rules, space = proved.rule_set, proved.diagram.space
+        assert [*mine.rules] == [rule.id for rule in rules.rules]
+        assert (tuple(mine.facts), tuple(mine.reads)) == (space.facts, rules.read_by_rules)
+        assert {each.fact: [*each.values, "none"] for each in mine.labels} == {
+            fact.name: [*sorted(fact.values, key="none".__eq__)] for fact in rules.declared_labels
+        }
+        assert [(each.fact, each.default_value, each.asserted, each.phrase) for each in mine.declared_facts] == [
+            (fact.name, fact.open_value, fact.asserted, fact.phrase) for fact in rules.declared_facts
+        ]
+        sizes = (space.size, len(proved.diagram.inner), proved.diagram.regions, proved.tests)
+        assert sizes == (int(mine.exact_combinations), mine.inner_nodes, int(mine.regions), mine.tests_passed)
 
 
 def test_an_invalid_request_is_refused_as_by_a_service(local: Any, tmp_path: Path) -> None:

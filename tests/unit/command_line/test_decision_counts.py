@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from callability.bundle import read
 from callability.client.given_policy import GivenPolicy
-from callability.command_line.decision_counts import DecisionCounts
+from callability.kernel.policy import read
+from callability.service.observability.gaps import Gaps
 from callability.service.observability.metrics import PolicyMetrics
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
@@ -50,7 +51,7 @@ def test_every_metric_of_decisions_is_that_of_a_service(name: str) -> None:
     """Verdicts by rule, undetermined decisions by fact and cause, facts that are not declared, and sizes of batches."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     given, service = (
-        GivenPolicy(DecisionCounts(PolicyMetrics(ours)).decided),
+        GivenPolicy(partial(Gaps, metrics=PolicyMetrics(ours))),
         ServiceStub(policy_of(name), PolicyMetrics(theirs)),
     )
     assert given.give(bundle_of(name))
@@ -77,7 +78,7 @@ def test_every_metric_of_decisions_is_that_of_a_service(name: str) -> None:
 def test_an_explanation_is_no_decision() -> None:
     """It repeats one, and is counted by neither."""
     registry = CollectorRegistry()
-    given = GivenPolicy(DecisionCounts(PolicyMetrics(registry)).decided)
+    given = GivenPolicy(partial(Gaps, metrics=PolicyMetrics(registry)))
     assert given.give(bundle_of("shipped"))
     before = _counted(registry)
     asyncio.run(given.client.explain_tool(pb.ExplainToolRequest(server="s", tool="t")))

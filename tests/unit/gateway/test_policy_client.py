@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from callability.bundle import read
 from callability.client import PolicyUnavailable
 from callability.client.given_policy import GivenPolicy
 from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import facts_pb2
 from support.bundles import bundle_of

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from callability.kernel.path import path_to_callable, sentences
+from callability.kernel.semantics import decide
 from callability.policy.loading import Policy, load
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.proof import prove
 from callability.policy.reporting.difference import NotComparable, differences
 from callability.policy.rules.rule_set import RuleSet
-from callability.reasoning.path import path_to_callable, sentences
-from callability.reasoning.semantics import decide
 from support.declared_rules import RULES, declaring_policy
 from support.drawing import drawing
 from support.drawn_policies import any_rule_sets, diagram_of

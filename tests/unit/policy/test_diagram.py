@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from bench.large_policies import write_large
 from callability import document
+from callability.kernel.condition import All, Any, Condition, Facts, Is, Not
+from callability.kernel.semantics import decide
 from callability.policy.deciding.building import build
 from callability.policy.deciding.combination_set import CombinationSets
 from callability.policy.deciding.confirmation import Confirmation, confirm
@@ -28,8 +30,6 @@ from callability.policy.questions.callability import CALLABILITY
 from callability.policy.reading.rule_file import read_rule_set
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.reasoning.condition import All, Any, Condition, Facts, Is, Not
-from callability.reasoning.semantics import decide
 from support.drawing import drawing, share
 from support.drawn_policies import any_rule_sets, conditions, diagram_of, drawn_facts, rule_set_of, rule_sets
 

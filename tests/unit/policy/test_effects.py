@@ -9,14 +9,14 @@ from pathlib import Path
 
 from hypothesis import given
 
+from callability.kernel.condition import All, Any, Condition, Is, Not, atoms
+from callability.kernel.semantics import decide
 from callability.policy.deciding.space import Space
 from callability.policy.proving.decided import Decided
 from callability.policy.proving.redundant_condition import check_parts, needless_parts
 from callability.policy.reporting.effect import effects, overlaps
 from callability.policy.reporting.finding_meanings import MEANINGS
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
-from callability.reasoning.semantics import decide
 from support.checkout import POLICY
 from support.commands import callability
 from support.drawing import drawing

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from callability.files.policy_source import policy_files
 from callability.finding import Severity, line
 from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import PolicyRefused, check_files, load, policy_files
+from callability.policy.loading import PolicyRefused, check_files, load
 from callability.policy.reporting.finding_meanings import MEANINGS, OF_FORM, OF_PROOF
 from support.checkout import POLICY, TESTS, VECTORS
 from support.policies import RULES, policy_text, write_policy

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from callability.files.policy_source import policy_files
 from callability.finding import line
+from callability.kernel.condition import All, Condition, Is, Not
+from callability.kernel.glob import holds
+from callability.kernel.semantics import decide
 from callability.policy.deciding.combination_set import CombinationSets
 from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files, policy_files
+from callability.policy.loading import Check, Policy, ProvedRuleSet, check_files
 from callability.policy.names.automaton import MAX_STATES, TooManyStates, shortest_names
 from callability.policy.names.classes import SinglesOutUnknown, name_classes, needless_patterns
 from callability.policy.questions.callability import CALLABILITY
@@ -25,9 +29,6 @@ from callability.policy.reading.name_form import with_names
 from callability.policy.reporting.difference import NotComparable, compared_space, differences
 from callability.policy.reporting.rows import rows_of
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import All, Condition, Is, Not
-from callability.reasoning.glob import holds
-from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN
 from support.commands import callability
 from support.drawing import drawing

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel import nearest
+from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
+from callability.kernel.explanation import explain
+from callability.kernel.path import FactChange, PathEnd, Step, path_to_callable, sentences
+from callability.kernel.semantics import decide
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.fact import Fact, LabelFact
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning import nearest
-from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
-from callability.reasoning.explanation import explain
-from callability.reasoning.path import FactChange, PathEnd, Step, path_to_callable, sentences
-from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN, LiftedBy
 from support.commands import callability
 from support.drawing import drawing

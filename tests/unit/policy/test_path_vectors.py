@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from callability.bundle import LocalCalls, read
-from callability.reasoning.path import path_to_callable
+from callability.kernel.calls import LocalCalls
+from callability.kernel.path import path_to_callable
+from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
 from support.path_vectors import DIRECTORY, path_bundles, path_policy
 

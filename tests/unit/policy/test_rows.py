@@ -9,6 +9,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel.semantics import decide
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.deciding.space import Combination, Space
@@ -20,7 +21,6 @@ from callability.policy.reporting.graph import of_diagram
 from callability.policy.reporting.plain_data import Plain, of_count
 from callability.policy.reporting.rows import Row, rows_of
 from callability.policy.rules.rule_set import RuleSet, Text
-from callability.reasoning.semantics import decide
 from callability.vocabulary import UNKNOWN
 from support.checkout import POLICY
 from support.drawing import drawing

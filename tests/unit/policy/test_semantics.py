@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from callability.kernel.condition import All, Any, Condition, Is, Not
+from callability.kernel.path import PathEnd, path_to_callable
+from callability.kernel.semantics import Decision, decide
 from callability.policy.deciding.normal_form import ConditionTooLarge, conjunctions
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.rules.rule_set import Rule
-from callability.reasoning.condition import All, Any, Condition, Is, Not
-from callability.reasoning.path import PathEnd, path_to_callable
-from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 from support.drawn_policies import NOWHERE, diagram_of, rule_set_of
 

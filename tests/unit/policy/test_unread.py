@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel.condition import All, Any, Condition, Is, Not, facts_read
 from callability.policy.deciding.combination_set import CombinationSets
 from callability.policy.deciding.space import Space
 from callability.policy.deciding.unread_sets import UnreadSets
@@ -19,7 +20,6 @@ from callability.policy.questions.load_outcome import LOAD_OUTCOME
 from callability.policy.questions.question import Question, facts_by_name
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
-from callability.reasoning.condition import All, Any, Condition, Is, Not, facts_read
 from callability.vocabulary import UNKNOWN, Retry
 from support.drawing import drawing
 from support.drawn_policies import CORE, CORE_SPACE, any_rule_sets, conditions, diagram_of, drawn_facts

@@ -31,8 +31,6 @@ SHARED = {
     "callability.log_output",
     "callability.request_context",
     "callability.timeout_signature",
-    "callability.request_facts.states",
-    "callability.request_facts.tool",
     "callability.tool_name",
     "callability.traces",
     "callability.uvicorn_server",
@@ -56,7 +54,7 @@ GATEWAY_ROOMS = (
     "serving",
 )
 
-SERVICE_ROOMS = ("requests", "callers", "translation", "observability", "fast_path", "calls", "transport")
+SERVICE_ROOMS = ("requests", "callers", "observability", "calls", "transport")
 SERVICE_MODULES = (
     *("server.py", "edits.py", "memory.py"),
     *("instance.py", "control.py", "worker.py", "supervisor.py", "worker_metrics.py"),
@@ -108,9 +106,9 @@ def test_the_policy_knows_neither_grpc_nor_mcp() -> None:
 def test_the_rooms_of_the_policy_stand_in_the_order_of_the_work() -> None:
     """Each knows those before it: questions, rules, and how these are read, decided, proved and reported."""
     for number, room in enumerate(POLICY_ROOMS):
-        later = {f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading", "packing")}
+        later = {f"callability.policy.{name}" for name in (*POLICY_ROOMS[number + 1 :], "loading")}
         if room == "reporting":
-            later = {"callability.policy.packing"}
+            later = set()
         for path in (PACKAGE / "policy" / room).rglob("*.py"):
             known = {".".join(name.split(".")[:3]) for name in _imports(path)}
             assert not known & later, path
@@ -163,12 +161,10 @@ def test_a_room_of_the_service_imports_only_from_those_above_it_in_the_list() ->
     assert (*re.findall(r"(?m)^- `(\w+)`: ", callability.service.__doc__ or ""),) == SERVICE_ROOMS
 
 
-def test_the_fast_path_of_the_service_has_one_door() -> None:
-    """What it keeps, and by what keys, matters to no other module."""
-    for path in PACKAGE.rglob("*.py"):
-        if (PACKAGE / "service/fast_path") not in path.parents:
-            inner = {name for name in _imports(path) if name.startswith("callability.service.fast_path.")}
-            assert not inner, path
+def test_what_serves_a_policy_never_imports_what_compiles_it() -> None:
+    """A process of its own checks an edit, and hands over the bundle."""
+    compiling = _importers("callability.policy") | _importers("callability.bundling")
+    assert _rooms(compiling) <= {"policy", "bundling", "studio", "command_line"}
 
 
 def test_adapter_and_gateway_know_the_contract_and_not_the_policy() -> None:
@@ -185,7 +181,7 @@ def test_the_client_knows_the_contract_and_needs_the_base_install_alone() -> Non
     """A proxy installs it without a policy, a gateway or their libraries."""
     for path in (PACKAGE / "client").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        allowed = ("callability.v1", "callability.adapter", "callability.bundle", "callability.client")
+        allowed = ("callability.v1", "callability.adapter", "callability.kernel", "callability.client")
         assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
         others = {name.partition(".")[0] for name in {*_imports(path)} - ours}
         assert others <= {*sys.stdlib_module_names, "google", "grpc"}, path
@@ -195,11 +191,8 @@ def test_columns_are_decided_without_the_policy() -> None:
     """A bundle, numpy and pyarrow are enough to decide tables: no rule files, no engine, no service."""
     for path in (PACKAGE / "columns").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        assert {name for name in ours if not name.startswith(("callability.bundle.", "callability.columns"))} <= {
-            *SHARED,
-            "callability.v1",
-            "callability.v1.verdict_pb2",
-        }, path
+        allowed = ("callability.bundle.v1", "callability.kernel", "callability.columns", "callability.v1")
+        assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
 
 
 def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
@@ -210,7 +203,13 @@ def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
     """
     for path in (PACKAGE / "studio").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        allowed = ["callability.policy", "callability.reasoning", "callability.editing", "callability.studio"]
+        allowed = [
+            "callability.policy",
+            "callability.kernel",
+            "callability.editing",
+            "callability.files",
+            "callability.studio",
+        ]
         if path.name == "rejection.py":
             assert {name for name in ours if name.startswith("callability.adapter")} == {"callability.adapter"}
             allowed += ["callability.adapter", "callability.v1"]
@@ -219,26 +218,18 @@ def test_the_studio_knows_the_policy_and_neither_service_nor_gateway() -> None:
         assert {name for name in ours if not name.startswith(tuple(allowed))} <= SHARED, path
 
 
-def test_reasoning_knows_neither_policies_nor_bundles() -> None:
-    """It explains both, by what they have in common."""
-    for path in (PACKAGE / "reasoning").rglob("*.py"):
+def test_the_kernel_knows_the_contract_alone() -> None:
+    """A proxy that has the base installation alone decides by it: no rule files, no engine, no gRPC."""
+    for path in (PACKAGE / "kernel").rglob("*.py"):
         ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        assert {name for name in ours if not name.startswith("callability.reasoning")} <= SHARED, path
-        assert not {name for name in _imports(path) if name.startswith(("google", "grpc"))}, path
+        allowed = ("callability.v1", "callability.bundle.v1", "callability.kernel")
+        assert {name for name in ours if not name.startswith(allowed)} <= SHARED, path
+        assert not {name for name in _imports(path) if name.startswith("grpc")}, path
 
 
-def test_a_bundle_decides_without_the_policy() -> None:
-    """A proxy that has the base installation alone reads it: no rule files, no engine, no service."""
-    for path in (PACKAGE / "bundle").rglob("*.py"):
-        ours = {name for name in _imports(path) if name.partition(".")[0] == "callability"}
-        allowed = ("callability.v1", "callability.reasoning", "callability.request_facts", "callability.bundle")
-        assert {name for name in ours if not name.startswith(allowed) or name == "callability.bundling"} <= SHARED, path
-
-
-def test_one_package_writes_bundles() -> None:
-    """It joins the policy and the schema of bundles."""
-    both = _rooms(_importers("callability.policy")) & _rooms(_importers("callability.bundle"))
-    assert both <= {"bundling", "command_line", "service"}
+def test_one_module_reads_the_facts_of_requests_about_tools() -> None:
+    """Whatever decides reads a fact as every other does."""
+    assert _importers("callability.kernel.fields") == {"kernel/facts.py"}
 
 
 def test_editing_knows_documents_and_nothing_of_what_they_say() -> None:

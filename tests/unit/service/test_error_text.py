@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callability.kernel.error_text import signals_in_text
+from callability.kernel.limits import ERROR_TEXT_BYTES
+from callability.kernel.outcome_facts import load_facts
 from callability.policy.deciding.evaluation import Engine
 from callability.policy.loading import load
-from callability.request_facts.error_text import signals_in_text
-from callability.request_facts.outcome import load_facts
-from callability.service.requests.limits import ERROR_TEXT_BYTES
 from callability.v1 import outcome_pb2
 from support.checkout import POLICY
 from support.drawing import drawing

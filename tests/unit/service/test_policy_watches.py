@@ -12,16 +12,16 @@ from callability.service.calls.policy_watches import PolicyWatches
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.requests.errors import ShuttingDown
 from callability.v1.policy_service_pb2 import WatchPolicyResponse
-from support.bundles import EXAMPLES, SHIPPED, bundle_of, policy_of
+from support.bundles import EXAMPLES, SHIPPED, bundle_of, checked_of, policy_of
 from support.waiting import SECONDS
 
 
 def _calls(name: str) -> CallabilityCalls:
-    return CallabilityCalls(policy_of(name), bundle=bundle_of(name))
+    return CallabilityCalls(checked_of(name))
 
 
 def _served() -> ServedPolicy:
-    return ServedPolicy(policy_of(SHIPPED), bundle=bundle_of(SHIPPED))
+    return ServedPolicy(checked_of(SHIPPED))
 
 
 async def _next(stream: AsyncIterator[bytes]) -> WatchPolicyResponse:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callability.policy.deciding.evaluation import Engine
-from callability.policy.loading import load
-from callability.service.fast_path import PolicyResults, ToolCalls
-from callability.service.observability.gaps import Gaps
-from callability.service.requests import wire
+from callability.kernel import wire
+from callability.kernel.calls import EncodedCalls, finished
+from callability.kernel.policy import read
 from callability.v1 import callability_service_pb2 as pb
-from support.checkout import POLICY
+from support.bundles import SHIPPED, bundle_of
 from support.services import varint
 
 MANY = 1_000_000
@@ -103,13 +99,11 @@ def test_what_is_refused_as_no_message_is_none(parts: list[bytes]) -> None:
 
 def test_a_batch_with_a_group_that_is_not_known_is_answered() -> None:
     """In the request, at a server and at a tool."""
-    policy = load(POLICY, engine=Engine.REFERENCE)
     group = _group(50, b"\x08\x07")
     tool = pb.Tool(name="t").SerializeToString() + group
     server = pb.ServerTools(name="s").SerializeToString() + _bytes_field(3, tool) + group
-    reply = asyncio.run(
-        ToolCalls(PolicyResults(policy), Gaps(policy.revision, None)).check_tools(_bytes_field(2, server) + group)
-    )
+    calls = EncodedCalls(read(bundle_of(SHIPPED)), limited=True)
+    reply = finished(calls.check_tools(_bytes_field(2, server) + group))
     [results] = pb.CheckToolsResponse.FromString(reply).servers
     assert [result.WhichOneof("result") for result in results.results] == ["verdict"]
 

@@ -9,12 +9,12 @@ from math import inf
 from operator import and_, or_
 
 from callability.finding import Witness
+from callability.kernel.condition import All, Any, Condition, Is, Not
 from callability.policy.deciding.nodes import EMPTY, FULL, MAX_STEPS, Node, Nodes
 from callability.policy.deciding.points_along import PointsAlong
 from callability.policy.deciding.space import Space
 from callability.policy.questions.fact import Axis, DeclaredFact, LabelFact
 from callability.policy.questions.question import Question
-from callability.reasoning.condition import All, Any, Condition, Is, Not
 from callability.vocabulary import UNKNOWN
 
 MAX_NODES = 600_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from callability.finding import Finding
+from callability.kernel.condition import Facts
 from callability.policy.deciding.diagram import DecisionDiagram
 from callability.policy.deciding.evaluation import Evaluator
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.witnesses import witnesses
 from callability.policy.rules.rule_set import Rule, RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.reasoning.condition import Facts
 
 
 @dataclass(frozen=True, slots=True)

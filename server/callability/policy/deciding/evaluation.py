@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 
 from callability.finding import Finding, Place
+from callability.kernel.semantics import Decision, decide
 from callability.policy.deciding.engine_process import EngineOutput, OnProgress, run
 from callability.policy.deciding.normal_form import (
     MAX_ALTOGETHER,
@@ -23,7 +24,6 @@ from callability.policy.deciding.normal_form import (
 from callability.policy.deciding.not_decided import NotDecided
 from callability.policy.deciding.space import Combination, Space
 from callability.policy.rules.rule_set import RuleSet
-from callability.reasoning.semantics import Decision, decide
 from callability.vocabulary import UNKNOWN
 
 TIME_LIMIT = 300.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
+from callability.kernel.condition import All, Any, Condition, Is, Not
+from callability.kernel.glob import holds
+from callability.kernel.semantics import Decision
 from callability.policy.rules.rule_set import Rule
-from callability.reasoning.condition import All, Any, Condition, Is, Not
-from callability.reasoning.glob import holds
-from callability.reasoning.semantics import Decision
 from callability.vocabulary import UNKNOWN
 
 MAX_CONJUNCTIONS = 5_000

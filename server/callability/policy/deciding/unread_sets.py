@@ -7,10 +7,10 @@ from functools import reduce
 from itertools import combinations, product
 from operator import or_
 
+from callability.kernel.condition import Condition, facts_read
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets
 from callability.policy.deciding.nodes import EMPTY, Node
 from callability.policy.questions.fact import Axis
-from callability.reasoning.condition import Condition, facts_read
 from callability.vocabulary import UNKNOWN
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from callability.kernel.glob import holds, is_glob
 from callability.policy.names.automaton import TooManyStates, Unit, shortest_names
-from callability.reasoning.glob import holds, is_glob
 from callability.vocabulary import UNKNOWN
 
 MAX_LISTED = 4

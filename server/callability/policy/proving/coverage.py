@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from callability.finding import Place, Witness
+from callability.kernel.condition import Is, atoms
+from callability.kernel.semantics import decide
 from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.proving.decided import Decided
 from callability.policy.reading.when import written_part
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.condition import Is, atoms
-from callability.reasoning.semantics import decide
 
 
 @dataclass(frozen=True, slots=True)

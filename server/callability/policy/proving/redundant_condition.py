@@ -8,11 +8,11 @@ from itertools import accumulate
 from operator import and_, or_
 
 from callability.finding import Finding, Severity, Witness, shown
+from callability.kernel.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.deciding.combination_set import CombinationSet, CombinationSets, Truths
 from callability.policy.proving.decided import Decided
 from callability.policy.reading.when import written_part
 from callability.policy.rules.rule_set import Rule
-from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
 
 MAX_PARTS = 500
 """Parts of one condition that are looked at; a larger one is not."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
+from callability.kernel.states import HINT_DEFAULTS, READS_ONLY, normalized_hints
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, NameFact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
-from callability.request_facts.states import HINT_DEFAULTS, READS_ONLY, normalized_hints
 from callability.vocabulary import TOOL_ACTIONS, UNKNOWN, LiftedBy, ToolStatus
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+from callability.kernel.states import FAILED_LOADS, MAY_BE_UNANSWERED, MAY_HAVE_FAILED
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
-from callability.request_facts.states import FAILED_LOADS, MAY_BE_UNANSWERED, MAY_HAVE_FAILED
 from callability.vocabulary import (
     ENABLE_ACTIONS,
     UNKNOWN,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from callability.finding import shown
+from callability.kernel.glob import held
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
-from callability.reasoning.glob import held
 from callability.vocabulary import EDIT_LABELS, UNKNOWN, Action, LiftedBy
 
 BOOLEAN = ("true", "false")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from callability.kernel.states import HTTP_CLASSES, HTTP_STATUSES, can_fail, http_facts
 from callability.policy.questions.fact import BOOLEAN, Axis, Fact, Point, axis_of
 from callability.policy.questions.question import Placeholder, Question, facts_by_name
-from callability.request_facts.states import HTTP_CLASSES, HTTP_STATUSES, can_fail, http_facts
 from callability.vocabulary import LOAD_ACTIONS, UNKNOWN, LoadFailure, LoadPhase, LoadStatus
 
 _NO_HTTP = ("none", "none")

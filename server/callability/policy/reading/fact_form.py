@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from callability.document import Mapping as MappingNode
 from callability.document import Node, Scalar
 from callability.finding import Place, did_you_mean, listed, shown
+from callability.kernel.glob import is_glob
 from callability.policy.questions.fact import BOOLEAN, DeclaredFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.form import Form, described
-from callability.reasoning.glob import is_glob
 from callability.vocabulary import ACTIONS, RESERVED_PREFIXES, UNKNOWN, LiftedBy
 
 MAX_FACTS = 64

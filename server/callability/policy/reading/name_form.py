@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from callability.document import Node, Scalar
+from callability.kernel.condition import Is, atoms
+from callability.kernel.glob import is_glob
 from callability.policy.names.automaton import NAME_BYTES, TooManyStates
 from callability.policy.names.classes import SinglesOutUnknown, name_classes
 from callability.policy.questions.fact import NameFact
@@ -12,8 +14,6 @@ from callability.policy.questions.question import Question
 from callability.policy.reading.form import Form
 from callability.policy.rules.law import Law
 from callability.policy.rules.rule_set import Rule
-from callability.reasoning.condition import Is, atoms
-from callability.reasoning.glob import is_glob
 
 MAX_PATTERNS = 1_000
 """Different names and patterns that a rule file may have for one fact."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar
 from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.kernel.condition import Condition
 from callability.policy.questions.question import Question
 from callability.policy.reading.fact_form import fact_places, read_facts
 from callability.policy.reading.form import Form
@@ -16,7 +17,6 @@ from callability.policy.reading.name_form import with_names
 from callability.policy.reading.when import read_status, read_when
 from callability.policy.rules.rule_set import Rule, RuleSet, Text, Words
 from callability.policy.rules.words import check_words, statuses_with_words
-from callability.reasoning.condition import Condition
 
 MAX_RULES = 1_000
 ID = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")

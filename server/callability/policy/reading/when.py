@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar, Sequence
 from callability.finding import did_you_mean, joined_hints, listed, shown
+from callability.kernel.condition import All, Any, Condition, Is, Not, atoms
 from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.fact_form import undeclared_fact
 from callability.policy.reading.form import Form, described
 from callability.policy.reading.name_form import read_name
-from callability.reasoning.condition import All, Any, Condition, Is, Not, atoms
 from callability.vocabulary import UNKNOWN
 
 MAX_PARTS = 2_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from callability.kernel.explanation import Trial
+from callability.kernel.path import FactChange, Path
 from callability.policy.reporting.difference import PolicyChange
 from callability.policy.reporting.rows import Row
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
 from callability.policy.rules.verdict import Verdict
-from callability.reasoning.explanation import Trial
-from callability.reasoning.path import FactChange, Path
 from callability.vocabulary import LiftedBy
 
 Plain = dict[str, Any]

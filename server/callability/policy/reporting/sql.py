@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from callability.kernel.semantics import SEMANTICS
 from callability.policy.deciding.building import withheld_in
 from callability.policy.deciding.combination_set import CombinationSets
 from callability.policy.deciding.diagram import DecisionDiagram
@@ -14,7 +15,6 @@ from callability.policy.reporting.sql_dialect import SPELLINGS, Dialect
 from callability.policy.reporting.sql_facts import SqlFacts
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import Rule, RuleSet
-from callability.reasoning.semantics import SEMANTICS
 from callability.vocabulary import UNKNOWN
 
 TABLE = "inventory"

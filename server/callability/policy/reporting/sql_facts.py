@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from callability.kernel.condition import All, Any, Condition, Is, Not
+from callability.kernel.glob import is_glob
 from callability.policy.deciding.combination_set import CombinationSet
 from callability.policy.deciding.nodes import EMPTY, FULL, Node, Nodes
 from callability.policy.deciding.space import Space
 from callability.policy.questions.fact import Axis, Fact, NameFact
 from callability.policy.reporting.sql_dialect import Spelling, UnfitColumn
-from callability.reasoning.condition import All, Any, Condition, Is, Not
-from callability.reasoning.glob import is_glob
 from callability.vocabulary import UNKNOWN
 
 MAX_CONJUNCTIONS = 2_000

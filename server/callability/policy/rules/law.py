@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from callability.finding import Place
-from callability.reasoning.condition import Condition, facts_read
+from callability.kernel.condition import Condition, facts_read
 
 
 @dataclass(frozen=True, slots=True)

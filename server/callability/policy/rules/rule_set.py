@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from callability.finding import Place
+from callability.kernel.condition import Condition, facts_read
 from callability.policy.questions.fact import DeclaredFact, LabelFact
 from callability.policy.questions.question import Question
 from callability.policy.rules.law import Law
-from callability.reasoning.condition import Condition, facts_read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,58 +1,72 @@
-"""The calls of `CallabilityService`, from the bytes of a request to the bytes of a reply."""
+"""The calls of `CallabilityService` by the policy in a bundle, from the bytes of a request to the bytes of a reply."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from functools import partial
+import asyncio
+from time import perf_counter
 
-from callability.bundle.envelope import opened
-from callability.policy.loading import Policy
-from callability.reasoning.explanation import explain
-from callability.request_facts.outcome import enable_facts, load_facts
-from callability.service.calls.outcome_replies import OutcomeReplies
-from callability.service.fast_path import PolicyResults, ToolCalls
+from callability import __version__
+from callability.finding import MAX_FINDINGS
+from callability.kernel import limits
+from callability.kernel.calls import UNOBSERVED, EncodedCalls
+from callability.kernel.checked_policy import CheckedPolicy
+from callability.kernel.description import description
+from callability.kernel.policy import read
 from callability.service.observability.gaps import Gaps
 from callability.service.observability.metrics import PolicyMetrics
-from callability.service.requests import limits
-from callability.service.requests.parsing import parsed
-from callability.service.translation.messages import enable_reply, explanation_message, load_reply, policy_message
-from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import policy_service_pb2
+
+TURN = 0.0002
+"""Seconds after which other callers get a turn."""
 
 
 class CallabilityCalls:
-    """Answers requests by one policy. Clients decide from its `bundle`, which is empty if there are no such clients."""
+    """Answers requests by one policy that was accepted; clients decide from the same bundle.
 
-    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None, bundle: bytes = b"") -> None:
-        self._policy = policy
-        gaps = Gaps(policy.revision, metrics)
-        self._tools = ToolCalls(PolicyResults(policy), gaps)
-        self._loads = OutcomeReplies(policy, "load_outcome", partial(load_reply, policy.revision), gaps)
-        self._enables = OutcomeReplies(policy, "enable_outcome", partial(enable_reply, policy.revision), gaps)
-        self.bundle = bundle
-        self.bundle_digest = opened(bundle).digest if bundle else ""
-        self.policy_reply = policy_message(policy, self.bundle_digest).SerializeToString()
+    Raises:
+        BundleRefused: the bundle contradicts itself.
+    """
+
+    def __init__(self, checked: CheckedPolicy, metrics: PolicyMetrics | None = None) -> None:
+        self.bundle = checked.bundle
+        self.policy = read(checked.bundle)
+        self.warnings = checked.findings
+        self.engine = checked.engine
+        observer = Gaps(self.policy.revision, metrics) if metrics is not None else UNOBSERVED
+        self._calls = EncodedCalls(self.policy, observer, limited=True)
+        self.policy_reply = self._description().SerializeToString()
         """What is reported of the policy, as a `GetPolicyResponse` encoded."""
 
     @property
     def revision(self) -> str:
         """The revision of the policy."""
-        return self._policy.revision
+        return self.policy.revision
 
-    def check_tool(self, data: bytes) -> Awaitable[bytes]:
+    async def check_tool(self, data: bytes) -> bytes:
         """Answer a `CheckToolRequest` with a `CheckToolResponse`.
 
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        return self._tools.check_tool(data)
+        return self._calls.check_tool(data)
 
-    def check_tools(self, data: bytes) -> Awaitable[bytes]:
-        """Answer a `CheckToolsRequest` with a `CheckToolsResponse`.
+    async def check_tools(self, data: bytes) -> bytes:
+        """Answer a `CheckToolsRequest` with a `CheckToolsResponse`; other calls get a turn meanwhile.
 
         Raises:
             InvalidRequest: it is malformed, exceeds a limit, or the name of the agent in it is not one.
         """
-        return self._tools.check_tools(data)
+        steps = self._calls.check_tools(data)
+        started = perf_counter()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                reply: bytes = end.value
+                return reply
+            if perf_counter() - started >= TURN:
+                await asyncio.sleep(0)
+                started = perf_counter()
 
     async def explain_tool(self, data: bytes) -> bytes:
         """Answer an `ExplainToolRequest` with an `ExplainToolResponse`.
@@ -60,23 +74,7 @@ class CallabilityCalls:
         Raises:
             InvalidRequest: it is malformed, or a name in it is not one.
         """
-        request = parsed(pb.ExplainToolRequest, data)
-        limits.check_name(request.server.encode(), "server")
-        limits.check_name(request.tool.encode(), "tool")
-        limits.check_name(request.agent.name.encode(), "agent", empty=True)
-        limits.check_agent(request.agent.ByteSize())
-        facts = self._tools.facts(request)
-        proved = self._policy.rule_sets["callability"]
-        read = {fact: facts.values[fact] for fact in proved.diagram.space.facts}
-        reply = explanation_message(
-            explain(proved.rule_set, proved.diagram, facts.values), read, proved.rule_set.question
-        )
-        decided = self._tools.response(facts)
-        reply.revision = decided.revision
-        reply.verdict.CopyFrom(decided.verdict)
-        if decided.HasField("words"):
-            reply.words.CopyFrom(decided.words)
-        return reply.SerializeToString()
+        return self._calls.explain_tool(data)
 
     async def classify_load(self, data: bytes) -> bytes:
         """Answer a `ClassifyLoadRequest` with a `ClassifyLoadResponse`.
@@ -84,9 +82,7 @@ class CallabilityCalls:
         Raises:
             InvalidRequest: it is malformed, or the text of the error in it is too long.
         """
-        request = parsed(pb.ClassifyLoadRequest, data)
-        limits.check_error_text(request.error_text)
-        return self._loads.reply(load_facts(request.signals, request.error_text))
+        return self._calls.classify_load(data)
 
     async def classify_enable(self, data: bytes) -> bytes:
         """Answer a `ClassifyEnableRequest` with a `ClassifyEnableResponse`.
@@ -94,4 +90,32 @@ class CallabilityCalls:
         Raises:
             InvalidRequest: it is malformed.
         """
-        return self._enables.reply(enable_facts(parsed(pb.ClassifyEnableRequest, data).facts))
+        return self._calls.classify_enable(data)
+
+    def _description(self) -> policy_service_pb2.GetPolicyResponse:
+        """Return what `GetPolicy` reports about the policy, its bundle and the service."""
+        reply = description(self.policy)
+        reply.engine = self.engine
+        reply.version = __version__
+        reply.warnings.extend(str(warning) for warning in self.warnings[:MAX_FINDINGS])
+        reply.limits.CopyFrom(
+            policy_service_pb2.Limits(
+                tools=limits.TOOLS,
+                servers=limits.SERVERS,
+                name_bytes=limits.NAME_BYTES,
+                message_bytes=limits.MESSAGE_BYTES,
+                labels=limits.LABELS,
+                label_key_bytes=limits.LABEL_KEY_BYTES,
+                label_value_bytes=limits.LABEL_VALUE_BYTES,
+                declared_facts=limits.DECLARED_FACTS,
+                declared_fact_name_bytes=limits.DECLARED_FACT_NAME_BYTES,
+                declared_fact_value_bytes=limits.DECLARED_FACT_VALUE_BYTES,
+                error_text_bytes=limits.ERROR_TEXT_BYTES,
+                policy_files=limits.POLICY_FILES,
+                policy_bytes=limits.POLICY_BYTES,
+                policy_findings=limits.POLICY_FINDINGS,
+                validations=limits.VALIDATIONS,
+                validation_seconds=limits.VALIDATION_SECONDS,
+            )
+        )
+        return reply

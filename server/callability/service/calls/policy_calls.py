@@ -5,13 +5,15 @@ from __future__ import annotations
 from callability.child_process.child import NoOutput
 from callability.child_process.output import output_of
 from callability.finding import Finding, Place, line
-from callability.service.calls import validation
+from callability.kernel import limits, request_size
+from callability.kernel.calls import parsed
+from callability.kernel.description import finding_message
 from callability.service.calls.served_policy import RejectedEdit, ServedPolicy
-from callability.service.requests import limits, request_size
 from callability.service.requests.errors import TooManyAtOnce
-from callability.service.requests.parsing import parsed
-from callability.service.translation.messages import finding_message
 from callability.v1 import policy_service_pb2 as pb
+
+VALIDATION_MODULE = "callability.bundling.validation_worker"
+"""What checks a policy from a request, in a process of its own."""
 
 
 class PolicyCalls:
@@ -44,7 +46,7 @@ class PolicyCalls:
             raise TooManyAtOnce("TOO_MANY_VALIDATIONS", message)
         self._validations += 1
         try:
-            return await output_of(validation.__name__, data, limits.VALIDATION_SECONDS)
+            return await output_of(VALIDATION_MODULE, data, limits.VALIDATION_SECONDS)
         except NoOutput as error:
             finding = Finding(Place(""), "check-failed", f"could not be checked: {error}")
             return pb.ValidatePolicyResponse(findings=[finding_message(finding)], errors=1).SerializeToString()

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
+from callability.kernel.calls import parsed
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.calls.served_policy import ServedPolicy
 from callability.service.requests.errors import ShuttingDown
-from callability.service.requests.parsing import parsed
 from callability.v1 import policy_service_pb2 as pb
 
 HEARTBEAT_SECONDS = 5
@@ -43,8 +43,8 @@ class PolicyWatches:
         try:
             while not self._stopping.is_set():
                 calls, replaced = self._served.calls, self._served.replaced
-                yield self._with_bundle(calls) if calls.bundle_digest != known else _reply(calls)
-                known = calls.bundle_digest
+                yield self._with_bundle(calls) if calls.policy.digest != known else _reply(calls)
+                known = calls.policy.digest
                 if self._served.replaced is replaced:
                     await self._change(replaced)
             raise ShuttingDown
@@ -78,7 +78,7 @@ class PolicyWatches:
 def _reply(calls: CallabilityCalls, bundle: bytes = b"") -> bytes:
     return pb.WatchPolicyResponse(
         revision=calls.revision,
-        bundle_digest=calls.bundle_digest,
+        bundle_digest=calls.policy.digest,
         bundle=bundle,
         heartbeat_seconds=HEARTBEAT_SECONDS,
     ).SerializeToString()

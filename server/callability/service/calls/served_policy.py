@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from callability.finding import Finding
-from callability.policy.loading import Policy
+from callability.kernel.checked_policy import CheckedPolicy
 from callability.service.calls.callability_calls import CallabilityCalls
 from callability.service.observability.metrics import PolicyMetrics
 
@@ -31,8 +31,8 @@ class RejectedEdit:
 class ServedPolicy:
     """Answers by one policy until it is replaced; a request is answered by the policy with which it arrived."""
 
-    def __init__(self, policy: Policy, metrics: PolicyMetrics | None = None, bundle: bytes = b"") -> None:
-        self.calls = CallabilityCalls(policy, metrics, bundle)
+    def __init__(self, checked: CheckedPolicy, metrics: PolicyMetrics | None = None) -> None:
+        self.calls = CallabilityCalls(checked, metrics)
         self.replaced = asyncio.Event()
         """Set when another policy decides. Each policy has its own."""
         self.rejected: RejectedEdit | None = None

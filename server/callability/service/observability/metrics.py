@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from callability.policy.loading import Policy
-from callability.policy.questions.callability import CALLABILITY
+from callability.kernel.encoded_results import EncodedResult, EncodedServerResults
+from callability.kernel.policy import LocalPolicy
 from callability.service.observability.call_metrics import BatchSizes
-from callability.service.observability.verdict_counts import Result, Results, VerdictCounts
+from callability.service.observability.verdict_counts import VerdictCounts
 
 
 class PolicyMetrics:
@@ -40,7 +40,7 @@ class PolicyMetrics:
             ("of",),
             registry=registry,
         )
-        for subject in CALLABILITY.declares:
+        for subject in ("server", "tool", "agent"):
             self._undeclared.labels(subject)
         self._inner_nodes = Gauge(
             "callability_policy_inner_nodes",
@@ -72,23 +72,22 @@ class PolicyMetrics:
             "callability_policy_info", "1 for the policy that decides.", ("revision", "engine"), registry=registry
         )
 
-    def decides(self, policy: Policy) -> None:
-        """Record which policy decides; series of facts that its rules do not read end."""
+    def decides(self, policy: LocalPolicy, engine: str) -> None:
+        """Record which policy decides, and what confirmed it; series of facts that its rules do not read end."""
         self._info.clear()
-        self._info.labels(policy.revision, policy.engine).set(1)
+        self._info.labels(policy.revision, engine).set(1)
         self._applied.set_to_current_time()
-        self.verdicts.keep(
-            {(name, rule.id) for name, proved in policy.rule_sets.items() for rule in proved.rule_set.rules}
-        )
-        for name, proved in policy.rule_sets.items():
-            self._inner_nodes.labels(name).set(len(proved.diagram.inner))
-            self._regions.labels(name).set(proved.diagram.regions)
-            self._witnesses.labels(name).set(proved.confirmation.witnesses if proved.confirmation else 0)
+        self.verdicts.keep({(name, rule.id) for name, rules in policy.rule_sets.items() for rule in rules.rules})
+        for name, rules in policy.rule_sets.items():
+            self._inner_nodes.labels(name).set(rules.inner_nodes)
+            self._regions.labels(name).set(rules.counts.regions)
+            self._witnesses.labels(name).set(rules.counts.witnesses)
         read = {
             (name, fact)
-            for name, proved in policy.rule_sets.items()
-            for fact in proved.rule_set.read_by_rules
-            if not proved.rule_set.question.facts[fact].asserted
+            for name, rules in policy.rule_sets.items()
+            for rule in rules.rules
+            for fact in rule.reads
+            if not rules.question.facts[fact].asserted
         }
         for series in [each for each in self._series if each[:2] not in read]:
             self._series.discard(series)
@@ -101,7 +100,9 @@ class PolicyMetrics:
         self._series.add((question, fact, cause))
         self._undetermined.labels(question, fact, cause).inc(decisions)
 
-    def batch(self, fresh: Sequence[Sequence[Result]], again: Sequence[Results], tools: int) -> None:
+    def batch(
+        self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
+    ) -> None:
         """Count the results of a batch, decided now or kept, and its tools."""
         self.verdicts.add_batch(fresh, again, tools)
         self._batches.observe(tools)

@@ -6,41 +6,19 @@ import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from callability.kernel.encoded_results import Counted, EncodedResult, EncodedServerResults
 
 Item = TypeVar("Item")
 MAX_FRESH = 30_000
 """Results of batches that wait to be counted; counting so many takes about a millisecond."""
 MAX_AGAIN = 20_000
 """Servers with results that are kept, and that wait to be counted."""
-
-
-class Counted(NamedTuple):
-    """What a verdict is counted by; `rule` is empty for an undetermined verdict or an error of an item."""
-
-    question: str
-    status: str
-    rule: str
-
-
-class Result(Protocol):
-    """The result for a tool: a few of them stand for all tools."""
-
-    @property
-    def counted(self) -> Counted:
-        """What it is counted by."""
-
-
-class Results(Protocol):
-    """The results for the tools of a server, which many batches share."""
-
-    @property
-    def kinds(self) -> Sequence[tuple[Counted, int]]:
-        """How many of them there are of each kind."""
 
 
 class VerdictCounts(Collector):
@@ -50,8 +28,8 @@ class VerdictCounts(Collector):
         self._single: dict[Counted, int] = {}
         self._batched: dict[Counted, int] = {}
         # Appending to them and taking from them are atomic.
-        self._fresh: deque[Sequence[Result]] = deque()
-        self._again: deque[Results] = deque()
+        self._fresh: deque[Sequence[EncodedResult]] = deque()
+        self._again: deque[EncodedServerResults] = deque()
         self._waiting = 0
         self._lock = threading.Lock()
         registry.register(self)
@@ -61,7 +39,9 @@ class VerdictCounts(Collector):
         single = self._single
         single[kind] = single.get(kind, 0) + 1
 
-    def add_batch(self, fresh: Sequence[Sequence[Result]], again: Sequence[Results], tools: int) -> None:
+    def add_batch(
+        self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
+    ) -> None:
         """Count the results of a batch of so many tools: those that were decided now, and those that were kept."""
         self._fresh.extend(fresh)
         self._again.extend(again)

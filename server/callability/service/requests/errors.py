@@ -1,8 +1,8 @@
 """What a request can be refused for.
 
+InvalidRequest, InvalidName (of the kernel) are INVALID_ARGUMENT: the whole request, or, in a batch, the item.
+
 ServiceError            a gRPC code, a stable reason and a sentence
-├── InvalidRequest      INVALID_ARGUMENT: the whole request, or, in a batch, the item
-│   └── InvalidName     the same, of a name
 ├── Unauthenticated     UNAUTHENTICATED: the service does not know who calls
 ├── NotPermitted        PERMISSION_DENIED: the caller has no right to the call
 ├── TooManyAtOnce       RESOURCE_EXHAUSTED: the service already does as much as it may at a time
@@ -24,16 +24,6 @@ class ServiceError(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
-
-
-class InvalidRequest(ServiceError):
-    """The caller has to change the request."""
-
-    code = grpc.StatusCode.INVALID_ARGUMENT
-
-
-class InvalidName(InvalidRequest):
-    """A name in the request is not one."""
 
 
 class Unauthenticated(ServiceError):

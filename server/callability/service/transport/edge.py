@@ -15,6 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from callability import request_context
+from callability.kernel.limits import InvalidRequest
 from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
@@ -134,13 +135,14 @@ def refusing(error: ServiceError) -> Handler:
 
 def refusal(error: Exception) -> Refusal:
     """Return how a call ends with an error. A fault of the service is logged, and its caller learns no more."""
-    if not isinstance(error, ServiceError):
+    if not isinstance(error, ServiceError | InvalidRequest):
         _log.error("a call failed", exc_info=error)
         error = InternalError()
+    code = grpc.StatusCode.INVALID_ARGUMENT if isinstance(error, InvalidRequest) else error.code
     info = any_pb2.Any()
     info.Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN))
-    status = status_pb2.Status(code=error.code.value[0], message=error.message, details=[info])
-    return Refusal(error.code, error.reason, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
+    status = status_pb2.Status(code=code.value[0], message=error.message, details=[info])
+    return Refusal(code, error.reason, error.message, tuple(rpc_status.to_status(status).trailing_metadata or ()))
 
 
 async def abort(context: Context, refused: Refusal) -> NoReturn:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc_health.v1 import health, health_pb2
 
-from callability.service.requests.errors import InvalidRequest
-from callability.service.requests.parsing import parsed
+from callability.kernel.calls import parsed
+from callability.kernel.limits import InvalidRequest
 from callability.service.transport.edge import Ended, abort, refusal
 from callability.service.transport.received import Received, at_most, checked
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from callability.service.requests.errors import InvalidRequest
+from callability.kernel.limits import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor
 from grpc_reflection.v1alpha import reflection_pb2 as pb
 
-from callability.service.requests.parsing import parsed
+from callability.kernel.calls import parsed
 from callability.service.transport.edge import Ended, conversing
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Files that people edit: reading, following and writing them, and where a policy is read from."""

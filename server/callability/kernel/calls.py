@@ -1,0 +1,264 @@
+"""The calls of `CallabilityService` by one policy: bytes in and bytes out, or messages in and messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from callability.kernel import limits
+from callability.kernel.byte_calls import ByteCalls, Steps
+from callability.kernel.encoded_results import (
+    Counted,
+    EncodedResult,
+    EncodedServerResults,
+    Gap,
+    Observer,
+    gaps_of,
+)
+from callability.kernel.explanation import Trial
+from callability.kernel.limits import InvalidRequest
+from callability.kernel.outcome_facts import enable_facts, load_facts
+from callability.kernel.path import Path, Step
+from callability.kernel.policy import LocalPolicy
+from callability.kernel.refusal import invalid
+from callability.kernel.rule_set import RuleSet
+from callability.kernel.verdict import Verdict
+from callability.kernel.words import ToolMessages, lifted_by_number, retry_number
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1 import outcome_pb2
+from callability.vocabulary import LiftedBy
+
+Request = TypeVar("Request", bound=Message)
+_TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
+
+
+class Unobserved:
+    """Counts nothing."""
+
+    def decided(self, kind: Counted) -> None:
+        """Do nothing."""
+
+    def decided_batch(
+        self, fresh: Sequence[Sequence[EncodedResult]], again: Sequence[EncodedServerResults], tools: int
+    ) -> None:
+        """Do nothing."""
+
+    def met(self, found: Mapping[Gap, int]) -> None:
+        """Do nothing."""
+
+
+UNOBSERVED: Observer = Unobserved()
+
+
+class EncodedCalls:
+    """Answers requests that are encoded. Threads may share it.
+
+    Each method raises `InvalidRequest` for a request that is malformed or over a limit, and `BundleRefused` if the
+    bundle contradicts itself. Unless it is `limited`, only names have a limit: 512 bytes.
+    """
+
+    def __init__(self, policy: LocalPolicy, observer: Observer = UNOBSERVED, *, limited: bool = False) -> None:
+        self.policy = policy
+        self._limited = limited
+        self._observer = observer
+        self._messages = ToolMessages(policy)
+        self.tools = ByteCalls(policy, self._messages, observer, limited=limited)
+        self._loads = _Outcomes(policy.load_outcome, self._load_reply, observer)
+        self._enables = _Outcomes(policy.enable_outcome, self._enable_reply, observer)
+        self._actions = {action.name: action for action in policy.actions}
+
+    def check_tool(self, data: bytes) -> bytes:
+        """Answer a `CheckToolRequest` with a `CheckToolResponse`."""
+        return self.tools.check_tool(data)
+
+    def check_tools(self, data: bytes) -> Steps:
+        """Answer a `CheckToolsRequest` with a `CheckToolsResponse`."""
+        return self.tools.check_tools(data)
+
+    def explain_tool(self, data: bytes) -> bytes:
+        """Answer an `ExplainToolRequest` with an `ExplainToolResponse`."""
+        rules = self.policy.callability
+        readings = self.tools.read(parsed(pb.ExplainToolRequest, data))
+        decided = pb.CheckToolResponse.FromString(self.tools.of_readings(readings).reply)
+        explanation = rules.explain(readings.values)
+        return pb.ExplainToolResponse(
+            revision=decided.revision,
+            verdict=decided.verdict,
+            words=decided.words if decided.HasField("words") else None,
+            facts=[pb.FactValue(fact=name, value=readings.values[name]) for name in rules.facts],
+            trials=[self._trial(trial) for trial in explanation.trials],
+            path=self._path(explanation.path) if explanation.path else None,
+        ).SerializeToString()
+
+    def classify_load(self, data: bytes) -> bytes:
+        """Answer a `ClassifyLoadRequest` with a `ClassifyLoadResponse`."""
+        request = parsed(pb.ClassifyLoadRequest, data)
+        if self._limited:
+            limits.check_error_text(request.error_text)
+        return self._loads.reply(load_facts(request.signals, request.error_text))
+
+    def classify_enable(self, data: bytes) -> bytes:
+        """Answer a `ClassifyEnableRequest` with a `ClassifyEnableResponse`."""
+        return self._enables.reply(enable_facts(parsed(pb.ClassifyEnableRequest, data).facts))
+
+    def _load_reply(self, verdict: Verdict) -> Message:
+        status, words = verdict.status, None
+        message = outcome_pb2.LoadVerdict(
+            status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+            rule=verdict.rule,
+            undetermined=verdict.undetermined,
+            lifted_by=lifted_by_number(status.lifted_by),
+            retry=retry_number(status.retry),
+        )
+        if verdict.words:
+            words = outcome_pb2.LoadWords(status=message.status, rule=verdict.words.rule, **verdict.words.texts)
+        return pb.ClassifyLoadResponse(revision=self.policy.revision, verdict=message, words=words)
+
+    def _enable_reply(self, verdict: Verdict) -> Message:
+        status, words = verdict.status, None
+        message = outcome_pb2.EnableVerdict(
+            status=status.number,  # type: ignore[arg-type]  # checked when the bundle was read
+            rule=verdict.rule,
+            undetermined=verdict.undetermined,
+            lifted_by=lifted_by_number(status.lifted_by),
+            retry=retry_number(status.retry),
+            error=status.error,
+            entry=status.entry,  # type: ignore[arg-type]  # checked when the bundle was read
+            tools_changed=status.tools_changed,
+        )
+        if verdict.words:
+            words = outcome_pb2.EnableWords(status=message.status, rule=verdict.words.rule, **verdict.words.texts)
+        return pb.ClassifyEnableResponse(revision=self.policy.revision, verdict=message, words=words)
+
+    def _trial(self, trial: Trial) -> pb.RuleTrial:
+        return pb.RuleTrial(
+            rule=trial.rule.id,
+            status=self._messages.numbers[trial.rule.status],  # type: ignore[arg-type]  # as above
+            truth=_TRUTHS[trial.truth],
+            reads=[pb.FactValue(fact=fact, value=value) for fact, value in trial.reads],
+            why=trial.why,
+        )
+
+    def _path(self, path: Path) -> pb.PathToCallable:
+        return pb.PathToCallable(
+            steps=[self._step(step) for step in path.steps],
+            end=pb.PathEnd.Value(f"PATH_END_{path.end.upper()}"),
+            find_out=path.find_out,
+        )
+
+    def _step(self, step: Step) -> pb.PathStep:
+        changes = []
+        for change in step.changes:
+            action = self._actions.get(change.fact.action)
+            message = pb.FactChange(
+                fact=change.fact.name,
+                current=change.value,
+                wanted=change.wanted,
+                wanted_values=change.wanted_values,
+                changed_by=lifted_by_number(change.fact.opened_by or LiftedBy.NONE),
+                action=change.fact.action,
+                phrase=action.phrase if action else "",
+            )
+            changes.append(message)
+        number = self._messages.numbers[step.rule.status]
+        return pb.PathStep(rule=step.rule.id, status=number, changes=changes)  # type: ignore[arg-type]  # as above
+
+
+class _Outcomes:
+    """The replies to one question, encoded once for each verdict."""
+
+    def __init__(self, rules: RuleSet, write: Callable[[Verdict], Message], observer: Observer) -> None:
+        self._rules = rules
+        self._observer = observer
+        self._replies = {verdict: write(verdict).SerializeToString() for verdict in rules.verdicts}
+
+    def reply(self, facts: Mapping[str, str]) -> bytes:
+        rules = self._rules
+        try:
+            points = rules.points_of(facts)
+        except KeyError:
+            raise invalid("an axis has no point for facts that a request can have") from None
+        verdict = rules.decide(points)
+        name = rules.question.name
+        if verdict.undetermined:
+            self._observer.met(dict.fromkeys(gaps_of(name, rules.unread(verdict, points)), 1))
+        self._observer.decided(Counted(name, verdict.status.name, "" if verdict.undetermined else verdict.rule))
+        return self._replies[verdict]
+
+
+class LocalCalls:
+    """Answers messages by messages, as the service does that serves the same policy. Threads may share it.
+
+    What the service refuses for its size is answered here, except names, which have at most 512 bytes.
+    """
+
+    def __init__(self, policy: LocalPolicy, observer: Observer = UNOBSERVED) -> None:
+        self.policy = policy
+        self.encoded = EncodedCalls(policy, observer)
+
+    def check_tool(self, request: pb.CheckToolRequest) -> pb.CheckToolResponse:
+        """Decide one tool.
+
+        Raises:
+            InvalidRequest: a name is empty or too long.
+            BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
+        """
+        return pb.CheckToolResponse.FromString(self.encoded.check_tool(request.SerializeToString()))
+
+    def check_tools(self, request: pb.CheckToolsRequest) -> pb.CheckToolsResponse:
+        """Decide many tools; a name that is empty or too long is an error of its item.
+
+        Raises:
+            InvalidRequest: the name of the agent is too long.
+            BundleRefused: the bundle contradicts itself about a name, or lacks facts that a request can have.
+        """
+        return pb.CheckToolsResponse.FromString(finished(self.encoded.check_tools(request.SerializeToString())))
+
+    def explain_tool(self, request: pb.ExplainToolRequest) -> pb.ExplainToolResponse:
+        """Decide one tool and explain the decision.
+
+        Raises:
+            InvalidRequest: a name is empty or too long.
+            BundleRefused: the bundle contradicts itself, or lacks facts that a request can have.
+        """
+        return pb.ExplainToolResponse.FromString(self.encoded.explain_tool(request.SerializeToString()))
+
+    def classify_load(self, request: pb.ClassifyLoadRequest) -> pb.ClassifyLoadResponse:
+        """Classify one load of a server's tools.
+
+        Raises:
+            BundleRefused: the bundle lacks facts that a request can have.
+        """
+        return pb.ClassifyLoadResponse.FromString(self.encoded.classify_load(request.SerializeToString()))
+
+    def classify_enable(self, request: pb.ClassifyEnableRequest) -> pb.ClassifyEnableResponse:
+        """Classify one attempt to enable a server.
+
+        Raises:
+            BundleRefused: the bundle lacks facts that a request can have.
+        """
+        return pb.ClassifyEnableResponse.FromString(self.encoded.classify_enable(request.SerializeToString()))
+
+
+def finished(steps: Steps) -> bytes:
+    """Go through a long call without giving others a turn, and return its reply."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            reply: bytes = end.value
+            return reply
+
+
+def parsed(message: type[Request], data: bytes) -> Request:
+    """Return the message that bytes hold.
+
+    Raises:
+        InvalidRequest: they hold none.
+    """
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise InvalidRequest("REQUEST_MALFORMED", f"the request is not a `{message.DESCRIPTOR.name}`") from None

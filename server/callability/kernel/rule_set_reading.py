@@ -1,0 +1,234 @@
+"""A rule set from its message: every number is checked before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from callability.bundle.v1 import bundle_pb2 as pb
+from callability.finding import shown
+from callability.kernel.condition_reading import Conditions
+from callability.kernel.diagram import Points, nodes_of, walk
+from callability.kernel.fact import Fact, fact_of
+from callability.kernel.refusal import invalid
+from callability.kernel.rule_set import Axis, Question, RuleSet
+from callability.kernel.verdict import Counts, Law, Rule, Status, Verdict, Words
+from callability.v1 import outcome_pb2, verdict_pb2
+from callability.vocabulary import LiftedBy, Retry
+
+Item = TypeVar("Item")
+_OWNERS = {
+    number: LiftedBy(name.removeprefix("LIFTED_BY_").lower()) for name, number in verdict_pb2.LiftedBy.items() if number
+}
+_RETRIES = {number: Retry(name.removeprefix("RETRY_").lower()) for name, number in verdict_pb2.Retry.items() if number}
+_NUMBERS = 2**31
+"""No number of a status in the contract reaches it."""
+_TEXTS = {
+    "callability": ("remediation", "rejection"),
+    "load_outcome": ("message",),
+    "enable_outcome": ("message",),
+}
+MAX_DIGITS = 4_000
+"""Digits of a count: Python converts few more to a number by default."""
+QUESTIONS = tuple(_TEXTS)
+"""The questions of a bundle, in their order."""
+
+
+def rule_set_of(message: pb.RuleSet) -> RuleSet:
+    """Return a rule set of a bundle.
+
+    Raises:
+        BundleRefused: it contradicts itself.
+    """
+    facts = tuple(map(fact_of, message.facts))
+    by_name = {fact.name: fact for fact in facts}
+    if len(by_name) != len(facts):
+        raise invalid("two facts have the same name")
+    statuses = tuple(map(_status, message.statuses))
+    said = _status_words(message, statuses)
+    conditions = Conditions(message.condition_parts, facts)
+    rules = _rules(message, conditions, statuses)
+    laws = tuple(_law(law, conditions, statuses) for law in message.laws)
+    conditions.check_all_taken()
+    axes = _axes(message.axes, facts)
+    verdicts = tuple(_verdict(each, message, statuses, rules, said) for each in message.verdicts)
+    if not verdicts:
+        raise invalid("a rule set has no verdict")
+    sizes = [axis.size for axis in axes]
+    first = nodes_of(message.diagram, verdicts, sizes)[-1] if message.diagram.places else verdicts[0]
+    return RuleSet(
+        question=_question(message, by_name, statuses),
+        axes=axes,
+        rules=rules,
+        laws=laws,
+        status_words=said,
+        verdicts=verdicts,
+        counts=_counts(message.counts),
+        first=first,
+        inner_nodes=len(message.diagram.places),
+        decide=walk(first),
+        facts=_listed(message.listed_facts, facts, axes),
+        unread_of_rule=_unread(message, rules, facts, sizes),
+    )
+
+
+def _question(message: pb.RuleSet, facts: Mapping[str, Fact], statuses: Sequence[Status]) -> Question:
+    has_open = message.HasField("open_status")
+    return Question(
+        name=message.question,
+        facts=facts,
+        statuses=tuple(statuses),
+        undetermined=_at(statuses, message.undetermined_status, "status").name,
+        open_status=_at(statuses, message.open_status, "status").name if has_open else None,
+    )
+
+
+def _status(message: pb.Status) -> Status:
+    if (
+        not message.name
+        or not 0 < message.number < _NUMBERS
+        or message.lifted_by not in _OWNERS
+        or message.retry not in _RETRIES
+        or message.entry not in outcome_pb2.EnableEntry.values()
+    ):
+        raise invalid(f"status {shown(message.name)} contradicts itself")
+    return Status(
+        name=message.name,
+        number=message.number,
+        lifted_by=_OWNERS[message.lifted_by],
+        retry=_RETRIES[message.retry],
+        error=message.error,
+        entry=message.entry,
+        tools_changed=message.tools_changed,
+    )
+
+
+def _status_words(message: pb.RuleSet, statuses: Sequence[Status]) -> dict[str, Words]:
+    if tuple(message.text_names) != _TEXTS[message.question]:
+        raise invalid(f"the words of `{message.question}` have other texts")
+    if len({each.name for each in statuses}) != len(statuses) or len({each.number for each in statuses}) != len(
+        statuses
+    ):
+        raise invalid("two statuses are the same")
+    found: dict[str, Words] = {}
+    for each in message.status_words:
+        name = _at(statuses, each.status, "status").name
+        if name in found:
+            raise invalid(f"status `{name}` has its words twice")
+        found[name] = _words("", each.texts, message.text_names)
+    return found
+
+
+def _words(rule: str, texts: Sequence[str], names: Sequence[str]) -> Words:
+    if len(texts) != len(names):
+        raise invalid("words have not one text for each name of a text")
+    return Words(rule, dict(zip(names, texts, strict=True)))
+
+
+def _rules(message: pb.RuleSet, conditions: Conditions, statuses: Sequence[Status]) -> tuple[Rule, ...]:
+    rules = tuple(
+        Rule(
+            id=rule.id,
+            when=conditions.take(rule.condition) if rule.HasField("condition") else None,
+            status=_at(statuses, rule.status, "status").name,
+            line=rule.line,
+            column=rule.column,
+            words=_words(rule.id, rule.words, message.text_names) if rule.words else None,
+        )
+        for rule in message.rules
+    )
+    if not rules or rules[-1].when is not None:
+        raise invalid("the last rule has a condition, or there is no rule")
+    if "" in {rule.id for rule in rules} or len({rule.id for rule in rules}) != len(rules):
+        raise invalid("a rule has no id, or two rules have the same")
+    return rules
+
+
+def _law(message: pb.Law, conditions: Conditions, statuses: Sequence[Status]) -> Law:
+    return Law(
+        name=message.name,
+        when=conditions.take(message.condition) if message.HasField("condition") else None,
+        statuses=tuple(_at(statuses, number, "status").name for number in message.statuses),
+        always=message.always,
+        line=message.line,
+        column=message.column,
+    )
+
+
+def _axes(messages: Iterable[pb.Axis], facts: Sequence[Fact]) -> tuple[Axis, ...]:
+    axes = tuple(_axis(each, facts) for each in messages)
+    tested = [fact.name for axis in axes for fact in axis.facts]
+    if len(set(tested)) != len(tested):
+        raise invalid("a fact is on two axes")
+    return axes
+
+
+def _listed(numbers: Iterable[int], facts: Sequence[Fact], axes: Iterable[Axis]) -> tuple[str, ...]:
+    listed = tuple(_at(facts, number, "fact").name for number in numbers)
+    if sorted(listed) != sorted(fact.name for axis in axes for fact in axis.facts):
+        raise invalid("the listed facts are not those of the axes, each once")
+    return listed
+
+
+def _axis(message: pb.Axis, facts: Sequence[Fact]) -> Axis:
+    mine = tuple(_at(facts, number, "fact") for number in message.facts)
+    readings = tuple(message.readings)
+    width = len(mine)
+    if not width or not readings or len(readings) % width:
+        raise invalid("an axis has no facts, or readings that are not as many for each point")
+    for offset, fact in enumerate(mine):
+        if not fact.values or max(readings[offset::width]) >= fact.readings:
+            raise invalid(f"an axis has a reading that {shown(fact.name)} has not")
+    if width == 1 and len(set(readings)) != mine[0].readings:
+        raise invalid(f"an axis has no point for a reading of {shown(mine[0].name)}")
+    points: dict[tuple[int, ...], int] = {}
+    size = len(readings) // width
+    for number in range(size):
+        points.setdefault(readings[number * width : (number + 1) * width], number)
+    return Axis(mine, points, size)
+
+
+def _verdict(
+    message: pb.Verdict,
+    rule_set: pb.RuleSet,
+    statuses: Sequence[Status],
+    rules: Sequence[Rule],
+    said: Mapping[str, Words],
+) -> Verdict:
+    status = _at(statuses, message.status, "status")
+    rule = _at(rules, message.rule, "rule")
+    undetermined = _at(statuses, rule_set.undetermined_status, "status").name
+    if status.name != (undetermined if message.undetermined else rule.status):
+        raise invalid(f"a verdict of rule {shown(rule.id)} has another status than the rule")
+    own = None if message.undetermined else rule.words
+    words = (own or said[status.name]) if status.name in said else None
+    return Verdict(status, rule.id, message.undetermined, message.withhold_text, words)
+
+
+def _unread(
+    message: pb.RuleSet, rules: Sequence[Rule], facts: Sequence[Fact], sizes: Sequence[int]
+) -> dict[str, tuple[tuple[str, Callable[[Points], bool]], ...]]:
+    nodes = nodes_of(message.unread_diagram, (False, True), sizes)
+    found: dict[str, list[tuple[str, Callable[[Points], bool]]]] = {rule.id: [] for rule in rules}
+    last = (-1, -1)
+    for start in message.unread_starts:
+        if (start.rule, start.fact) <= last:
+            raise invalid("the unread facts of the rules are not in order")
+        last = (start.rule, start.fact)
+        fact = _at(facts, start.fact, "fact").name
+        found[_at(rules, start.rule, "rule").id].append((fact, walk(_at(nodes, start.start, "node"))))
+    return {rule: tuple(each) for rule, each in found.items()}
+
+
+def _counts(message: pb.Counts) -> Counts:
+    numbers = (message.combinations, message.regions, message.confirmed_regions)
+    if any(not (each.isascii() and each.isdigit() and len(each) <= MAX_DIGITS) for each in numbers):
+        raise invalid("a count is not a decimal number")
+    combinations, regions, confirmed = map(int, numbers)
+    return Counts(combinations, regions, message.witnesses, confirmed, message.tests, message.laws)
+
+
+def _at(items: Sequence[Item], number: int, what: str) -> Item:
+    if number >= len(items):
+        raise invalid(f"{what} {number} does not exist")
+    return items[number]
