@@ -62,7 +62,7 @@ class Callability(Middleware):
             parted = [(tool, *self.parted(tool.name)) for tool in every]
             mine = [tool.model_copy(update={"name": name}) for tool, its_server, name in parted if its_server == server]
             self.inventory.replace_listed(server, mine, partial(self.facts, server))
-        return await self.policy.judge(self.inventory, self.agent)
+        return await self.policy.judge(self.inventory, self.agent, visible=adapter.ALL_SERVERS)
 
     async def on_list_tools(
         self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
@@ -88,10 +88,8 @@ class Callability(Middleware):
             if server:
                 judgement = await self.judge()
                 decided = await self.policy.check(self.inventory, server, tool, self.agent)
-                if decided is None:
-                    names = [near.name for near in judgement.callable]
-                    return _result(adapter.unknown_tool(context.message.name, names))
-                if rejected := adapter.rejection(decided, server, tool, phrases=PHRASES):
+                names = [near.name for near in judgement.callable]
+                if rejected := adapter.rejection(decided, server, tool, phrases=PHRASES, names=names):
                     return _result(rejected)
         except PolicyUnavailable as error:
             return _result(adapter.unavailable(str(error)))

@@ -15,6 +15,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, Tool
 
 from callability import adapter
+from callability.adapter import ALL_SERVERS
 from callability.client import Client, Inventory, PolicyUnavailable, tool_facts
 from callability.v1.callability_service_pb2 import ClassifyLoadRequest
 from callability.v1.facts_pb2 import Agent, Approval, Labels, ServerFacts, ToolFacts
@@ -69,7 +70,7 @@ class Proxy:
         try:
             adapter.checked_query(query)
             await self.list_tools()
-            judged = await self.policy.judge(self.inventory, self.agent)
+            judged = await self.policy.judge(self.inventory, self.agent, visible=ALL_SERVERS)
             found, locked = (search(query, tools, judged.texts) for tools in (judged.callable, judged.searchable))
             options: dict[str, Any] = {"texts": judged.texts, "phrases": PHRASES, "not_loaded": self.not_loaded}
             options |= {"found": found, "found_locked": locked, "limit": limit, "include_disabled": include_disabled}
@@ -84,12 +85,11 @@ class Proxy:
         """Call a tool of an upstream that the policy lets through, or say why it cannot be called."""
         server, _, tool = name.partition(":")
         try:
-            if decided := await self.policy.check(self.inventory, server, tool, self.agent):
-                rejected = adapter.rejection(decided, server, tool, phrases=PHRASES)
-                result = rejected or await self.upstreams[server].call_tool(tool, arguments)
-            else:
-                judged = await self.policy.judge(self.inventory, self.agent)
-                result = adapter.unknown_tool(name, [near.name for near in judged.callable])
+            decided = await self.policy.check(self.inventory, server, tool, self.agent)
+            judged = await self.policy.judge(self.inventory, self.agent, visible=ALL_SERVERS)
+            near = [each.name for each in judged.callable]
+            rejected = adapter.rejection(decided, server, tool, phrases=PHRASES, names=near)
+            result = rejected or await self.upstreams[server].call_tool(tool, arguments)
         except PolicyUnavailable as error:
             result = adapter.unavailable(str(error))
         except (KeyError, mcp.MCPError, RuntimeError):

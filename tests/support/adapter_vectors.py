@@ -48,7 +48,7 @@ def _judgement(given: Vector) -> adapter.Judgement:
     return adapter.judge(
         pb.CheckToolsRequest(servers=servers),
         ParseDict(given["response"], pb.CheckToolsResponse()),
-        visible=given.get("visible"),
+        visible=given.get("visible", adapter.ALL_SERVERS),
         refusals=given.get("refusals"),
         separator=given.get("separator", adapter.SEPARATOR),
     )

@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from callability.adapter import (
+    ALL_SERVERS,
     Judgement,
     ToolText,
     discovery,
@@ -81,7 +82,7 @@ def answered(request: pb.CheckToolsRequest, stub: ServiceStub | None = None) -> 
 def judgement_of(servers: Servers, stub: ServiceStub | None = None) -> Judgement:
     """Return the adapter's judgement of the answer about an inventory."""
     request = request_of(servers)
-    return judge(request, answered(request, stub))
+    return judge(request, answered(request, stub), visible=ALL_SERVERS)
 
 
 def checked(

@@ -28,20 +28,22 @@ from callability.adapter.inputs import (
     unread_inputs,
 )
 from callability.adapter.json_text import JsonNumber, read_json
-from callability.adapter.judgement import SEPARATOR, JudgedTool, Judgement, judge
+from callability.adapter.judgement import ALL_SERVERS, SEPARATOR, AllServers, JudgedTool, Judgement, Scope, judge
 from callability.adapter.load_messages import load_messages, load_status
 from callability.adapter.phrases import NEUTRAL, Phrases
 from callability.adapter.question import check_tool_request
-from callability.adapter.rejection import rejection, unavailable, unknown_tool
+from callability.adapter.rejection import UnknownTool, rejection, unavailable, unknown_tool
 from callability.adapter.result import error_result, result_json, tool_result
 
 __all__ = [
+    "ALL_SERVERS",
     "DEFAULT_LIMIT",
     "INCLUDE_DISABLED_SCHEMA",
     "INCLUDE_DISABLED_SENTENCE",
     "MAX_LIMIT",
     "NEUTRAL",
     "SEPARATOR",
+    "AllServers",
     "Asked",
     "DeclaredFact",
     "DeclaredInputs",
@@ -54,7 +56,9 @@ __all__ = [
     "Judgement",
     "NotPublished",
     "Phrases",
+    "Scope",
     "ToolText",
+    "UnknownTool",
     "UnreadInput",
     "check_tool_request",
     "checked_arguments",

@@ -100,7 +100,7 @@ def discovery(
         InvalidArgument: the limit is out of its range.
     """
     limit = checked_limit(limit)
-    hits = [tool for name in dict.fromkeys(found) if (tool := judgement.named(name)) and tool.callable][:limit]
+    hits = [tool for name in dict.fromkeys(found) if (tool := judgement.by_name.get(name)) and tool.callable][:limit]
     shown = [_entry(tool, texts.get(tool.name)) for tool in hits]
     answer: dict[str, Any] = {"tools": shown, "total": len(shown)}
     if not include_disabled and shown:

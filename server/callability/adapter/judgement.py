@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from callability.adapter.phrases import Phrases, fill, with_declared
 from callability.adapter.shown_text import on_one_line
@@ -21,6 +22,33 @@ UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {ch
 
 SEPARATOR = ":"
 """What stands between server and tool in a qualified name, unless the proxy has names of another form."""
+
+
+class AllServers(Enum):
+    """The type of `ALL_SERVERS`."""
+
+    ALL_SERVERS = "all servers"
+
+
+ALL_SERVERS: Final = AllServers.ALL_SERVERS
+"""The scope of an agent that may see every server. It is never a default: pass it where that is what you mean."""
+Scope: TypeAlias = Collection[str] | AllServers
+"""The servers that an agent may see, by name, or `ALL_SERVERS`. An empty collection is none of them."""
+
+
+def in_scope(server: str, scope: Scope) -> bool:
+    """Return whether a server is in a scope.
+
+    Raises:
+        TypeError: the scope is neither several names nor `ALL_SERVERS`.
+    """
+    if isinstance(scope, AllServers):
+        return True
+    if scope is None or isinstance(scope, str):
+        found = "None" if scope is None else "one name"
+        raise TypeError(f"`visible` is {found}, but must be the names of servers, or `ALL_SERVERS`")
+    return server in scope
+
 
 _STATUSES: Mapping[int, ToolStatus] = {
     number: ToolStatus(name.removeprefix("TOOL_STATUS_").lower()) for name, number in WireStatus.items() if number
@@ -86,11 +114,12 @@ class Judgement:
         """The tools that exist and cannot be called."""
         return self._part("locked", lambda: (tool for tool in self.tools if not tool.callable))
 
-    def named(self, name: str) -> JudgedTool | None:
-        """Return the tool with a qualified name, None if there is none."""
+    @property
+    def by_name(self) -> Mapping[str, JudgedTool]:
+        """The tools by their qualified names."""
         if len(self._named) < len(self.tools):
             self._named.update((tool.name, tool) for tool in self.tools)
-        return self._named.get(name)
+        return self._named
 
     def _part(self, name: str, tools: Callable[[], Iterable[JudgedTool]]) -> tuple[JudgedTool, ...]:
         part = self._parts.get(name)
@@ -142,11 +171,11 @@ def judge(
     request: CheckToolsRequest,
     response: CheckToolsResponse,
     *,
-    visible: Collection[str] | None = None,
+    visible: Scope,
     refusals: Mapping[str, str] | None = None,
     separator: str = SEPARATOR,
 ) -> Judgement:
-    """Join a request with its response, for the servers in `visible` (None: all that were asked about).
+    """Join a request with its response, for the servers in `visible`, or for all that were asked about (`ALL_SERVERS`).
 
     A tool outside the caller's scope does not belong into the request (FR-007); `visible` leaves out what is there all
     the same. An item that is an error counts as undetermined, and its text is withheld. `refusals` say, by
@@ -155,10 +184,9 @@ def judge(
 
     Raises:
         ValueError: the response is not one to this request, or two tools of it have one qualified name.
-        TypeError: `visible` is one name and not several.
+        TypeError: `visible` is neither several names nor `ALL_SERVERS`.
     """
-    if isinstance(visible, str):
-        raise TypeError("`visible` is one name, but must be several")
+    in_scope("", visible)
     if len(request.servers) != len(response.servers):
         raise ValueError("the response has another number of servers than the request")
     words = {(_STATUSES[said.status], said.rule): said for said in response.words if said.status in _STATUSES}
@@ -167,7 +195,7 @@ def judge(
     for sent, judged in zip(request.servers, response.servers, strict=True):
         if len(sent.tools) != len(judged.results):
             raise ValueError("the response has another number of tools than the request")
-        if visible is None or sent.name in visible:
+        if in_scope(sent.name, visible):
             server = sent.name
             for tool, result in zip(sent.tools, judged.results, strict=True):
                 # Few results differ, and a look at their bytes costs less than one at their fields.

@@ -5,8 +5,12 @@ from __future__ import annotations
 from callability.v1.callability_service_pb2 import CheckToolRequest, CheckToolsRequest
 
 
-def check_tool_request(inventory: CheckToolsRequest, server: str, tool: str) -> CheckToolRequest | None:
-    """Return the request about a tool of an inventory, or None where it is not in it."""
+def check_tool_request(inventory: CheckToolsRequest, server: str, tool: str) -> CheckToolRequest:
+    """Return the request about a tool of an inventory.
+
+    Raises:
+        KeyError: it is not in it.
+    """
     for each in inventory.servers:
         if each.name == server:
             for one in each.tools:
@@ -16,4 +20,4 @@ def check_tool_request(inventory: CheckToolsRequest, server: str, tool: str) -> 
                     if inventory.HasField("agent"):
                         request.agent.CopyFrom(inventory.agent)
                     return request
-    return None
+    raise KeyError(tool)

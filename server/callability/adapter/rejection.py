@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rapidfuzz import fuzz, process
@@ -36,8 +37,18 @@ _AGAIN_UNDETERMINED: Mapping[Retry, str] = {**_AGAIN, Retry.NEVER: "Retrying doe
 _UNDETERMINED = "The reason could not be determined; held back rather than guessed."
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownTool:
+    """The answer about a tool that the caller's inventory does not have: it can only be rejected.
+
+    It has no verdict. `name` is the name by which an agent knows the tool.
+    """
+
+    name: str
+
+
 def rejection(
-    response: CheckToolResponse,
+    response: CheckToolResponse | UnknownTool,
     server: str,
     tool: str,
     *,
@@ -45,6 +56,7 @@ def rejection(
     discovery_tool: str = "retrieve_tools",
     refusal: str = "",
     facts_from_config: bool = False,
+    names: Iterable[str] = (),
 ) -> dict[str, Any] | None:
     """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
@@ -56,7 +68,11 @@ def rejection(
     gate refuses the tool for good, if it sent `caller_refuses` for it: whole sentences of the proxy's own. They stand
     in place of the author's text if the verdict is a `disabled_unknown` that is determined. `facts_from_config`: the
     proxy takes declared facts from its config, so that one that is unread is not known by itself later.
+
+    An `UnknownTool` is always rejected, as `unknown_tool` does it; `names` are the callable tools, for near names.
     """
+    if isinstance(response, UnknownTool):
+        return unknown_tool(response.name, names, discovery_tool=discovery_tool)
     number = response.verdict.status
     if number == TOOL_STATUS_CALLABLE:
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from callability.adapter import Judgement
+from callability.adapter import Judgement, Scope, UnknownTool
 from callability.client.blocking_remote import BlockingRemote
 from callability.client.client import ATTEMPT_SECONDS
 from callability.client.credentials import PLAIN, Credentials
@@ -169,17 +169,18 @@ class BlockingClient:
         """Return what decides: the policy's labels and facts, statuses and actions."""
         return self._calls.call(GET_POLICY, GetPolicyRequest())
 
-    def judge(
-        self, inventory: Inventory, agent: Agent | None = None, *, visible: Collection[str] | None = None
-    ) -> Judgement:
+    def judge(self, inventory: Inventory, agent: Agent | None = None, *, visible: Scope) -> Judgement:
         """Decide every tool of an inventory, for discovery and counts; ask about those only that have changed since.
 
         Args:
             inventory: what the proxy knows.
             agent: who asks; None: unknown.
-            visible: the servers that the agent may see; None: all. The others are in no request (FR-007).
+            visible: the servers that the agent may see, or `ALL_SERVERS`. The others are in no request (FR-007).
+
+        Raises:
+            TypeError: `visible` is neither several names nor `ALL_SERVERS`.
         """
-        with closing(inventory.judging(agent, visible)) as steps:
+        with closing(inventory.judging(agent, visible=visible)) as steps:
             request = next(steps)
             while True:
                 response = self.check_tools(request)
@@ -191,7 +192,13 @@ class BlockingClient:
 
     def check(
         self, inventory: Inventory, server: str, tool: str, agent: Agent | None = None
-    ) -> pb.CheckToolResponse | None:
-        """Decide one tool of an inventory, for the call path; None if the tool is not in it."""
-        request = inventory.check_request(server, tool, agent)
-        return None if request is None else self.check_tool(request)
+    ) -> pb.CheckToolResponse | UnknownTool:
+        """Decide one tool of an inventory, for the call path, and pass the answer to `adapter.rejection`.
+
+        A tool that is not in the inventory has no verdict: its answer can only be rejected.
+        """
+        try:
+            request = inventory.check_request(server, tool, agent)
+        except KeyError:
+            return UnknownTool(f"{server}{inventory.separator}{tool}" if tool else server)
+        return self.check_tool(request)

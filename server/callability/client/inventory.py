@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import RLock
 from types import MappingProxyType
 
-from callability.adapter import SEPARATOR, ToolText
+from callability.adapter import SEPARATOR, Scope, ToolText
+from callability.adapter.judgement import in_scope
 from callability.client.judgements import Judgements, Judging, KnownServer
 from callability.client.listed_tool import tool_name, tool_text
 from callability.v1 import callability_service_pb2 as pb
@@ -130,18 +131,20 @@ class Inventory:
         with self._lock:
             return _Texts({name: server.texts() for name, server in self._servers.items()}, self.separator)
 
-    def request(
-        self, agent: facts_pb2.Agent | None = None, visible: Collection[str] | None = None
-    ) -> pb.CheckToolsRequest:
-        """Return a request about every tool of the servers in `visible` (None: all), for `adapter.unread_inputs`."""
+    def request(self, agent: facts_pb2.Agent | None = None, *, visible: Scope) -> pb.CheckToolsRequest:
+        """Return a request about every tool of the servers in `visible`, for `adapter.unread_inputs`."""
         return pb.CheckToolsRequest(agent=agent, servers=[known.question() for known in self._known(visible)])
 
-    def check_request(self, server: str, tool: str, agent: facts_pb2.Agent | None = None) -> pb.CheckToolRequest | None:
-        """Return a request about one tool; None if it is not there."""
+    def check_request(self, server: str, tool: str, agent: facts_pb2.Agent | None = None) -> pb.CheckToolRequest:
+        """Return a request about one tool.
+
+        Raises:
+            KeyError: it is not there.
+        """
         with self._lock:
             known = self._servers[server].known(server) if server in self._servers else None
         if known is None or tool not in known.tools:
-            return None
+            raise KeyError(f"{server}{self.separator}{tool}")
         return pb.CheckToolRequest(
             agent=agent, server=server, server_facts=known.facts, tool=tool, tool_facts=known.tools[tool]
         )
@@ -151,7 +154,7 @@ class Inventory:
         with self._lock:
             return self._servers[server].refusals.get(tool, "") if server in self._servers else ""
 
-    def judging(self, agent: facts_pb2.Agent | None = None, visible: Collection[str] | None = None) -> Judging:
+    def judging(self, agent: facts_pb2.Agent | None = None, *, visible: Scope) -> Judging:
         """Yield the requests that a judgement needs, take the response to each, and return the judgement.
 
         `Client.judge` does so; use this with another client of the contract. A server that is not in `visible` is in no
@@ -159,15 +162,14 @@ class Inventory:
 
         Raises:
             PolicyUnavailable: the responses are not to these requests, or the policy changes with each of them.
-            TypeError: `visible` is one name and not several.
+            TypeError: `visible` is neither several names nor `ALL_SERVERS`.
         """
         return self._judgements.judging(agent, self._known(visible))
 
-    def _known(self, visible: Collection[str] | None) -> list[KnownServer]:
-        if isinstance(visible, str):
-            raise TypeError("`visible` is one name, but must be several")
+    def _known(self, visible: Scope) -> list[KnownServer]:
+        in_scope("", visible)
         with self._lock:
-            names = [name for name in self._servers if visible is None or name in visible]
+            names = [name for name in self._servers if in_scope(name, visible)]
             return [self._servers[name].known(name) for name in names]
 
 

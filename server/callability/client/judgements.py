@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
 
-from callability.adapter import SEPARATOR, JudgedTool, Judgement, ToolText, judge
+from callability.adapter import ALL_SERVERS, SEPARATOR, JudgedTool, Judgement, ToolText, judge
 from callability.client.batches import batches
 from callability.client.failure import PolicyUnavailable
 from callability.client.too_large import StandIns
@@ -131,7 +131,7 @@ class Judgements:
     ) -> None:
         """Add what a response says to what is judged by its revision."""
         try:
-            judgement = judge(request, response, separator=self._separator)
+            judgement = judge(request, response, visible=ALL_SERVERS, separator=self._separator)
         except ValueError as error:
             _check_names(servers, self._separator)
             raise PolicyUnavailable("the policy service gave an answer to another question", "INTERNAL") from error

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from callability.adapter import ALL_SERVERS, UnknownTool
 from callability.address import AddressRefused
 from callability.client import (
     NO_RECORD,
@@ -81,7 +82,7 @@ def test_an_inventory_larger_than_a_request_is_judged(kind: str, two: list[Repli
     facts = ToolFacts(config_denied=False, approval=NO_RECORD, annotations=Annotations(), labels=labels)
     inventory.replace_tools("s", dict.fromkeys((*map(str, range(650)), "x" * 100_000), facts))
     with _remote(kind, two, attempt_seconds=SECONDS) as caller:
-        judgement = caller.do("judge", inventory)
+        judgement = caller.do("judge", inventory, visible=ALL_SERVERS)
     assert [len(judgement.callable), len(judgement.locked)] == [650, 1]
 
 
@@ -329,9 +330,9 @@ def test_an_inventory_is_judged_over_the_wire(kind: str, two: list[Replica]) -> 
     inventory.put_server("git", SWITCHED_OFF.server_facts)
     inventory.put_tool("git", "reset", SWITCHED_OFF.tool_facts)
     with _remote(kind, two) as caller:
-        judgement = caller.do("judge", inventory)
+        judgement = caller.do("judge", inventory, visible=ALL_SERVERS)
         assert [tool.status for tool in judgement.locked] == ["disabled_by_user"]
-        assert caller.do("judge", inventory) is judgement
+        assert caller.do("judge", inventory, visible=ALL_SERVERS) is judgement
         assert caller.do("judge", inventory, visible=()).tools == ()
         assert caller.do("check", inventory, "git", "reset").verdict.status == TOOL_STATUS_DISABLED_BY_USER
-        assert caller.do("check", inventory, "git", "none") is None
+        assert caller.do("check", inventory, "git", "none") == UnknownTool("git:none")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
 from callability import adapter
 from callability.adapter import (
+    ALL_SERVERS,
     DEFAULT_LIMIT,
     INCLUDE_DISABLED_SCHEMA,
     INCLUDE_DISABLED_SENTENCE,
@@ -17,7 +19,9 @@ from callability.adapter import (
     InvalidArgument,
     JudgedTool,
     Judgement,
+    Scope,
     ToolText,
+    UnknownTool,
     check_tool_request,
     checked_arguments,
     checked_limit,
@@ -27,6 +31,7 @@ from callability.adapter import (
     rejection,
     tool_counts,
     tool_result,
+    unknown_tool,
 )
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import ToolStatus
@@ -340,7 +345,7 @@ def test_a_server_that_the_caller_may_not_see_is_left_out_of_everything() -> Non
     request = request_of({**SMALL, "secret": (OPEN, {"reset": DENIED, "status": FREE})})
     judgement = judge(request, answered(request), visible={"git"})
     assert {tool.server for tool in judgement.tools} == {"git"}
-    assert judgement == judge(request_of(SMALL), answered(request_of(SMALL)))
+    assert judgement == judge(request_of(SMALL), answered(request_of(SMALL)), visible=ALL_SERVERS)
     assert "secret" not in json.dumps(discovered(judgement, "secret", found=["secret:status"], include_disabled=True))
 
 
@@ -348,14 +353,14 @@ def test_a_response_to_another_request_is_refused() -> None:
     """Before a verdict can be assigned to the wrong tool."""
     request, response = request_of(SMALL), answered(request_of(SMALL))
     with pytest.raises(ValueError, match="servers"):
-        judge(pb.CheckToolsRequest(), response)
+        judge(pb.CheckToolsRequest(), response, visible=ALL_SERVERS)
     request.servers[0].tools.add(name="more")
     with pytest.raises(ValueError, match="tools"):
-        judge(request, response)
+        judge(request, response, visible=ALL_SERVERS)
 
 
-@pytest.mark.parametrize("visible", [None, {"git"}])
-def test_an_item_that_is_an_error_is_held_back_and_withheld(visible: set[str] | None) -> None:
+@pytest.mark.parametrize("visible", [ALL_SERVERS, {"git"}])
+def test_an_item_that_is_an_error_is_held_back_and_withheld(visible: Scope) -> None:
     """It counts as `disabled_unknown`, and has the words of that status."""
     request = request_of({"git": (OPEN, {"x" * 600: FREE, "status": FREE})})
     response = answered(request)
@@ -372,7 +377,7 @@ def test_a_status_that_this_version_does_not_know_is_held_back(number: int) -> N
     response = answered(request)
     [server] = response.servers
     server.results[0].verdict.status = number  # type: ignore[assignment]
-    judgement = judge(request, response)
+    judgement = judge(request, response, visible=ALL_SERVERS)
     [tool] = judgement.tools
     assert (tool.status, tool.withhold_text, tool.callable) == (ToolStatus.DISABLED_UNKNOWN, True, False)
     assert tool_counts(judgement) == {"git": {"callable": 0, "disabled_unknown": 1}}
@@ -477,14 +482,27 @@ def test_two_tools_of_one_name_are_refused() -> None:
     """A verdict or a text could be assigned to the other."""
     request = request_of({"a": (OPEN, {"b:c": FREE}), "a:b": (OPEN, {"c": PENDING})})
     with pytest.raises(ValueError, match="same name"):
-        judge(request, answered(request))
+        judge(request, answered(request), visible=ALL_SERVERS)
 
 
-def test_one_name_is_no_set_of_visible_servers() -> None:
-    """A part of a text is in the text."""
+@pytest.mark.parametrize("visible", ["github", None])
+def test_neither_one_name_nor_nothing_is_a_scope(visible: Any) -> None:
+    """A part of a text is in the text, and whoever has not set a scope must not see every server."""
     request = request_of(SMALL)
+    with pytest.raises(TypeError, match="ALL_SERVERS"):
+        judge(request, answered(request), visible=visible)
     with pytest.raises(TypeError):
-        judge(request, answered(request), visible="github")
+        judge(request, answered(request))  # type: ignore[call-arg]
+    assert judge(request, answered(request), visible=()).tools == ()
+
+
+def test_the_answer_about_an_unknown_tool_can_only_be_rejected() -> None:
+    """It is true where a proxy tests it, and has no verdict to be read as callable."""
+    answer = UnknownTool("git:wipe")
+    assert answer
+    rejected = rejection(answer, "git", "wipe", phrases=NEUTRAL, names=["git:wipe_all"])
+    assert rejected == unknown_tool("git:wipe", ["git:wipe_all"])
+    assert not hasattr(answer, "verdict")
 
 
 def test_a_question_about_one_tool_has_the_facts_of_the_question_about_all() -> None:
@@ -493,8 +511,9 @@ def test_a_question_about_one_tool_has_the_facts_of_the_question_about_all() -> 
     question = check_tool_request(request, "git", "push")
     assert question is not None
     assert (question.tool_facts, question.HasField("agent")) == (request.servers[0].tools[2].facts, False)
-    assert check_tool_request(request, "git", "pull") is None
-    assert check_tool_request(request, "hub", "push") is None
+    for server, tool in (("git", "pull"), ("hub", "push")):
+        with pytest.raises(KeyError):
+            check_tool_request(request, server, tool)
     request.agent.name = "me"
     named = check_tool_request(request, "git", "push")
     assert named is not None

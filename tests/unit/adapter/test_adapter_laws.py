@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callability.adapter import (
+    ALL_SERVERS,
     JudgedTool,
     Judgement,
     ToolText,
@@ -157,7 +158,7 @@ def test_each_tool_is_counted_once(inventory: Servers) -> None:
     """FR-010: the counts of a server add up to its tools, and agree with what discovery may list."""
     request = request_of(inventory)
     response = answered(request)
-    judgement = judge(request, response)
+    judgement = judge(request, response, visible=ALL_SERVERS)
     counted = tool_counts(judgement)
     for sent, results in zip(request.servers, response.servers, strict=True):
         counts = counted.get(sent.name)

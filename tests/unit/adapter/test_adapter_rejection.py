@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from callability.adapter import (
+    ALL_SERVERS,
     NEUTRAL,
     discovery,
     judge,
@@ -211,7 +212,9 @@ def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
     """In the remediation of the status; next to an undetermined reason, it says which tools it is about."""
     tools = {"reset": REFUSED, "clone": UNREAD, "push": REFUSED}
     request = request_of({"git": (OPEN, tools)})
-    judgement = judge(request, answered(request), refusals={"git:reset": REASON, "git:clone": REASON})
+    judgement = judge(
+        request, answered(request), visible=ALL_SERVERS, refusals={"git:reset": REASON, "git:clone": REASON}
+    )
     reset, clone, push = judgement.tools
     reason = "This proxy cannot call tools that run as tasks. Tell the user so."
     unread = "The reason could not be determined. Tell the user. Next step: READ-LOGS."
@@ -322,7 +325,7 @@ def test_discovery_and_the_call_path_say_the_same_of_every_combination() -> None
     combinations = matrix()
     request = request_of({f"s{number}": (server, {"t": tool}) for number, (server, tool) in enumerate(combinations)})
     response = answered(request)
-    judgement = judge(request, response)
+    judgement = judge(request, response, visible=ALL_SERVERS)
     counts = tool_counts(judgement)
     for judged, (server, tool) in zip(judgement.tools, combinations, strict=True):
         one = checked(server, tool)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import Tool, ToolAnnotations
 
-from callability.adapter import Judgement, ToolText, discovery, judge, tool_counts
+from callability.adapter import ALL_SERVERS, Judgement, Scope, ToolText, discovery, judge, tool_counts
 from callability.client import NO_RECORD, Inventory, PolicyUnavailable, tool_facts
 from callability.client.batches import MAX_BYTES
 from callability.client.judgements import MAX_ROUNDS, Judging
@@ -100,14 +100,14 @@ class _Service:
         self.requests.append(request)
         return answered(request, self.stubs[self.current])
 
-    def judge(self, inventory: Inventory, agent: Agent | None = None, visible: Any = None) -> Judgement:
+    def judge(self, inventory: Inventory, agent: Agent | None = None, visible: Any = ALL_SERVERS) -> Judgement:
         """Judge an inventory as a client does."""
-        return _judged(inventory.judging(agent, visible), self.answer)
+        return _judged(inventory.judging(agent, visible=visible), self.answer)
 
-    def fresh(self, inventory: Inventory, agent: Agent | None = None, visible: Any = None) -> Judgement:
+    def fresh(self, inventory: Inventory, agent: Agent | None = None, visible: Any = ALL_SERVERS) -> Judgement:
         """Judge everything by one request."""
-        request = inventory.request(agent, visible)
-        return judge(request, answered(request, self.stubs[self.current]))
+        request = inventory.request(agent, visible=visible)
+        return judge(request, answered(request, self.stubs[self.current]), visible=ALL_SERVERS)
 
     def decided(self) -> int:
         """Return how many tools the requests since the last look were about."""
@@ -140,14 +140,14 @@ def _apply(inventory: Inventory, service: _Service, edit: tuple[Any, ...]) -> No
 @given(
     edits=st.lists(_edits, max_size=12),
     agents=st.lists(st.sampled_from([None, "", "robot", "other"]), min_size=1, max_size=3),
-    visible=st.none() | st.sets(_servers),
+    visible=st.just(ALL_SERVERS) | st.sets(_servers),
 )
 @drawing(60)
 def test_a_judgement_is_that_of_a_fresh_request_about_everything(
     policies: tuple[Path | None, Path],
     edits: list[tuple[Any, ...]],
     agents: list[str | None],
-    visible: set[str] | None,
+    visible: Scope,
 ) -> None:
     """Tools, their order, words and errors of items, after any edits of inventory and policy."""
     inventory, service = Inventory(), _Service(*policies)
@@ -209,7 +209,7 @@ def test_a_server_that_is_not_visible_is_in_no_request() -> None:
     inventory, service = _filled(), _Service(None)
     assert {tool.server for tool in service.judge(inventory, visible=["git"]).tools} == {"git"}
     assert [[server.name for server in request.servers] for request in service.requests] == [["git"]]
-    with pytest.raises(TypeError, match="must be several"):
+    with pytest.raises(TypeError, match="the names of servers"):
         inventory.judging(visible="git")
 
 
@@ -218,7 +218,7 @@ def test_a_policy_that_changes_with_each_answer_gives_none() -> None:
     inventory, service = _filled(2), _Service(None)
     service.judge(inventory)
     inventory.put_tool("git", "tool_0", _tool(DENIED))
-    steps = inventory.judging()
+    steps = inventory.judging(visible=ALL_SERVERS)
     rounds = itertools.count()
     with pytest.raises(PolicyUnavailable, match="changes with each answer"):
         _judged(steps, lambda request: _by_revision(answered(request), f"{next(rounds)}"))
@@ -232,7 +232,7 @@ def _by_revision(response: pb.CheckToolsResponse, revision: str) -> pb.CheckTool
 
 def test_an_answer_to_another_question_is_no_answer() -> None:
     """Its verdicts would belong to other tools."""
-    steps = _filled(2).judging()
+    steps = _filled(2).judging(visible=ALL_SERVERS)
     next(steps)
     with pytest.raises(PolicyUnavailable, match="another question"):
         steps.send(pb.CheckToolsResponse(revision="r"))
@@ -360,7 +360,8 @@ def test_a_discovery_answer_and_the_counts_come_from_the_inventory() -> None:
     assert answer["remediation"] == {"disabled_unknown": "It needs a task."}
     assert tool_counts(judgement) == {"a:b": {"callable": 1, "disabled_unknown": 1}}
     assert inventory.refusal("a:b", "run_task") == "It needs a task."
-    assert inventory.check_request("a:b", "none") is None
+    with pytest.raises(KeyError):
+        inventory.check_request("a:b", "none")
 
 
 def test_what_a_server_says_while_its_tools_are_judged_is_not_shown() -> None:
@@ -368,7 +369,7 @@ def test_what_a_server_says_while_its_tools_are_judged_is_not_shown() -> None:
     inventory, service = Inventory(), _Service(None)
     inventory.put_server("s", _server(OPEN))
     inventory.put_tool("s", "t", _tool(FREE), text=ToolText("Reads."))
-    steps = inventory.judging()
+    steps = inventory.judging(visible=ALL_SERVERS)
     request = next(steps)
     inventory.put_tool("s", "t", _tool(FREE | PENDING), text=ToolText("Poisoned."))
     with pytest.raises(StopIteration) as end:
@@ -437,7 +438,9 @@ def test_threads_that_edit_and_judge_do_not_disturb_each_other() -> None:
 
             try:
                 for _ in range(40):
-                    judgement = _judged(inventory.judging(), lambda request: runner.run(ask(request)))
+                    judgement = _judged(
+                        inventory.judging(visible=ALL_SERVERS), lambda request: runner.run(ask(request))
+                    )
                     assert len(judgement.tools) == 40
             except BaseException as error:
                 failures.append(error)

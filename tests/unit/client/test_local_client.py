@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from callability.adapter import ALL_SERVERS, NEUTRAL, rejection, unknown_tool
 from callability.bundling.payload import payload_of
 from callability.client import (
     BlockingClient,
@@ -423,9 +424,9 @@ def test_an_inventory_is_judged_in_this_process(local: Any, tmp_path: Path) -> N
     inventory.put_server("s", OPEN_SERVER)
     inventory.replace_tools("s", {f"t{number}": SWITCHED_OFF.tool_facts for number in range(MANY_TOOLS + 1)})
     with local(path) as caller:
-        assert len(caller.do("judge", inventory).locked) == MANY_TOOLS + 1
+        assert len(caller.do("judge", inventory, visible=ALL_SERVERS).locked) == MANY_TOOLS + 1
         inventory.put_tool("s", "t0", ToolFacts())
-        assert sum(tool.undetermined for tool in caller.do("judge", inventory).tools) == 1
+        assert sum(tool.undetermined for tool in caller.do("judge", inventory, visible=ALL_SERVERS).tools) == 1
 
 
 def test_a_closed_client_decides_no_longer(local: Any, tmp_path: Path) -> None:
@@ -448,3 +449,18 @@ def test_arguments_that_do_not_go_together_are_refused(client: Any, tmp_path: Pa
         client.local(tmp_path / "policy.bundle", max_age_seconds=0)
     with pytest.raises(ValueError, match="address"):
         client.local([])
+
+
+def test_a_tool_that_the_inventory_does_not_have_is_rejected_as_one_that_does_not_exist(
+    local: Any, tmp_path: Path
+) -> None:
+    """Also as the first call, before any client has listed the tools: nothing that a proxy tests is false."""
+    path = tmp_path / "policy.bundle"
+    path.write_bytes(bundle_of("shipped"))
+    inventory = Inventory(separator="_")
+    inventory.put_server("s", OPEN_SERVER)
+    with local(path) as caller:
+        for server, tool in (("s", "wipe"), ("elsewhere", "wipe")):
+            answer = caller.do("check", inventory, server, tool)
+            rejected = rejection(answer, server, tool, phrases=NEUTRAL)
+            assert rejected == unknown_tool(f"{server}_{tool}", ())
