@@ -77,9 +77,9 @@ func (f ifFacts) tool() *Tool {
 	if !f.noRecord {
 		approval = Record(f.disabled, f.status)
 	}
-	server := NewServer("git", ServerFacts{Enabled: f.enabled, Quarantined: f.quarantined, Labels: NoLabels})
+	server := NewServer("git", ServerFacts{Enabled: f.enabled, Quarantined: f.quarantined, Labels: NoLabels()})
 	return server.Tool("git_status", ToolFacts{
-		ConfigDenied: f.denied, Approval: approval, CallerRefuses: f.refuses, Annotations: &Annotations{}, Labels: NoLabels,
+		ConfigDenied: f.denied, Approval: approval, CallerRefuses: f.refuses, Annotations: &Annotations{}, Labels: NoLabels(),
 	})
 }
 
@@ -159,14 +159,14 @@ func BenchmarkLargeDecision(b *testing.B) {
 	agents, tools := make([]*Agent, count), make([]*Tool, count)
 	statuses := map[Status]int{}
 	for number := range tools {
-		agents[number] = NewAgent(AgentFacts{Name: fmt.Sprintf("%c%d", 'a'+rune(random.IntN(2)), random.IntN(100)), Labels: NoLabels})
+		agents[number] = NewAgent(AgentFacts{Name: fmt.Sprintf("%c%d", 'a'+rune(random.IntN(2)), random.IntN(100)), Labels: NoLabels()})
 		labels := Labels{}
 		for key := range 8 {
 			labels[fmt.Sprintf("k%d", key)] = fmt.Sprintf("v%d", random.IntN(6))
 		}
 		server := NewServer("git", ServerFacts{Enabled: True, Quarantined: False, Labels: labels})
 		tools[number] = server.Tool("git_status", ToolFacts{
-			ConfigDenied: False, Approval: NoRecord, Annotations: &Annotations{}, Labels: NoLabels,
+			ConfigDenied: False, Approval: NoRecord, Annotations: &Annotations{}, Labels: NoLabels(),
 		})
 		statuses[policy.Decide(agents[number], tools[number]).Status()]++
 	}

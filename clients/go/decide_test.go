@@ -12,11 +12,11 @@ import (
 // open is a tool that the shipped policy lets through.
 func open() *callability.Tool {
 	server := callability.NewServer("git", callability.ServerFacts{
-		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels,
+		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	return server.Tool("git_log", callability.ToolFacts{
 		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
-		Labels: callability.NoLabels,
+		Labels: callability.NoLabels(),
 	})
 }
 
@@ -110,7 +110,7 @@ func TestFactsOfACallerThatChangesItsMapsLaterAreNotChanged(t *testing.T) {
 	labels := callability.Labels{"environment": "production"}
 	server := callability.NewServer("db", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: labels})
 	tool := server.Tool("drop", callability.ToolFacts{
-		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}, Labels: callability.NoLabels,
+		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 	})
 	labels["environment"] = "staging"
 	before := policy.Decide(nil, tool)
@@ -123,7 +123,7 @@ func TestFactsOfACallerThatChangesItsMapsLaterAreNotChanged(t *testing.T) {
 func TestDecidingAllocatesNothing(t *testing.T) {
 	for _, name := range []string{"shipped.bundle", "agents-allowed.bundle", "environments.bundle"} {
 		policy, tool := bundled(t, name), open()
-		agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels})
+		agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels()})
 		policy.Decide(agent, tool)
 		if found := testing.AllocsPerRun(100, func() { policy.Decide(agent, tool).Callable() }); found != 0 {
 			t.Errorf("%s: found %v allocations, wanted 0", name, found)
@@ -146,7 +146,7 @@ func TestAPolicyIsSwappedWhileOthersDecide(t *testing.T) {
 				if revision := verdict.Revision(); revision != one.Revision() && revision != other.Revision() || verdict.Rule() == "" {
 					t.Errorf("found revision %q and rule %q", revision, verdict.Rule())
 				}
-				tool.Server().Set(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels})
+				tool.Server().Set(callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()})
 			}
 		}()
 	}

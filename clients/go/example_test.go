@@ -57,7 +57,7 @@ func ExampleInventory() {
 		{Name: "git_log", Facts: callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord}},
 		{Name: "git_reset", Facts: callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord}},
 	})
-	judgement, err := inventory.Judge(policy, nil, nil)
+	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,8 +27,8 @@ func Known(value bool) Bool {
 // Labels are values by key. Nil labels are unknown; of others, a key that is missing is not there.
 type Labels map[string]string
 
-// NoLabels are labels that could be read, and are none.
-var NoLabels = Labels{}
+// NoLabels returns labels that could be read, and are none: a map of its own for each caller.
+func NoLabels() Labels { return Labels{} }
 
 // Declared are the values of facts that the rule file declares, by name. One that is missing is unknown.
 type Declared map[string]string

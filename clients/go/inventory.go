@@ -140,13 +140,13 @@ func (i *Inventory) Refusal(server, tool string) string {
 	return ""
 }
 
-// Servers are the names of the servers in a scope, in their order; a nil scope is every server.
-func (i *Inventory) Servers(scope []string) []string {
+// Servers are the names of the servers in a scope, in their order.
+func (i *Inventory) Servers(scope Scope) []string {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
-		if scope == nil || slices.Contains(scope, name) {
+		if scope.Includes(name) {
 			found = append(found, name)
 		}
 	}

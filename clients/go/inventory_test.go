@@ -17,14 +17,14 @@ func entry(name string, facts callability.ToolFacts) callability.ToolEntry {
 }
 
 var (
-	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels}
+	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
 	openTool   = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord,
-		Annotations: &callability.Annotations{}, Labels: callability.NoLabels}
+		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 	deniedTool = callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord,
-		Annotations: &callability.Annotations{}, Labels: callability.NoLabels}
+		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 )
 
-func discovered(t *testing.T, inventory *callability.Inventory, scope []string, locked bool) string {
+func discovered(t *testing.T, inventory *callability.Inventory, scope callability.Scope, locked bool) string {
 	t.Helper()
 	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, scope)
 	if err != nil {
@@ -43,14 +43,14 @@ func TestWithoutTheFlagLockedToolsChangeNoByteOfAnAnswer(t *testing.T) {
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", entry("git_status", openTool))
-	before := discovered(t, &inventory, nil, false)
+	before := discovered(t, &inventory, callability.AllServers(), false)
 	inventory.Put("git", entry("git_reset", deniedTool))
 	inventory.PutServer("off", callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False})
 	inventory.Put("off", entry("git_status_2", openTool))
-	if after := discovered(t, &inventory, nil, false); after != before {
+	if after := discovered(t, &inventory, callability.AllServers(), false); after != before {
 		t.Errorf("found %s, wanted %s", after, before)
 	}
-	if with := discovered(t, &inventory, nil, true); with == before {
+	if with := discovered(t, &inventory, callability.AllServers(), true); with == before {
 		t.Errorf("the locked tools are not shown: %s", with)
 	}
 }
@@ -59,13 +59,13 @@ func TestAServerOutOfScopeDoesNotExist(t *testing.T) {
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", entry("git_status", openTool))
-	before := discovered(t, &inventory, []string{"git"}, true)
+	before := discovered(t, &inventory, callability.Servers("git"), true)
 	inventory.PutServer("secret", openServer)
 	inventory.Replace("secret", []callability.ToolEntry{entry("git_status", deniedTool), entry("git_reset", openTool)})
-	if after := discovered(t, &inventory, []string{"git"}, true); after != before {
+	if after := discovered(t, &inventory, callability.Servers("git"), true); after != before {
 		t.Errorf("found %s, wanted %s", after, before)
 	}
-	if nothing := discovered(t, &inventory, []string{}, true); nothing == before {
+	if nothing := discovered(t, &inventory, callability.Scope{}, true); nothing == before {
 		t.Error("an empty scope shows what a scope shows")
 	}
 }
@@ -74,7 +74,7 @@ func TestAnInventoryThatChangesIsJudgedAgain(t *testing.T) {
 	var inventory callability.Inventory
 	policy := bundled(t, "shipped.bundle")
 	status := func() callability.Status {
-		judgement, err := inventory.Judge(policy, nil, nil)
+		judgement, err := inventory.Judge(policy, nil, callability.AllServers())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestAnInventoryThatChangesIsJudgedAgain(t *testing.T) {
 	inventory.Put("git", entry("git_status", openTool))
 	inventory.RemoveServer("git")
 	wanted(callability.StatusUnspecified)
-	if _, err := inventory.Judge(nil, nil, nil); !errors.Is(err, callability.ErrNoPolicy) {
+	if _, err := inventory.Judge(nil, nil, callability.AllServers()); !errors.Is(err, callability.ErrNoPolicy) {
 		t.Errorf("found %v, wanted %v", err, callability.ErrNoPolicy)
 	}
 }
@@ -108,7 +108,7 @@ func TestAnItemWithAnErrorCountsAsUnknown(t *testing.T) {
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", entry("git_status", openTool))
 	inventory.Put("git", entry("", openTool))
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, nil)
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestTextsOfAJudgementAreThoseThatWereJudged(t *testing.T) {
 	approved.Text = text("Shows the status.")
 	inventory.Put("git", approved)
 	policy := bundled(t, "shipped.bundle")
-	judgement, err := inventory.Judge(policy, nil, nil)
+	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestTextsOfAJudgementAreThoseThatWereJudged(t *testing.T) {
 	if err != nil || !strings.Contains(result.Text, "Shows the status.") || strings.Contains(result.Text, "Poisoned") {
 		t.Errorf("found %s and %v", result.Text, err)
 	}
-	if found := discovered(t, &inventory, nil, true); strings.Contains(found, "Poisoned") {
+	if found := discovered(t, &inventory, callability.AllServers(), true); strings.Contains(found, "Poisoned") {
 		t.Errorf("found %s", found)
 	}
 }
@@ -150,7 +150,7 @@ func TestTheTextOfAHiddenToolWithTheSameNameIsNotShown(t *testing.T) {
 		inventory.PutServer(server, openServer)
 		inventory.Put(server, listed)
 	}
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, []string{"files_x"})
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.Servers("files_x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +169,14 @@ func TestScopesWithAnyByteInANameAreDifferentScopes(t *testing.T) {
 		inventory.Put(server, entry("read", openTool))
 	}
 	policy := bundled(t, "shipped.bundle")
-	for _, scope := range [][]string{{"a\x00b"}, {"a", "b"}, {"1:a"}, {"1:b", "a"}, {"a"}, {}} {
+	for _, names := range [][]string{{"a\x00b"}, {"a", "b"}, {"1:a"}, {"1:b", "a"}, {"a"}, {}} {
+		scope := callability.Servers(names...)
 		judgement, err := inventory.Judge(policy, nil, scope)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if found, wanted := judgement.CallableNames(), len(inventory.Servers(scope)); len(found) != wanted {
-			t.Errorf("scope %q: found %q", scope, found)
+			t.Errorf("scope %q: found %q", names, found)
 		}
 	}
 }
@@ -184,7 +185,7 @@ func TestALockedToolWithoutATextIsFoundByItsName(t *testing.T) {
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", callability.ToolEntry{Name: "git_reset", Facts: deniedTool})
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, nil)
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func discoveredWith(t *testing.T, schema string) (callability.Result, error) {
 	inventory.Put("git", callability.ToolEntry{
 		Name: "status", Facts: openTool, Text: callability.ToolText{InputSchema: []byte(schema)},
 	})
-	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, nil)
+	judgement, err := inventory.Judge(bundled(t, "shipped.bundle"), nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}

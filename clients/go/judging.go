@@ -3,7 +3,6 @@ package callability
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -40,10 +39,10 @@ type stamp struct {
 // maxKept bounds the judgements that are kept; beyond it, all are forgotten.
 const maxKept = 256
 
-// Judge decides about every tool that an agent may see: those of the servers in its scope; a nil scope is every server. The
+// Judge decides about every tool that an agent may see: those of the servers in its scope. The
 // order is that of the names. What has not changed since the last time is not decided again; as long as nothing has, it is
 // the same Judgement, so that a proxy can keep a search index beside it. An error is ErrNoPolicy, or ErrDuplicateTool.
-func (i *Inventory) Judge(policy *Policy, agent *Agent, scope []string) (*Judgement, error) {
+func (i *Inventory) Judge(policy *Policy, agent *Agent, scope Scope) (*Judgement, error) {
 	if i.Hooks.Metrics == nil {
 		judgement, _, err := i.judge(policy, agent, scope)
 		return judgement, err
@@ -58,13 +57,13 @@ func (i *Inventory) Judge(policy *Policy, agent *Agent, scope []string) (*Judgem
 	return judgement, err
 }
 
-func (i *Inventory) judge(policy *Policy, agent *Agent, scope []string) (found *Judgement, decided int, err error) {
+func (i *Inventory) judge(policy *Policy, agent *Agent, scope Scope) (found *Judgement, decided int, err error) {
 	if policy == nil || policy.payload == nil {
 		return nil, 0, ErrNoPolicy
 	}
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
-	key := judgementKey{agent, scopeKey(scope), policy}
+	key := judgementKey{agent, scope.key(), policy}
 	before := i.kept[key]
 	if before != nil && before.generation == i.generation {
 		return before.judgement, 0, nil
@@ -80,21 +79,8 @@ func (i *Inventory) judge(policy *Policy, agent *Agent, scope []string) (found *
 	return after.judgement, after.decided, nil
 }
 
-// scopeKey is equal for equal scopes, and for no others: a name may hold every byte. A nil scope has a key of its own.
-func scopeKey(scope []string) string {
-	if scope == nil {
-		return "*"
-	}
-	key := []byte("=")
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(scope))) {
-		key = append(strconv.AppendInt(key, int64(len(name)), 10), ':')
-		key = append(key, name...)
-	}
-	return string(key)
-}
-
 // judged returns a judgement with what a judgement before it has that still holds.
-func (i *Inventory) judged(before *keptJudgement, key judgementKey, scope []string) (*keptJudgement, error) {
+func (i *Inventory) judged(before *keptJudgement, key judgementKey, scope Scope) (*keptJudgement, error) {
 	if before == nil {
 		before = &keptJudgement{judgement: &Judgement{}}
 	}
@@ -106,7 +92,7 @@ func (i *Inventory) judged(before *keptJudgement, key judgementKey, scope []stri
 		stamps:     make([]stamp, 0, count),
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.servers)) {
-		if scope == nil || slices.Contains(scope, name) {
+		if scope.Includes(name) {
 			after.addServer(before, i.servers[name], key)
 		}
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	offServer   = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels}
+	offServer   = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels()}
 	pendingTool = callability.ToolFacts{ConfigDenied: callability.False, Annotations: &callability.Annotations{},
-		Approval: callability.Record(callability.False, callability.Pending), Labels: callability.NoLabels}
+		Approval: callability.Record(callability.False, callability.Pending), Labels: callability.NoLabels()}
 	refusedTool = callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, CallerRefuses: true,
-		Annotations: &callability.Annotations{}, Labels: callability.NoLabels}
+		Annotations: &callability.Annotations{}, Labels: callability.NoLabels()}
 )
 
 // A mirror holds what an inventory was told, so that another one can be told the same.
@@ -112,8 +112,8 @@ func said(t *testing.T, inventory *callability.Inventory, judgement *callability
 
 func TestAJudgementIsThatOfAnInventoryThatDecidesEverythingAnew(t *testing.T) {
 	policies := []*callability.Policy{bundled(t, "shipped.bundle"), bundled(t, "agents-allowed.bundle")}
-	agents := []*callability.Agent{nil, callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels})}
-	scopes := [][]string{nil, {}, {"git"}, {"files", "git:files"}}
+	agents := []*callability.Agent{nil, callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels()})}
+	scopes := []callability.Scope{callability.AllServers(), {}, callability.Servers("git"), callability.Servers("files", "git:files")}
 	for seed := range uint64(150) {
 		random := rand.New(rand.NewPCG(seed, 14))
 		inventory := &callability.Inventory{}
@@ -170,7 +170,7 @@ func TestWhatHasNotChangedIsNotDecidedAgain(t *testing.T) {
 		before := judgement
 		counted.tools = 0
 		var err error
-		if judgement, err = inventory.Judge(policy, nil, nil); err != nil {
+		if judgement, err = inventory.Judge(policy, nil, callability.AllServers()); err != nil {
 			t.Fatal(err)
 		}
 		if counted.tools != wanted || (judgement == before) != same {
@@ -198,7 +198,7 @@ func TestWhatHasNotChangedIsNotDecidedAgain(t *testing.T) {
 	changed.Text = text("Other words.")
 	inventory.Put("files", changed)
 	decides("a text", 0, false)
-	if _, err := inventory.Judge(nil, nil, nil); err == nil || !slices.Contains(counted.calls, "Judge unavailable") {
+	if _, err := inventory.Judge(nil, nil, callability.AllServers()); err == nil || !slices.Contains(counted.calls, "Judge unavailable") {
 		t.Errorf("found %v and the calls %q", err, counted.calls)
 	}
 }
@@ -230,7 +230,7 @@ func BenchmarkJudge(b *testing.B) {
 						agent = callability.NewAgent(callability.AgentFacts{})
 					}
 					change(turn)
-					judgement, err := inventory.Judge(policy, agent, nil)
+					judgement, err := inventory.Judge(policy, agent, callability.AllServers())
 					if err != nil || !judgement.Callable("server-1:tool_1") {
 						b.Fatal(err)
 					}
@@ -246,7 +246,7 @@ func refusedOf(t *testing.T, policy *callability.Policy, facts callability.ToolF
 	var inventory callability.Inventory
 	inventory.PutServer("git", openServer)
 	inventory.Put("git", callability.ToolEntry{Name: "reset", Facts: facts, Refusal: "Not on the allow list."})
-	judgement, err := inventory.Judge(policy, nil, nil)
+	judgement, err := inventory.Judge(policy, nil, callability.AllServers())
 	if err != nil {
 		t.Fatal(err)
 	}

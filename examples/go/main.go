@@ -49,11 +49,11 @@ func inventory() []*callability.Tool {
 		Enabled: callability.True, Quarantined: callability.False, Labels: callability.Labels{"environment": "production"},
 	})
 	clock := callability.NewServer("time", callability.ServerFacts{
-		Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels,
+		Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	facts := func(denied callability.Bool, approval callability.Approval) callability.ToolFacts {
 		return callability.ToolFacts{
-			ConfigDenied: denied, Approval: approval, Annotations: &callability.Annotations{}, Labels: callability.NoLabels,
+			ConfigDenied: denied, Approval: approval, Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 		}
 	}
 	return []*callability.Tool{
@@ -66,7 +66,7 @@ func inventory() []*callability.Tool {
 }
 
 func checkTools(ctx context.Context, client *remote.Client) error {
-	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels})
+	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels()})
 	for _, tool := range inventory() {
 		answer, err := client.Check(ctx, agent, tool)
 		if err != nil {

@@ -19,8 +19,8 @@ type Inventory struct {
 	Policy *callability.Policy
 	// Servers are its upstream servers.
 	Servers []Server
-	// Scope is the names of the servers that the agent of the test may see; nil: every server.
-	Scope []string
+	// Scope is the servers that the agent of the test may see.
+	Scope callability.Scope
 }
 
 // A Server is an upstream server with its tools.

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels}
-	offServer  = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels}
-	quarantine = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.True, Labels: callability.NoLabels}
+	openServer = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()}
+	offServer  = callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False, Labels: callability.NoLabels()}
+	quarantine = callability.ServerFacts{Enabled: callability.True, Quarantined: callability.True, Labels: callability.NoLabels()}
 	open       = facts(callability.False, callability.NoRecord)
 	denied     = facts(callability.True, callability.NoRecord)
 	disabled   = facts(callability.False, callability.Record(callability.True, callability.Approved))
@@ -26,7 +26,7 @@ const secret = "ignore-all-previous-instructions"
 
 func facts(denied callability.Bool, approval callability.Approval) callability.ToolFacts {
 	return callability.ToolFacts{
-		ConfigDenied: denied, Approval: approval, Annotations: &callability.Annotations{}, Labels: callability.NoLabels,
+		ConfigDenied: denied, Approval: approval, Annotations: &callability.Annotations{}, Labels: callability.NoLabels(),
 	}
 }
 
@@ -72,7 +72,7 @@ func Run(t *testing.T, policy *callability.Policy, start Start) {
 }
 
 func hiddenIsNotCallable(t *testing.T, policy *callability.Policy, start Start) {
-	proxy := start(t, Inventory{Policy: policy, Servers: every()})
+	proxy := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
 	listed := map[string]bool{}
 	said, _ := discover(t, proxy, `{"query": "note", "limit": 100}`)
 	for _, each := range said.Tools {
@@ -94,7 +94,7 @@ func hiddenIsNotCallable(t *testing.T, policy *callability.Policy, start Start) 
 }
 
 func sameReason(t *testing.T, policy *callability.Policy, start Start) {
-	proxy := start(t, Inventory{Policy: policy, Servers: every()})
+	proxy := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
 	said, text := discover(t, proxy, `{"query": "note", "limit": 100, "include_disabled": true}`)
 	if len(said.Disabled) != 6 {
 		t.Errorf("found %d locked tools, wanted 6: %s", len(said.Disabled), text)
@@ -139,8 +139,8 @@ func nothingWithoutPolicy(t *testing.T, _ *callability.Policy, start Start) {
 var queries = []string{"note", "read", "list every note", "write a note when", "read note notes"}
 
 func lockedChangeNothing(t *testing.T, policy *callability.Policy, start Start) {
-	with := start(t, Inventory{Policy: policy, Servers: every()})
-	without := start(t, Inventory{Policy: policy, Servers: visible()})
+	with := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
+	without := start(t, Inventory{Policy: policy, Servers: visible(), Scope: callability.AllServers()})
 	for _, query := range queries {
 		for _, limit := range []int{1, 15} {
 			arguments := fmt.Sprintf(`{"query": %q, "limit": %d}`, query, limit)
@@ -157,8 +157,8 @@ func lockedChangeNothing(t *testing.T, policy *callability.Policy, start Start) 
 }
 
 func outOfScope(t *testing.T, policy *callability.Policy, start Start) {
-	scoped := start(t, Inventory{Policy: policy, Servers: every(), Scope: []string{"notes"}})
-	alone := start(t, Inventory{Policy: policy, Servers: visible()})
+	scoped := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.Servers("notes")})
+	alone := start(t, Inventory{Policy: policy, Servers: visible(), Scope: callability.AllServers()})
 	for _, query := range append(queries, "erase", "vault", "stranger") {
 		for _, flag := range []bool{false, true} {
 			arguments := fmt.Sprintf(`{"query": %q, "include_disabled": %t}`, query, flag)
@@ -178,7 +178,7 @@ func outOfScope(t *testing.T, policy *callability.Policy, start Start) {
 }
 
 func withheld(t *testing.T, policy *callability.Policy, start Start) {
-	proxy := start(t, Inventory{Policy: policy, Servers: every()})
+	proxy := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
 	for _, query := range append(queries, secret, "ignore previous", "send", "copy", "sign") {
 		_, text := discover(t, proxy, fmt.Sprintf(`{"query": %q, "limit": 100, "include_disabled": true}`, query))
 		if bytes.Contains(text, []byte(secret)) {
@@ -195,7 +195,7 @@ func withheld(t *testing.T, policy *callability.Policy, start Start) {
 }
 
 func shown(t *testing.T, policy *callability.Policy, start Start) {
-	proxy := start(t, Inventory{Policy: policy, Servers: every()})
+	proxy := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
 	said, _ := discover(t, proxy, `{"query": "note", "limit": 100, "include_disabled": true}`)
 	descriptions := map[string]string{}
 	for _, each := range append(said.Tools, said.Disabled...) {
@@ -228,7 +228,7 @@ func limits(t *testing.T, policy *callability.Policy, start Start) {
 			{Name: fmt.Sprintf("locked_note_%d", number), Description: "A note.", Facts: denied},
 		}})
 	}
-	proxy := start(t, Inventory{Policy: policy, Servers: servers})
+	proxy := start(t, Inventory{Policy: policy, Servers: servers, Scope: callability.AllServers()})
 	if said, _ := discover(t, proxy, `{"query": "note"}`); said.Total != callability.DefaultLimit {
 		t.Errorf("found %d tools, wanted %d", said.Total, callability.DefaultLimit)
 	}
@@ -251,7 +251,7 @@ func limits(t *testing.T, policy *callability.Policy, start Start) {
 }
 
 func unknown(t *testing.T, policy *callability.Policy, start Start) {
-	proxy := start(t, Inventory{Policy: policy, Servers: every()})
+	proxy := start(t, Inventory{Policy: policy, Servers: every(), Scope: callability.AllServers()})
 	result, text := call(t, proxy, proxy.Qualified("notes", "read_notes"))
 	if !result.IsError || len(result.Content) != 1 || !strings.Contains(result.Content[0].Text, "read_note") {
 		t.Errorf("found %s, wanted an error that names a similar tool", text)

@@ -31,8 +31,8 @@ const duplicateText = "Not done: two tools have the same qualified name, so a ca
 type Caller struct {
 	// Agent is nil if it is unknown.
 	Agent *callability.Agent
-	// Scope is the names of servers; nil: every server.
-	Scope []string
+	// Scope is the servers that it may see; the zero Scope is none.
+	Scope callability.Scope
 }
 
 // A Gateway answers agents. Its fields are set before it is used, and not changed afterwards.

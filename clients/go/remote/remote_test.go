@@ -30,7 +30,7 @@ func waitUntil(t *testing.T, what string, true func() bool) {
 
 func tools() []*callability.Tool {
 	enabled := callability.NewServer("git", callability.ServerFacts{
-		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels,
+		Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels(),
 	})
 	off := callability.NewServer("time", callability.ServerFacts{Enabled: callability.False})
 	facts := callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{}}
@@ -82,7 +82,7 @@ func TestALocalPolicyAnswersAsTheServiceDoes(t *testing.T) {
 	client := dial(t, serve(t, policyDirectory(t), "127.0.0.1:0").address)
 	local := followed(t, client, remote.LocalOptions{})
 	waitUntil(t, "a policy", func() bool { return local.Policy() != nil })
-	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels})
+	agent := callability.NewAgent(callability.AgentFacts{Name: "assistant", Labels: callability.NoLabels()})
 	for _, tool := range tools() {
 		for _, each := range []*callability.Agent{agent, nil} {
 			wanted, err := client.Check(t.Context(), each, tool)

@@ -129,7 +129,7 @@ func (v *Values) labels() callability.Labels {
 		return nil
 	}
 	if v.Values == nil {
-		return callability.NoLabels
+		return callability.NoLabels()
 	}
 	return v.Values
 }

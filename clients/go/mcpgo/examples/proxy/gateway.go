@@ -40,22 +40,22 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 	}
 	agents := map[string]*callability.Agent{}
 	for _, each := range config.Agents {
-		agents[each.Name] = callability.NewAgent(callability.AgentFacts{Name: each.Name, Labels: callability.NoLabels})
+		agents[each.Name] = callability.NewAgent(callability.AgentFacts{Name: each.Name, Labels: callability.NoLabels()})
 	}
-	user := callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels})
+	user := callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels()})
 	return &mcpgo.Gateway{
 		Inventory: inventory,
 		Policy:    func() *callability.Policy { return policy },
 		Caller: func(_ context.Context, request *mcp.CallToolRequest) mcpgo.Caller {
 			if request.Extra == nil || request.Extra.Header == nil {
 				// Over stdio, the agent is the one that started the proxy.
-				return mcpgo.Caller{Agent: user}
+				return mcpgo.Caller{Agent: user, Scope: callability.AllServers()}
 			}
 			agent, known := config.agentOf(request.Extra.Header)
 			if !known {
-				return mcpgo.Caller{Scope: []string{}}
+				return mcpgo.Caller{}
 			}
-			return mcpgo.Caller{Agent: agents[agent.Name], Scope: agent.Servers}
+			return mcpgo.Caller{Agent: agents[agent.Name], Scope: agent.scope()}
 		},
 		Search: search,
 		Call:   servers.call,
@@ -79,7 +79,7 @@ func (s serverConfig) entries(tools []*mcp.Tool) ([]callability.ToolEntry, error
 			ConfigDenied: callability.Known(slices.Contains(s.DisabledTools, name)),
 			Approval:     s.approval(name),
 			Annotations:  &callability.Annotations{},
-			Labels:       callability.NoLabels,
+			Labels:       callability.NoLabels(),
 		}
 	}
 	var found []callability.ToolEntry

@@ -103,7 +103,7 @@ func gatewayOf(t *testing.T, wanted callabilitytest.Inventory, called *atomic.In
 		Inventory: inventory,
 		Policy:    func() *callability.Policy { return wanted.Policy },
 		Caller: func(context.Context, *mcp.CallToolRequest) mcpgo.Caller {
-			return mcpgo.Caller{Agent: callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels}), Scope: wanted.Scope}
+			return mcpgo.Caller{Agent: callability.NewAgent(callability.AgentFacts{Labels: callability.NoLabels()}), Scope: wanted.Scope}
 		},
 		Search: search,
 		Call:   servers.call,
@@ -183,13 +183,15 @@ func TestTheProxyAnswersTheVectorsOfTheContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		who, tool := request.Handles()
-		gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{{
+		gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{{
 			Name: tool.Server().Name(), Facts: tool.Server().Facts(),
 			Tools: []callabilitytest.Tool{{Name: tool.Name(), Facts: tool.Facts()}},
 		}}}, called)
 		// Entry takes annotations from a definition, where a vector gives them as facts.
 		gateway.Inventory.Put(tool.Server().Name(), callability.ToolEntry{Name: tool.Name(), Facts: tool.Facts()})
-		gateway.Caller = func(context.Context, *mcp.CallToolRequest) mcpgo.Caller { return mcpgo.Caller{Agent: who} }
+		gateway.Caller = func(context.Context, *mcp.CallToolRequest) mcpgo.Caller {
+			return mcpgo.Caller{Agent: who, Scope: callability.AllServers()}
+		}
 		before := called.Load()
 		found := agent{connected(t, gateway.NewServer(implementation)), called}
 		result, err := found.Call(t.Context(), found.Qualified(tool.Server().Name(), tool.Name()))
@@ -217,9 +219,9 @@ func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
 	facts := callability.ToolFacts{
 		ConfigDenied: callability.False, Approval: callability.NoRecord, Annotations: &callability.Annotations{},
 	}
-	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{{
+	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{{
 		Name:  "files",
-		Facts: callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels},
+		Facts: callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False, Labels: callability.NoLabels()},
 		Tools: []callabilitytest.Tool{{Name: "list", Facts: facts}},
 	}}}, called)
 	proxy := agent{connected(t, gateway.NewServer(implementation)), called}
@@ -241,7 +243,7 @@ func TestArgumentsThatAreNullAreLeftOut(t *testing.T) {
 
 func TestTwoToolsWithOneQualifiedNameAreReportedAsThat(t *testing.T) {
 	called, log := &atomic.Int64{}, &strings.Builder{}
-	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Servers: []callabilitytest.Server{
+	gateway := gatewayOf(t, callabilitytest.Inventory{Policy: policy(t), Scope: callability.AllServers(), Servers: []callabilitytest.Server{
 		{Name: "files", Tools: []callabilitytest.Tool{{Name: "text:read"}}},
 		{Name: "files:text", Tools: []callabilitytest.Tool{{Name: "read"}}},
 	}}, called)

@@ -68,7 +68,7 @@ func labels(message *v1.Labels) callability.Labels {
 		return nil
 	}
 	if message.GetValues() == nil {
-		return callability.NoLabels
+		return callability.NoLabels()
 	}
 	return message.GetValues()
 }
