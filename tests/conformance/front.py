@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp_types import CallToolRequestParams, ListToolsResult, PaginatedRequestParams, Tool
 from prometheus_client import CollectorRegistry
 
-from callability.command_line.loaded_policy import loaded_to_serve
+from callability.command_line.loaded_policy import Loaded, loaded_to_serve
 from callability.command_line.own_policy import OwnPolicy
 from callability.gateway.config import load_config
 from callability.gateway.policy_client.policy_client import PolicyClient
@@ -55,9 +55,9 @@ def _listed(found: dict[str, Any]) -> Tool:
     return Tool(name=name, description=found["description"], input_schema=found["inputSchema"])
 
 
-async def main(config: Path) -> None:
+async def main(config: Path, loaded: Loaded) -> None:
     """Serve on a free port of loopback until SIGTERM comes, and write the URL to standard output."""
-    policy = OwnPolicy(loaded_to_serve(None), PolicyMetrics(CollectorRegistry()))
+    policy = OwnPolicy(loaded, PolicyMetrics(CollectorRegistry()))
     options = GatewayOptions(load_config(config), None, PolicyClient(policy.client))
     async with opened(options) as gateways:
         server = mcp_server(gateways)
@@ -69,4 +69,4 @@ async def main(config: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), loaded_to_serve(None)))

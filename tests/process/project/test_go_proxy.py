@@ -61,7 +61,7 @@ def _config(directory: Path, world: Mapping[str, Server]) -> Path:
     if world is WORLD:
         servers["files"]["approvals"] = APPROVALS
     path = directory / "proxy.json"
-    agents = {TOKEN: {"name": "assistant"}}
+    agents = {TOKEN: {"name": "assistant", "servers": ["*"]}}
     path.write_text(json.dumps({"policy": str(directory / "policy.bundle"), "servers": servers, "agents": agents}))
     return path
 

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
-
-	"github.com/callability/callability/clients/go"
 )
 
 // A config is what an operator writes.
@@ -43,14 +40,6 @@ type agentConfig struct {
 	Name string `json:"name"`
 	// Servers are those that the agent may see; `*` among them is every server.
 	Servers []string `json:"servers"`
-}
-
-// scope is what the agent may see: nothing, unless the config says it.
-func (a agentConfig) scope() callability.Scope {
-	if slices.Contains(a.Servers, "*") {
-		return callability.AllServers()
-	}
-	return callability.Servers(a.Servers...)
 }
 
 func readConfig(path string) (*config, error) {

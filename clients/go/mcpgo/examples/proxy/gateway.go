@@ -62,6 +62,14 @@ func newGateway(ctx context.Context, config *config, servers upstreams, log *slo
 	}, nil
 }
 
+// scope is what the agent may see: nothing, unless the config says it.
+func (a agentConfig) scope() callability.Scope {
+	if slices.Contains(a.Servers, "*") {
+		return callability.AllServers()
+	}
+	return callability.Servers(a.Servers...)
+}
+
 func (s serverConfig) facts() callability.ServerFacts {
 	labels := callability.Labels{}
 	for key, value := range s.Labels {
