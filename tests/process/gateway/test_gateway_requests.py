@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from callability.gateway.serving import http_agents
 from support.gateway_in_process import http_gateway
-from support.gateway_requests import ACCEPT, initialized, legacy, modern
+from support.gateway_requests import ACCEPT, answer_in, initialized, legacy, modern
 from support.gateways import agents_of, held_back, shelf, token_of, write_config
 from support.waiting import becomes
 
@@ -171,3 +172,49 @@ async def test_clients_without_a_token_do_not_share_a_limit_of_requests(tmp_path
             assert (await client.post(url, **modern("tools/call", LIST))).status_code == 200
             for each in streams:
                 await each.aclose()
+
+
+async def test_no_request_gets_the_answer_of_another_with_its_id(tmp_path: Path) -> None:
+    """The library finds the answer of a session by the text of the id, so that an id in progress is refused."""
+    tools = [READ, {"name": "write", "description": "Writes a file."}]
+    held = held_back(tmp_path, shelf(tmp_path, "it", *tools))
+    with http_gateway(write_config(tmp_path, {"it": held})) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            elsewhere = (await initialized(client, url)).headers["mcp-session-id"]
+            request = legacy("tools/call", CALL, session)
+            other = legacy("tools/call", {"name": "call_tool", "arguments": {"name": "it:write"}}, session)
+            async with client.stream("POST", url, **request) as first:
+                for number in (7, "7"):
+                    refused = await client.post(url, **{**other, "json": {**other["json"], "id": number}})
+                    answer = refused.json()
+                    assert (refused.status_code, answer["id"], answer["error"]["code"]) == (400, number, -32600)
+                    assert "is in progress in this session" in answer["error"]["message"]
+                listed = await client.post(url, **legacy("tools/list", {}, elsewhere))
+                assert "tools" in answer_in(listed.text)["result"]
+                (tmp_path / "released").touch()
+                await first.aread()
+                assert "read" in json.dumps(answer_in(first.text))
+            again = answer_in((await client.post(url, **other)).text)
+            assert "write" in json.dumps(again["result"])
+
+
+@pytest.mark.parametrize("number", [None, 1.5, True, {}, [], [1]])
+async def test_a_request_with_an_id_that_is_none_is_answered(tmp_path: Path, number: Any) -> None:
+    """In both revisions: a client that gets nothing waits for as long as it can."""
+    with http_gateway(write_config(tmp_path, {})) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            for request in (modern("tools/call", LIST), legacy("tools/call", LIST, session)):
+                answer = await client.post(url, **{**request, "json": {**request["json"], "id": number}})
+                assert (answer.status_code, answer.json()["id"], answer.json()["error"]["code"]) == (400, None, -32600)
+
+
+async def test_a_stream_that_begins_after_an_event_is_a_new_one(tmp_path: Path) -> None:
+    """No event is kept: a client that has lost its stream gets a new one, and not an error of the server."""
+    with http_gateway(write_config(tmp_path, {})) as url:
+        async with httpx2.AsyncClient(timeout=120) as client:
+            session = (await initialized(client, url)).headers["mcp-session-id"]
+            headers = {"Accept": "text/event-stream", "Mcp-Session-Id": session, "Last-Event-ID": "12"}
+            async with client.stream("GET", url, headers=headers) as stream:
+                assert stream.status_code == 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -35,6 +35,8 @@ class HttpRequests:
         self._application = application
         self._limits = limits
         self._stopping = asyncio.Event()
+        self._ids: set[tuple[str, str, str]] = set()
+        """The ids of requests that are being answered, by session and agent."""
 
     def stop(self) -> None:
         """Accept no more requests, and end the streams that last for as long as their client wants."""
@@ -62,7 +64,7 @@ class HttpRequests:
         if scope["method"] == "POST":
             await self._post(scope, receive, answer, has_place=has_place)
         elif scope["method"] == "GET":
-            await self._in_session(scope, self._until_stopping(receive), answer)
+            await self._in_session(_without_replay(scope), self._until_stopping(receive), answer)
             await answer.complete()
         else:
             await self._in_session(scope, receive, answer)
@@ -81,16 +83,49 @@ class HttpRequests:
         try:
             if not has_place and _is_request(body):
                 raise self._agents.refusal(_agent(scope))
-            if _opens_session(scope, body):
-                await self._opening(scope, again, answer)
-            else:
-                await self._in_session(scope, again, answer)
+            with self._identified(scope, body):
+                if _opens_session(scope, body):
+                    await self._opening(scope, again, answer)
+                else:
+                    await self._in_session(scope, again, answer)
+        except _UnusableId as error:
+            status, found = HTTPStatus.BAD_REQUEST, error.request
+            await answer.refuse(status, str(error), scope, receive, request=found, code=INVALID_REQUEST)
         except (TooManyRequests, TooManySessions) as error:
             await answer.refuse(error.status, str(error), scope, receive, request=_id_of(body))
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
             await answer.cut(_id_of(body), scope, receive)
+
+    @contextmanager
+    def _identified(self, scope: Scope, body: bytes) -> Iterator[None]:
+        """Keep the id of a request in use while it is answered: the library finds the answer of a session by it.
+
+        Raises:
+            _UnusableId: it is no id, or another request of the session has it.
+        """
+        message = _message(body)
+        if not message.keys() >= {"id", "method"}:
+            yield
+            return
+        found = message["id"]
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise _UnusableId(f"The id of a request must be a text or a whole number, and is {_kind(found)}.")
+        session = Headers(scope=scope).get(SESSION, "")
+        if not session:
+            yield
+            return
+        # The library compares ids as text.
+        key = session, _agent(scope), str(found)
+        if key in self._ids:
+            text = f"A request with the id {json.dumps(found)} is in progress in this session: use each id once."
+            raise _UnusableId(text, found)
+        self._ids.add(key)
+        try:
+            yield
+        finally:
+            self._ids.discard(key)
 
     async def _opening(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         async with self.sessions.opening(_agent(scope)) as opened:
@@ -174,6 +209,14 @@ class _TooLarge(Exception):
     """A body has more bytes than allowed."""
 
 
+class _UnusableId(Exception):
+    """The id of a request cannot be used; `request` is what the refusal has as its id."""
+
+    def __init__(self, text: str, request: str | int | None = None) -> None:
+        super().__init__(text)
+        self.request = request
+
+
 class _Gone(Exception):
     """The client disconnected before its request was whole."""
 
@@ -203,6 +246,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
+def _without_replay(scope: Scope) -> Scope:
+    """Return a request for a stream as one for a new stream: no event is kept to be sent again."""
+    headers = [(name, value) for name, value in scope["headers"] if name != b"last-event-id"]
+    return {**scope, "headers": headers}
+
+
 def _agent(scope: Scope) -> str:
     user = scope.get("user")
     return user.display_name if isinstance(user, BaseUser) else ""
@@ -230,7 +279,12 @@ def _is_request(body: bytes) -> bool:
 
 def _id_of(body: bytes) -> Any:
     request = _message(body).get("id")
-    return request if isinstance(request, str | int) else None
+    return request if isinstance(request, str | int) and not isinstance(request, bool) else None
+
+
+def _kind(value: Any) -> str:
+    """Return what a JSON value is, in a sentence."""
+    return {type(None): "null", bool: "a boolean", float: "a fraction", dict: "an object"}.get(type(value), "a list")
 
 
 def _message(body: bytes) -> dict[str, Any]:
