@@ -87,14 +87,23 @@ def read_bytes(path: Path, file: str | None = None, most: int = MAX_BYTES) -> by
         Refused: the file cannot be read; `OutOfDescriptors`, if it could be with a free descriptor.
     """
     try:
-        with open(path, "rb", opener=_opened) as stream:
-            return stream.read(most + 1)
+        return read_regular(path, most + 1)
     except OSError as error:
         sentence = f"cannot be read: {(error.strerror or 'error').lower()}"
         unreadable = refused(Place(file or str(path)), "unreadable-file", sentence)
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise OutOfDescriptors(unreadable.findings) from error
         raise unreadable from error
+
+
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """Return the bytes of a regular file, at most so many.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file: a pipe would be waited for.
+    """
+    with open(path, "rb", opener=_opened) as stream:
+        return stream.read(most)
 
 
 def _opened(name: str, flags: int) -> int:

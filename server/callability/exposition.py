@@ -6,15 +6,16 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from socketserver import ThreadingMixIn
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from callability.address import AddressRefused
+from callability.address import AddressRefused, is_loopback
 
 CONNECTIONS = 16
 """Connections at a time; further ones are closed at once, so that they take no descriptors from what is measured."""
@@ -61,7 +62,8 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._free = threading.Semaphore(CONNECTIONS)
         super().__init__((host, port), _Handler)
-        self.set_app(make_wsgi_app(metrics))
+        application = make_wsgi_app(metrics)
+        self.set_app(_of_this_machine(application) if is_loopback(host) else application)
 
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection; without a free descriptor, wait a moment: it would be tried again at once, and again."""
@@ -87,6 +89,23 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Report nothing: the client sent nothing, or has gone."""
+
+
+def _of_this_machine(application: Any) -> Any:
+    """Return an application that answers requests to this machine's own names, and to no name that a page made up.
+
+    A browser on this machine sends the name of the page's server, which may have changed to this address.
+    """
+
+    def answer(environ: Mapping[str, Any], start: Any) -> Iterable[bytes]:
+        host = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+        if "HTTP_HOST" not in environ or host == "localhost" or is_loopback(host):
+            answered: Iterable[bytes] = application(environ, start)
+            return answered
+        start("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"This address answers requests to `localhost` or a loopback address.\n"]
+
+    return answer
 
 
 class _Handler(WSGIRequestHandler):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -104,3 +105,47 @@ def test_text_is_as_it_always_was(
     time, _, rest = capsys.readouterr().err.partition(" WARNING ")
     assert rest == f"a.b: {prefix}`git` is slow\n"
     assert len(time) == len("2027-01-15 08:00:00,123")
+
+
+def _written(capsys: pytest.CaptureFixture[str], *records: logging.LogRecord) -> list[str]:
+    log_to_standard_error("info")
+    for record in records:
+        logging.getLogger().handle(record)
+    return capsys.readouterr().err.splitlines()
+
+
+def _of(logger: str, message: str, second: float = 0.0, **more: Any) -> logging.LogRecord:
+    record = _record(message, **more)
+    record.name, record.created = logger, record.created + second
+    return record
+
+
+def test_a_library_has_ten_lines_a_minute_and_says_how_many_were_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """An outsider may cause one by each request; what is ours limits itself."""
+    many = [_of("uvicorn.error", "Invalid HTTP request received.") for _ in range(50)]
+    ours = [_of("callability.gateway", "ours") for _ in range(50)]
+    other = _of("mcp.server", "another")
+    lines = _written(capsys, *many, *ours, other, _of("uvicorn.error", "later", 61.0))
+    assert sum("Invalid HTTP request received." in line for line in lines) == 10
+    assert sum(line.endswith("ours") for line in lines) == 50
+    assert sum(line.endswith("another") for line in lines) == 1
+    assert lines[-1].endswith("later (40 lines of this logger were left out)")
+
+
+def test_a_line_of_a_library_is_short_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of a host, or the traceback of an error whose text somebody else wrote."""
+    error = ValueError("x" * 100_000)
+    failed = _of("b", "failed", exc_info=(ValueError, error, None))
+    lines = _written(capsys, _of("a", "y" * 100_000), failed)
+    assert [len(line) < 1_100 for line in lines] == [True, True]
+    assert "failed: ValueError: xxx" in lines[1]
+
+
+@pytest.fixture(autouse=True)
+def _root_logger() -> Iterator[None]:
+    """Put back how the tests log."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

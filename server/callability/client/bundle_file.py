@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
+from callability.document import read_regular
 from callability.kernel.envelope import MAX_BYTES
 
 POLL_SECONDS = 1.0
@@ -54,8 +55,7 @@ class BundleFile:
                 return
             if before == self._refused:
                 return
-            with self._path.open("rb") as file:
-                bundle = file.read(MAX_BYTES + 1)
+            bundle = read_regular(self._path, MAX_BYTES + 1)
             # A file that changes while it is read is read again.
             whole = self._signature() == before
         except OSError as error:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from callability.document import read_regular
+
 _MAGIC = b"callability kept bundle 1\n"
 _MAX_HEAD = 4_096
 
@@ -38,7 +40,7 @@ class KeptBundle:
             OSError: the file is there and cannot be read.
         """
         try:
-            data = self._path.read_bytes()
+            data = read_regular(self._path)
         except FileNotFoundError:
             return None
         magic, head, bundle = data[: len(_MAGIC)], *_split(data[len(_MAGIC) :])

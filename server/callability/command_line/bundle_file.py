@@ -10,6 +10,7 @@ import typer
 
 from callability.command_line.bundle_report import as_data, as_text
 from callability.command_line.key_option import MAX_KEYS, key_files
+from callability.document import read_regular
 from callability.kernel.envelope import MAX_BYTES, opened
 from callability.kernel.policy import LocalPolicy, payload_in, read
 from callability.kernel.refusal import BundleRefused
@@ -59,8 +60,7 @@ def inspect(
 
 def _bytes(file: Path) -> bytes:
     try:
-        with file.open("rb") as stream:
-            return stream.read(MAX_BYTES + 1)
+        return read_regular(file, MAX_BYTES + 1)
     except OSError as error:
         _leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
 

@@ -17,6 +17,7 @@ from callability.address import DIRECT, AddressRefused, check_listen, check_sock
 from callability.certificates import CertificateFiles, CertificateRefused, read_certificates
 from callability.command_line.options import leave
 from callability.command_line.service_settings import Effective, settings_or_exit
+from callability.document import read_regular
 from callability.finding import line
 from callability.presented_certificate import presented
 
@@ -148,7 +149,7 @@ def _content(path: Path | None) -> bytes | None:
     if path is None:
         return None
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         leave(f"{path}: cannot be read: {(error.strerror or 'error').lower()}", 2)
 

@@ -19,6 +19,7 @@ from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as
 from callability.command_line.compiled_policy import viewed
 from callability.command_line.options import leave
 from callability.command_line.terminal import number_of
+from callability.document import read_regular
 from callability.finding import shown
 from callability.kernel.envelope import enveloped
 from callability.kernel.refusal import BundleRefused
@@ -126,7 +127,7 @@ def policy_at(place: Path | None) -> ColumnPolicy:
 def policy_in(bundle: Path) -> ColumnPolicy:
     """Return the policy in a bundle; exit with 1 if it is refused."""
     try:
-        return ColumnPolicy.of_bundle(bundle.read_bytes())
+        return ColumnPolicy.of_bundle(read_regular(bundle))
     except OSError as error:
         leave(f"{bundle}: cannot be read: {(error.strerror or 'error').lower()}", 1)
     except BundleRefused as error:

@@ -14,6 +14,7 @@ import typer
 from callability.address import AddressRefused, check_listen, check_service_address
 from callability.client import Client, Credentials
 from callability.command_line.options import leave
+from callability.document import read_regular
 from callability.traces import client_hooks
 
 PolicyCaOption = Annotated[
@@ -80,7 +81,7 @@ class PolicyService:
     def _check_files(self) -> None:
         for path in (self.ca, self.certificate, self.key, self.token_file):
             if path is not None:
-                path.read_bytes()
+                read_regular(path)
 
     def client(self, seconds: float) -> Client:
         """Return a client of the service whose calls take so long at most, with both attempts.
@@ -95,9 +96,9 @@ class PolicyService:
         if self.ca is None:
             return None
         return grpc.ssl_channel_credentials(
-            self.ca.read_bytes(),
-            self.key.read_bytes() if self.key else None,
-            self.certificate.read_bytes() if self.certificate else None,
+            read_regular(self.ca),
+            read_regular(self.key) if self.key else None,
+            read_regular(self.certificate) if self.certificate else None,
         )
 
 
@@ -111,7 +112,7 @@ def token_reader(path: Path) -> Callable[[], str]:
         try:
             status = os.stat(path)
             if (stamp := (status.st_mtime_ns, status.st_ino)) != seen:
-                token, seen = path.read_text(encoding="utf-8").strip(), stamp
+                token, seen = read_regular(path).decode().strip(), stamp
         except (OSError, UnicodeDecodeError):
             if seen is None:
                 raise

@@ -122,8 +122,7 @@ def _no_directory(path: Path) -> Finding:
 
 def _is_bundle(path: Path) -> bool:
     try:
-        with path.open("rb") as stream:
-            return stream.read(len(_BUNDLE_START)) == _BUNDLE_START
+        return document.read_regular(path, len(_BUNDLE_START)) == _BUNDLE_START
     except OSError:
         return False
 

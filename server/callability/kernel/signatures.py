@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.document import read_regular
 from callability.kernel.signing_input import signed_bytes
 
 
@@ -54,7 +55,7 @@ def private_key(file: Path) -> Ed25519PrivateKey:
         UnusableKey: it holds no such key.
     """
     try:
-        key = load_pem_private_key(file.read_bytes(), password=None)
+        key = load_pem_private_key(read_regular(file), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
@@ -69,7 +70,7 @@ def public_key(file: Path) -> bytes:
         OSError: the file cannot be read.
         UnusableKey: it holds no such key.
     """
-    return public_key_in(file.read_bytes(), file)
+    return public_key_in(read_regular(file), file)
 
 
 def public_key_in(data: bytes, file: Path) -> bytes:

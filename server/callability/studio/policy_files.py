@@ -71,6 +71,8 @@ def save(directory: Path, name: str, text: str, digest: str) -> SavedFile:
 
 
 def _saved(path: Path) -> SavedFile:
+    if path.is_symlink() and not path.resolve().is_relative_to(path.parent.resolve()):
+        return SavedFile(path.name, problem="is a symbolic link that leads out of the directory of the policy")
     try:
         data = document.read_bytes(path)
     except document.Refused as error:

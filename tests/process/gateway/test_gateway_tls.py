@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import urllib.error
@@ -12,12 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
+from callability.gateway.serving.http_connections import HttpConnection
+from callability.uvicorn_server import StopSignals, UvicornServer
 from support.callers import token_entry, write_callers
 from support.certificates import Authority, Pair
 from support.commands import callability
 from support.gateways import agents_of, client_with, http_gateway_process, retrieve, shelf, token_of, write_config
 from support.running import serving
-from support.waiting import eventually
+from support.waiting import SECONDS, eventually
 
 READ = {"name": "read_file", "description": "Reads a file."}
 
@@ -162,3 +165,42 @@ def test_a_service_elsewhere_needs_tls(tmp_path: Path) -> None:
     config = write_config(tmp_path, {})
     done = callability("gateway", "--config", str(config), "--policy-address", "policy.example:7420")
     assert (done.returncode, "give `--policy-ca`" in done.stderr) == (2, True)
+
+
+def test_idle_clients_of_tls_do_not_delay_the_end(authority: Authority) -> None:
+    """Neither one that has sent nothing nor one that was answered confirms the end of its connection."""
+    context = authority.server()
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def connect(port: int) -> list[socket.socket]:
+        silent, served = (
+            _trusting(authority).wrap_socket(each, server_hostname="127.0.0.1")
+            for each in [socket.create_connection(("127.0.0.1", port), timeout=SECONDS) for _ in range(2)]
+        )
+        served.sendall(request)
+        assert served.recv(1)
+        return [silent, served]
+
+    async def story() -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        signals = StopSignals()
+        server = UvicornServer(
+            answer,
+            http=HttpConnection,
+            lifespan="off",
+            timeout_keep_alive=3_600,
+            ssl_context_factory=lambda *_: context,
+        )
+        serving = asyncio.create_task(server.serve_until(listener, signals, 3_600))
+        clients = await asyncio.to_thread(connect, listener.getsockname()[1])
+        signals.requested.set()
+        async with asyncio.timeout(SECONDS):
+            await serving
+        for client in clients:
+            client.close()
+
+    asyncio.run(story())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 import urllib.request
@@ -37,3 +38,29 @@ def test_idle_connections_take_few_descriptors_and_no_metrics() -> None:
         assert descriptors() <= before + CONNECTIONS + 1
         eventually(are_answered)
         assert all(each.recv(1) == b"" for each in idle)
+
+
+def test_metrics_on_loopback_answer_no_name_that_a_page_made_up() -> None:
+    """A page whose name was moved to this address could otherwise read the counts in a browser on this machine."""
+    port = unused_port()
+    with service("--metrics-address", f"127.0.0.1:{port}"):
+
+        def status(host: str) -> int:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            connection.request("GET", "/metrics", headers={"Host": host})
+            answer = connection.getresponse()
+            body = answer.read()
+            connection.close()
+            assert (b"callability_" in body) is (answer.status == 200)
+            return answer.status
+
+        hosts = (
+            "localhost",
+            f"localhost:{port}",
+            "127.0.0.1:1",
+            "[::1]:9",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "",
+        )
+        assert [status(host) for host in hosts] == [200, 200, 200, 200, 421, 421, 421]

@@ -448,6 +448,24 @@ def test_a_file_whose_bytes_could_not_be_given_back_is_left_alone(tmp_path: Path
         assert (tmp_path / name).read_bytes() == content
 
 
+def test_a_link_that_leads_out_of_the_directory_is_neither_shown_nor_saved(tmp_path: Path) -> None:
+    """A policy from somebody else could otherwise show a file of the user's, and write it."""
+    directory = _copy(tmp_path)
+    secret, rules = tmp_path / "secret.yaml", directory / "load_outcome.yaml"
+    secret.write_bytes(rules.read_bytes())
+    rules.unlink()
+    rules.symlink_to("../secret.yaml")
+    inside = directory / "enable_outcome.yaml"
+    inside.replace(directory / "shared.txt")
+    inside.symlink_to("shared.txt")
+    saved = policy_files.read_saved(directory)
+    assert saved["load_outcome.yaml"].problem == "is a symbolic link that leads out of the directory of the policy"
+    assert (saved["load_outcome.yaml"].text, saved["enable_outcome.yaml"].problem) == ("", "")
+    with pytest.raises(policy_files.NotEditable):
+        policy_files.save(directory, "load_outcome.yaml", "rules: []\n", saved["load_outcome.yaml"].digest)
+    assert secret.read_bytes() == (POLICY / "load_outcome.yaml").read_bytes()
+
+
 def test_a_directory_that_vanishes_is_reported_and_drafts_are_still_checked(tmp_path: Path) -> None:
     """Nothing is saved until it is back."""
     policy = tmp_path / "policy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -464,3 +465,11 @@ def test_a_tool_that_the_inventory_does_not_have_is_rejected_as_one_that_does_no
             answer = caller.do("check", inventory, server, tool)
             rejected = rejection(answer, server, tool, phrases=NEUTRAL)
             assert rejected == unknown_tool(f"{server}_{tool}", ())
+
+
+def test_a_pipe_in_place_of_a_bundle_is_refused_and_not_waited_for(local: Any, tmp_path: Path) -> None:
+    """Nobody may ever write to it."""
+    path = tmp_path / "policy.bundle"
+    os.mkfifo(path)
+    with local(path, max_age_seconds=60) as caller, pytest.raises(PolicyUnavailable):
+        caller.check()

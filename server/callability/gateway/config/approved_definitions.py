@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from callability.document import read_regular
 from callability.editing.rewriting import replace
 from callability.gateway.config.fingerprint import canonical_form
 
@@ -38,7 +39,7 @@ class Definitions:
     def kept(self, sha256: str) -> dict[str, Any] | None:
         """Return the definition with a digest, or None if none is kept, or another one is."""
         try:
-            data = self._path(sha256).read_bytes()
+            data = read_regular(self._path(sha256))
         except OSError:
             return None
         return _read(data, sha256)

@@ -22,6 +22,8 @@ HEAD_SECONDS = 30.0
 """Seconds in which the head of a request must arrive, counted from the connection or from its first byte."""
 BODY_SECONDS = 30.0
 """Seconds without a byte after which an unfinished body is given up: a slow upload may take as long as it needs."""
+END_SECONDS = 0.5
+"""Seconds in which a client of TLS can confirm the end of a connection while the gateway ends."""
 MOST_CONNECTIONS = 10_000
 OWN_DESCRIPTORS = 32
 """File descriptors that the gateway needs for itself."""
@@ -48,6 +50,7 @@ class HttpConnection(H11Protocol):
         super().__init__(*args, **options)
         self._unused_since = self.loop.time()
         self._has_served = False
+        self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,8 +77,22 @@ class HttpConnection(H11Protocol):
         """Keep the connection for the next request."""
         super().on_response_complete()
         self._has_served, self._unused_since = True, self.loop.time()
+        if self._stopping and self._is_encrypted:
+            self.loop.call_later(END_SECONDS, self.transport.abort)
         if not self.transport.is_closing():
             self._await_more()
+
+    def shutdown(self) -> None:
+        """End, at once if no request is answered: a client of TLS need not confirm the end, and may never do so."""
+        self._stopping = True
+        if not self._answering and self._is_encrypted:
+            self.transport.abort()
+            return
+        super().shutdown()
+
+    @property
+    def _is_encrypted(self) -> bool:
+        return self.transport.get_extra_info("ssl_object") is not None
 
     @property
     def _answering(self) -> bool:
