@@ -98,7 +98,10 @@ def _of_this_machine(application: Any) -> Any:
     """
 
     def answer(environ: Mapping[str, Any], start: Any) -> Iterable[bytes]:
-        host = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+        try:
+            host = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+        except ValueError:
+            host = ""
         if "HTTP_HOST" not in environ or host == "localhost" or is_loopback(host):
             answered: Iterable[bytes] = application(environ, start)
             return answered

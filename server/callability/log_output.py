@@ -79,7 +79,11 @@ class _Logger:
 def _shortened(record: logging.LogRecord, left_out: int) -> logging.LogRecord:
     """Return a record of a library as it is written: its message and its traceback are bounded."""
     shown = copy.copy(record)
-    message = record.getMessage()
+    try:
+        message = record.getMessage()
+    except (TypeError, ValueError):
+        # A library's own mistake must not reach the library.
+        message = str(record.msg)
     if record.exc_info and record.exc_info[0] is not None:
         message = f"{message}: {record.exc_info[0].__name__}: {record.exc_info[1]}"
     shown.exc_info = shown.exc_text = shown.stack_info = None

@@ -12,6 +12,8 @@ from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_connections import most_connections
 from callability.log_interval import LogInterval
 
+UNREAD_BYTES = 64 * 1024 * 1024
+"""Bytes of answers that may wait for an agent to read them."""
 RESERVE = 16
 """Messages of an agent at its limit that are read at a time: they may end its requests, or be answers of its user."""
 _logger = logging.getLogger(__name__)
@@ -30,6 +32,26 @@ class HttpAgents:
         self._limits = limits
         self._in_progress: Counter[str] = Counter()
         self._refusals = LogInterval()
+        self._unread: Counter[str] = Counter()
+        self._ends = LogInterval()
+
+    @contextmanager
+    def waiting(self, agent: str, size: int) -> Iterator[bool]:
+        """Count bytes of an answer until they are sent; yield whether they may wait for the agent to read them."""
+        if self._unread[agent] and self._unread[agent] + size > UNREAD_BYTES:
+            if happened := self._ends.due(agent):
+                who = f"agent `{agent}` does" if agent else "clients without a token do"
+                words = "%s not read answers: over %d MiB would wait (connections ended since the last such line: %d)"
+                _logger.warning(words, who, UNREAD_BYTES // 1024**2, happened)
+            yield False
+            return
+        self._unread[agent] += size
+        try:
+            yield True
+        finally:
+            self._unread[agent] -= size
+            if not self._unread[agent]:
+                del self._unread[agent]
 
     @contextmanager
     def counted(self, agent: str, *, may_be_message: bool) -> Iterator[bool]:

@@ -24,6 +24,10 @@ BODY_SECONDS = 30.0
 """Seconds without a byte after which an unfinished body is given up: a slow upload may take as long as it needs."""
 END_SECONDS = 0.5
 """Seconds in which a client of TLS can confirm the end of a connection while the gateway ends."""
+UNREAD_SECONDS = 30.0
+"""Seconds in which a client must read some of what waits for it; the connection of one that does not is ended."""
+ABORT = "callability.abort"
+"""The key, in the scope of a request, of what ends its connection at once."""
 MOST_CONNECTIONS = 10_000
 OWN_DESCRIPTORS = 32
 """File descriptors that the gateway needs for itself."""
@@ -52,6 +56,7 @@ class HttpConnection(H11Protocol):
         self._has_served = False
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, or refuse the connection if there are too many."""
@@ -65,6 +70,8 @@ class HttpConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_waiting()
+        if self._unread is not None:
+            self._unread.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -81,6 +88,25 @@ class HttpConnection(H11Protocol):
             self.loop.call_later(END_SECONDS, self.transport.abort)
         if not self.transport.is_closing():
             self._await_more()
+
+    def handle_events(self) -> None:
+        """Take a request, and let its application end the connection."""
+        super().handle_events()
+        if self.scope is not None:
+            self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
+
+    def pause_writing(self) -> None:
+        """Stop writing: the client has not read what was sent, and has a time in which to read some of it."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
 
     def shutdown(self) -> None:
         """End, at once if no request is answered: a client of TLS need not confirm the end, and may never do so."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
+from mcp.server.streamable_http import GET_STREAM_KEY
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.authentication import BaseUser
@@ -19,8 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callability.gateway.config import HttpConfig
 from callability.gateway.serving.http_agents import HttpAgents, TooManyRequests
+from callability.gateway.serving.http_connections import ABORT
 from callability.gateway.serving.http_sessions import SESSION, HttpSessions, TooManySessions
 
+PIECE_BYTES = 65_536
+"""Bytes of an answer that are given to a connection at once."""
 _STOPPED = "The gateway is shutting down; the call may have been carried out."
 _NOT_TAKEN = "The gateway is shutting down and takes no more requests."
 _logger = logging.getLogger(__name__)
@@ -30,13 +34,18 @@ class HttpRequests:
     """An ASGI application in front of the library's."""
 
     def __init__(self, application: ASGIApp, limits: Callable[[], HttpConfig], on_end: Callable[[str], object]) -> None:
-        self.sessions = HttpSessions(application, limits, on_end)
+        def ended(session: str) -> None:
+            for each in [each for each in self._ids if each[0] == session]:
+                del self._ids[each]
+            on_end(session)
+
+        self.sessions = HttpSessions(application, limits, ended)
         self._agents = HttpAgents(limits)
         self._application = application
         self._limits = limits
         self._stopping = asyncio.Event()
-        self._ids: set[tuple[str, str, str]] = set()
-        """The ids of requests that are being answered, by session and agent."""
+        self._ids: dict[tuple[str, str], set[str]] = {}
+        """The ids of requests that are in progress, by session and agent."""
 
     def stop(self) -> None:
         """Accept no more requests, and end the streams that last for as long as their client wants."""
@@ -45,7 +54,7 @@ class HttpRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        answer = _Answer(send)
+        answer = _Answer(send, scope, self._agents)
         if self._stopping.is_set():
             await answer.refuse(HTTPStatus.SERVICE_UNAVAILABLE, _NOT_TAKEN, scope, receive)
             return
@@ -83,7 +92,7 @@ class HttpRequests:
         try:
             if not has_place and _is_request(body):
                 raise self._agents.refusal(_agent(scope))
-            with self._identified(scope, body):
+            with self._identified(scope, body, answer):
                 if _opens_session(scope, body):
                     await self._opening(scope, again, answer)
                 else:
@@ -99,8 +108,11 @@ class HttpRequests:
             await answer.cut(_id_of(body), scope, receive)
 
     @contextmanager
-    def _identified(self, scope: Scope, body: bytes) -> Iterator[None]:
+    def _identified(self, scope: Scope, body: bytes, answer: _Answer) -> Iterator[None]:
         """Keep the id of a request in use while it is answered: the library finds the answer of a session by it.
+
+        If the client has gone before the answer was whole, the library may still carry the request out, and would send
+        its answer to the next request with the id: it is in use until the session ends.
 
         Raises:
             _UnusableId: it is no id, or another request of the session has it.
@@ -112,20 +124,24 @@ class HttpRequests:
         found = message["id"]
         if isinstance(found, bool) or not isinstance(found, str | int):
             raise _UnusableId(f"The id of a request must be a text or a whole number, and is {_kind(found)}.")
-        session = Headers(scope=scope).get(SESSION, "")
+        headers = Headers(scope=scope)
+        session = headers.get(SESSION, "") if _has_sessions(headers) else ""
         if not session:
             yield
             return
-        # The library compares ids as text.
-        key = session, _agent(scope), str(found)
-        if key in self._ids:
+        # The library compares ids as text, and has one of its own.
+        used, key = self._ids.setdefault((session, _agent(scope)), {GET_STREAM_KEY}), str(found)
+        if key in used:
             text = f"A request with the id {json.dumps(found)} is in progress in this session: use each id once."
             raise _UnusableId(text, found)
-        self._ids.add(key)
+        used.add(key)
+        # Once a client has the whole answer, it may use the id again, before its request has ended here.
+        answer.on_whole = lambda: used.discard(key)
         try:
             yield
         finally:
-            self._ids.discard(key)
+            if used == {GET_STREAM_KEY}:
+                self._ids.pop((session, _agent(scope)), None)
 
     async def _opening(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         async with self.sessions.opening(_agent(scope)) as opened:
@@ -160,11 +176,15 @@ class HttpRequests:
 class _Answer:
     """An answer, and how much of it has been sent."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, scope: Scope, agents: HttpAgents) -> None:
         self._send = send
+        self._abort: Callable[[], object] = scope.get(ABORT, lambda: None)
+        self._agent = _agent(scope)
+        self._agents = agents
         self._whole = False
         self._is_stream = False
         self.status: int | None = None
+        self.on_whole: Callable[[], object] = lambda: None
         self.on_start: Callable[[int, Headers], object] = lambda *_: None
 
     async def send(self, message: Message) -> None:
@@ -176,7 +196,24 @@ class _Answer:
             self.on_start(message["status"], headers)
         else:
             self._whole = not message.get("more_body", False)
-        await self._send(message)
+            if self._whole:
+                self.on_whole()
+        if len(message.get("body", b"")) > PIECE_BYTES:
+            await self._send_in_pieces(message)
+        else:
+            await self._send(message)
+
+    async def _send_in_pieces(self, message: Message) -> None:
+        """Send a large part piece by piece, so that no more of it waits in the connection than the client reads."""
+        body = memoryview(message["body"])
+        with self._agents.waiting(self._agent, len(body)) as may_wait:
+            if not may_wait:
+                self._abort()
+                return
+            for start in range(0, len(body), PIECE_BYTES):
+                piece = bytes(body[start : start + PIECE_BYTES])
+                more = start + PIECE_BYTES < len(body) or message.get("more_body", False)
+                await self._send({**message, "body": piece, "more_body": more})
 
     async def complete(self) -> None:
         """End an answer that was started, so that the client sees an end and not a loss."""

@@ -1,0 +1,112 @@
+"""An agent that does not read its answers: its connection ends, and little of them waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from callability.gateway.config import HttpConfig
+from callability.gateway.serving import http_agents, http_connections
+from callability.gateway.serving.http_connections import HttpConnection
+from callability.gateway.serving.http_requests import HttpRequests
+from callability.uvicorn_server import StopSignals, UvicornServer
+from support.waiting import SECONDS, becomes
+
+SIZE = 24 * 1024 * 1024
+"""Bytes of an answer: more than the system keeps for a connection."""
+
+
+_requests: list[None] = []
+
+
+async def served() -> int:
+    """Return how many requests have come."""
+    return len(_requests)
+
+
+async def _large(_scope: Any, receive: Any, send: Any) -> None:
+    _requests.append(None)
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(SIZE).encode())]})
+    await send({"type": "http.response.body", "body": b"x" * SIZE})
+
+
+@asynccontextmanager
+async def _serving() -> AsyncIterator[tuple[int, Callable[[], Awaitable[int]]]]:
+    """Answer requests as the gateway does, with a large answer, and yield the port and what counts the connections."""
+    requests = HttpRequests(_large, HttpConfig, lambda _: None)
+    listener = socket.create_server(("127.0.0.1", 0))
+    signals = StopSignals()
+    server = UvicornServer(requests, http=HttpConnection, lifespan="off")
+    serving = asyncio.create_task(server.serve_until(listener, signals, 0))
+
+    async def connections() -> int:
+        return len(server.server_state.connections)
+
+    yield listener.getsockname()[1], connections
+    signals.requested.set()
+    await serving
+
+
+class _Client:
+    """Asks, and reads nothing of the answer until `rest`."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        self._socket.settimeout(SECONDS)
+        self._socket.connect(("127.0.0.1", port))
+        self._socket.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+
+    def rest(self) -> int:
+        """Return how many bytes of the answer's body can be read."""
+        found = b""
+        try:
+            while len(found) < SIZE and (data := self._socket.recv(1_048_576)):
+                found += data
+        except ConnectionError:
+            pass
+        self._socket.close()
+        return len(found.partition(b"\r\n\r\n")[2])
+
+
+def test_a_client_that_reads_nothing_of_an_answer_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer would be kept for as long as the connection; a client that reads gets all of it."""
+    monkeypatch.setattr(http_connections, "UNREAD_SECONDS", 0.2)
+
+    async def story() -> None:
+        async with _serving() as (port, connections):
+            _requests.clear()
+            unread = await asyncio.to_thread(_Client, port)
+            await becomes(served, 1)
+            await becomes(connections, 0)
+            assert await asyncio.to_thread(unread.rest) < SIZE
+            assert await asyncio.to_thread(_Client(port).rest) == SIZE
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_an_agent_that_reads_nothing_is_bounded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many connections it has: the answer that would be too much ends its own, and the others are whole."""
+    monkeypatch.setattr(http_agents, "UNREAD_BYTES", 2 * SIZE)
+
+    async def story() -> None:
+        async with _serving() as (port, connections):
+            _requests.clear()
+            unread = [await asyncio.to_thread(_Client, port) for _ in range(5)]
+
+            await becomes(served, 5)
+            await becomes(connections, 2)
+            assert sorted([await asyncio.to_thread(each.rest) for each in unread]) == [0, 0, 0, SIZE, SIZE]
+            assert await asyncio.to_thread(_Client(port).rest) == SIZE
+
+    asyncio.run(story())
+    assert "clients without a token do not read answers: over 48 MiB would wait" in caplog.text
