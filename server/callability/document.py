@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import stat
 from codecs import BOM_UTF8
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from callability.finding import Finding, Place
 from callability.jsonc import UnclosedComment, is_json, with_colons_behind_keys, without_comments
+from callability.regular_file import read_regular
 
 MAX_BYTES = 524_288
 MAX_DEPTH = 48
@@ -94,26 +93,6 @@ def read_bytes(path: Path, file: str | None = None, most: int = MAX_BYTES) -> by
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise OutOfDescriptors(unreadable.findings) from error
         raise unreadable from error
-
-
-def read_regular(path: Path, most: int = -1) -> bytes:
-    """Return the bytes of a regular file, at most so many.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file: a pipe would be waited for.
-    """
-    with open(path, "rb", opener=_opened) as stream:
-        return stream.read(most)
-
-
-def _opened(name: str, flags: int) -> int:
-    """Open a regular file and nothing else: a pipe would be waited for, and a device has no end."""
-    opened = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
-    mode = os.fstat(opened).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        os.close(opened)
-        raise OSError(errno.EINVAL, "is not a regular file")
-    return opened
 
 
 def digest(data: bytes) -> str:

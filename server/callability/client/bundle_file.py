@@ -8,8 +8,8 @@ from threading import Event, Thread
 
 from callability.client.held_policy import HeldPolicy
 from callability.client.hooks import GuardedHooks
-from callability.document import read_regular
 from callability.kernel.envelope import MAX_BYTES
+from callability.regular_file import read_regular
 
 POLL_SECONDS = 1.0
 """How often the file is looked at. Each look at a file that is as it was confirms the policy."""

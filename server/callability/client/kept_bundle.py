@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from callability.document import read_regular
+from callability.regular_file import read_regular
 
 _MAGIC = b"callability kept bundle 1\n"
 _MAX_HEAD = 4_096

@@ -7,16 +7,18 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 import callability
-from callability.command_line.commands import COMMANDS, Command, Group
+from callability.command_line.commands import BASE, COMMANDS, Command, Group
 from callability.command_line.completion import line_to_complete
 from callability.command_line.extras import refuse_without_extra
 
 _HELP = ("-h", "--help")
+_READS_YAML = "ruamel"
 WithoutExtra = Callable[[str, str, ImportError], Callable[..., None]]
 """What becomes of a command, by its name and its extra, if importing it failed."""
 
@@ -100,6 +102,9 @@ def _function(command: Command, name: str, without_extra: WithoutExtra) -> Calla
     module, _, function = command.place.partition(":")
     try:
         found: Callable[..., None] = getattr(import_module(f"callability.command_line.{module}"), function)
+        # What reads YAML is imported with the first file that is read, which is too late to say which extra is missing.
+        if command.extra != BASE and find_spec(_READS_YAML) is None:
+            raise ModuleNotFoundError(f"No module named {_READS_YAML!r}", name=_READS_YAML)
     except ImportError as error:
         return without_extra(name, command.extra, error)
     return found

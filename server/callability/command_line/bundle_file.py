@@ -10,10 +10,10 @@ import typer
 
 from callability.command_line.bundle_report import as_data, as_text
 from callability.command_line.key_option import MAX_KEYS, key_files
-from callability.document import read_regular
 from callability.kernel.envelope import MAX_BYTES, opened
 from callability.kernel.policy import LocalPolicy, payload_in, read
 from callability.kernel.refusal import BundleRefused
+from callability.regular_file import read_regular
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]
 

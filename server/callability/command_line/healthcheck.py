@@ -17,9 +17,9 @@ from callability.address import DIRECT, AddressRefused, check_listen, check_sock
 from callability.certificates import CertificateFiles, CertificateRefused, read_certificates
 from callability.command_line.options import leave
 from callability.command_line.service_settings import Effective, settings_or_exit
-from callability.document import read_regular
 from callability.finding import line
 from callability.presented_certificate import presented
+from callability.regular_file import read_regular
 
 _CHECK = "/grpc.health.v1.Health/Check"
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}

@@ -19,11 +19,11 @@ from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as
 from callability.command_line.compiled_policy import viewed
 from callability.command_line.options import leave
 from callability.command_line.terminal import number_of
-from callability.document import read_regular
 from callability.finding import shown
 from callability.kernel.envelope import enveloped
 from callability.kernel.refusal import BundleRefused
 from callability.policy.loading import Policy
+from callability.regular_file import read_regular
 
 FilesArgument = Annotated[
     list[str],

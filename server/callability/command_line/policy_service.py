@@ -14,7 +14,7 @@ import typer
 from callability.address import AddressRefused, check_listen, check_service_address
 from callability.client import Client, Credentials
 from callability.command_line.options import leave
-from callability.document import read_regular
+from callability.regular_file import read_regular
 from callability.traces import client_hooks
 
 PolicyCaOption = Annotated[

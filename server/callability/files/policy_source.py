@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 
 from callability import document
 from callability.finding import Finding, Place
+from callability.regular_file import read_regular
 
 MAX_FILES = 16
 """YAML files in the directory of a policy, including those whose names are no question."""
@@ -122,7 +123,7 @@ def _no_directory(path: Path) -> Finding:
 
 def _is_bundle(path: Path) -> bool:
     try:
-        return document.read_regular(path, len(_BUNDLE_START)) == _BUNDLE_START
+        return read_regular(path, len(_BUNDLE_START)) == _BUNDLE_START
     except OSError:
         return False
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from callability.document import read_regular
 from callability.editing.rewriting import replace
 from callability.gateway.config.fingerprint import canonical_form
+from callability.regular_file import read_regular
 
 
 @dataclass(frozen=True, slots=True)
