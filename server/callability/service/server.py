@@ -55,6 +55,10 @@ _OPTIONS = (
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # A client may ping every 10 s, which many do; gRPC's own minimum is 5 minutes. The second leaves room for a timer.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 9_000),
 )
 
 
