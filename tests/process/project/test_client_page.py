@@ -38,7 +38,7 @@ def test_the_code_of_the_page_runs(
     printed = capsys.readouterr().out
     [shown] = _blocks("text")
     assert printed.startswith(shown.removesuffix("...\n"))
-    assert asyncio.run(names["decide"]()) == "operator-denied"
+    assert asyncio.run(names["decide"]()) == "disabled_by_config"
     assert "files:read\n" in printed
     assert "policy service gave no answer" in printed
     assert (tmp_path / "policy.kept").exists()
