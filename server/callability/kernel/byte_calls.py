@@ -233,7 +233,7 @@ class ByteCalls:
         agent = self._agent_of(request)
         server = self.server_of_tools(request.server_facts, request.server, agent, agent.key)
         of_agent = undeclared("agent", agent.undeclared)
-        result = server.of_tool(request.tool_facts, request.tool).with_gaps((*of_agent, *server.undeclared))
+        result = server.of_tool(self, request.tool_facts, request.tool).with_gaps((*of_agent, *server.undeclared))
         result.check()
         self._requests.keep(data, result, len(data))
         return result
@@ -254,7 +254,7 @@ class ByteCalls:
             ignored = results.undeclared
             for start in range(0, len(tools), AT_ONCE):
                 yield
-                found += results.of_tools(tools[start : start + AT_ONCE])
+                found += results.of_tools(self, tools[start : start + AT_ONCE])
         except InvalidName as error:
             found = [self.error_result(error)] * len(tools)
         yield
@@ -285,10 +285,13 @@ class ByteCalls:
 
 
 class ServerOfTools:
-    """The results for tools of a server, decided when first needed. A refusal of its facts is a result too."""
+    """The results for tools of a server, decided when first needed. A refusal of its facts is a result too.
+
+    The calls are given each time: if both referred to each other, a policy that was replaced would stay in memory
+    until a collection.
+    """
 
     def __init__(self, calls: ByteCalls, facts: bytes, name: str, agent: Readings) -> None:
-        self._calls = calls
         self._reader = calls.reader
         self._reads_name = calls.reader.reads_name("tool")
         self._kept: BoundedCache[_ToolKey, EncodedResult] = BoundedCache(MAX_TOOLS)
@@ -308,15 +311,15 @@ class ServerOfTools:
         """How many facts of tools are kept with their result."""
         return len(self._kept)
 
-    def of_tool(self, facts: bytes, name: bytes) -> EncodedResult:
+    def of_tool(self, calls: ByteCalls, facts: bytes, name: bytes) -> EncodedResult:
         """Return the result for a tool with these facts and this valid name."""
         if not self._reads_name:
-            return self._kept.get(facts) or self._decide(facts, facts, "")
+            return self._kept.get(facts) or self._decide(calls, facts, facts, "")
         text = name.decode()
         key = facts, self._reader.class_of("tool", text)
-        return self._kept.get(key) or self._decide(key, facts, text)
+        return self._kept.get(key) or self._decide(calls, key, facts, text)
 
-    def of_tools(self, tools: Sequence[Any]) -> list[EncodedResult]:
+    def of_tools(self, calls: ByteCalls, tools: Sequence[Any]) -> list[EncodedResult]:
         """Return the results for lazy `Tool` messages; an invalid name is an error of its tool alone."""
         found = []
         by_facts = not self._reads_name
@@ -325,16 +328,16 @@ class ServerOfTools:
             name = tool.name
             if by_facts and 0 < len(name) <= limits.NAME_BYTES and name.isascii():
                 facts = tool.facts
-                found.append(kept.get(facts) or self._decide(facts, facts, ""))
+                found.append(kept.get(facts) or self._decide(calls, facts, facts, ""))
                 continue
             try:
                 limits.check_name(name, "tool")
-                found.append(self.of_tool(tool.facts, name))
+                found.append(self.of_tool(calls, tool.facts, name))
             except InvalidName as error:
-                found.append(self._calls.error_result(error))
+                found.append(calls.error_result(error))
         return found
 
-    def _decide(self, key: _ToolKey, facts: bytes, name: str) -> EncodedResult:
+    def _decide(self, calls: ByteCalls, key: _ToolKey, facts: bytes, name: str) -> EncodedResult:
         if self._refused is not None:
             return self._refused
         if len(facts) > MAX_KEY:
@@ -344,9 +347,9 @@ class ServerOfTools:
                 return kept
         try:
             tool = self._reader.of_tool(self._reader.parsed(facts_pb2.ToolFacts, facts), name)
-            result = self._calls.of_readings(self._above | tool).with_gaps(undeclared("tool", tool.undeclared))
+            result = calls.of_readings(self._above | tool).with_gaps(undeclared("tool", tool.undeclared))
         except InvalidRequest as error:
-            result = self._calls.error_result(error)
+            result = calls.error_result(error)
         self._kept.keep(key, result)
         return result
 

@@ -73,16 +73,22 @@ class FactReader:
             subject: frozenset(fact.key for fact in declared if fact.subject == number)
             for subject, number in _SUBJECTS.items()
         }
-        self._classes = {
+        classes = {
             subject: tuple(fact.classes for fact in facts if fact.kind == bundle_pb2.FACT_KIND_NAME and fact.classes)
             for subject, facts in self._facts.items()
         }
-        self.class_of = lru_cache(_KEPT_NAMES)(self._class_of)
+        self._names = frozenset(subject for subject, each in classes.items() if each)
+
+        def class_of(subject: str, name: str) -> tuple[int, ...]:
+            return tuple([each.class_of(name) for each in classes[subject]])
+
+        # It does not refer to the reader, which would then live until a collection, with the policy.
+        self.class_of = lru_cache(_KEPT_NAMES)(class_of)
         """What rules distinguish of the name of a subject, such as `tool`: empty if they do not read it."""
 
     def reads_name(self, subject: str) -> bool:
         """Return whether rules read the name of a subject."""
-        return bool(self._classes[subject])
+        return subject in self._names
 
     def of_agent(self, agent: pb.Agent | None, name: str = "") -> Readings:
         """Return what an agent says; everything about it is unknown without one. Its own name is not looked at.
@@ -126,9 +132,6 @@ class FactReader:
         except DecodeError:
             sentence = "the facts are not a `ServerFacts` and a `ToolFacts` message"
             raise InvalidRequest("FACTS_MALFORMED", sentence) from None
-
-    def _class_of(self, subject: str, name: str) -> tuple[int, ...]:
-        return tuple([classes.class_of(name) for classes in self._classes[subject]])
 
     def _read(
         self,

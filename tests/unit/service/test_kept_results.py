@@ -105,15 +105,16 @@ def _server(calls: ByteCalls, facts: bytes = b"") -> ServerOfTools:
 
 def test_a_hash_of_facts_cannot_stand_for_other_facts() -> None:
     """A caller may send facts that are equal to the key of another's facts."""
-    results = _server(_calls())
+    calls = _calls()
+    results = _server(calls)
     long = facts_pb2.ToolFacts(labels=_labels(LABELS)).SerializeToString()
-    labelled = results.of_tool(long, b"t")
+    labelled = results.of_tool(calls, long, b"t")
     labelled.check()
     key = fact_key(long)
     assert isinstance(key, str)
     with pytest.raises(InvalidRequest):
-        results.of_tool(key.encode(), b"t").check()
-    assert results.of_tool(long, b"t") is labelled
+        results.of_tool(calls, key.encode(), b"t").check()
+    assert results.of_tool(calls, long, b"t") is labelled
 
 
 def test_facts_that_are_refused_in_a_call_about_one_tool_are_refused_each_time() -> None:
@@ -134,12 +135,12 @@ def test_what_is_kept_of_servers_and_tools_is_bounded() -> None:
         facts = facts_pb2.ServerFacts(labels=facts_pb2.Labels(values={"n": str(number)})).SerializeToString()
         for each in range(3):
             tool = facts_pb2.ToolFacts(labels=facts_pb2.Labels(values={"n": str(each)})).SerializeToString()
-            _server(calls, facts).of_tool(tool, b"y").check()
+            _server(calls, facts).of_tool(calls, tool, b"y").check()
         assert calls.kept_servers <= MAX_SERVERS
     of_server = _server(calls)
     for number in range(MAX_TOOLS + 2):
         labels = facts_pb2.Labels(values={"n": f"{number:0{400 * (number % 2)}}"})
-        of_server.of_tool(facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
+        of_server.of_tool(calls, facts_pb2.ToolFacts(labels=labels).SerializeToString(), b"y")
         assert of_server.kept_tools <= MAX_TOOLS
 
 
