@@ -42,7 +42,7 @@ def log_to_standard_error(level: str, form: str = LogFormat.TEXT, worker: int | 
 class _Lines(logging.StreamHandler[TextIO]):
     """Writes lines, and limits those of loggers that are not ours: each request of an outsider may cause one.
 
-    Each logger has ten lines in a minute, of a kilobyte each; how many were left out stands in the next one.
+    Each logger has ten lines a minute, of 1,000 characters each. The next line says how many were left out.
     """
 
     def __init__(self, stream: TextIO) -> None:
