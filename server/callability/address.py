@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 MAX_SOCKET_PATH = 107
 """Bytes in the path of a Unix socket, which Linux limits."""
@@ -108,15 +109,41 @@ def check_free(address: str, *, reuse_port: bool = False) -> None:
     Raises:
         AddressRefused: one of them is in use, or none can be listened on.
     """
-    host, _, port = address.rpartition(":")
-    try:
-        found = socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
-    except socket.gaierror:
-        raise AddressRefused(f"`{address}` cannot be listened on: the host is not known") from None
+    found = _places(address)
     errors = [error for family, *_, place in found if (error := _bind_error(family, place, reuse_port=reuse_port))]
     in_use = [error for error in errors if error.errno == errno.EADDRINUSE]
     if in_use or len(errors) == len(found):
         raise _cannot_listen(address, (in_use or errors)[0])
+
+
+def reserve_port(address: str) -> socket.socket:
+    """Return a socket that holds the port of a checked HOST:PORT, and does not listen; others may listen on the port.
+
+    Raises:
+        AddressRefused: it cannot be bound.
+    """
+    family, *_, place = _places(address)[0]
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        reserved.bind(place)
+    except OSError as error:
+        reserved.close()
+        raise _cannot_listen(address, error) from error
+    return reserved
+
+
+def _places(address: str) -> list[tuple[Any, ...]]:
+    """Return what a checked HOST:PORT stands for.
+
+    Raises:
+        AddressRefused: the host is not known.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        return [*socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)]
+    except socket.gaierror:
+        raise AddressRefused(f"`{address}` cannot be listened on: the host is not known") from None
 
 
 def _bind_error(family: int, place: tuple[object, ...], *, reuse_port: bool) -> OSError | None:

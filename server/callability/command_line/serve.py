@@ -51,9 +51,8 @@ from callability.service.callers.callers_file import CallersRefused
 from callability.service.edits import Edits, EditSink, ServedEdits, followed
 from callability.service.instance import SERVICE_NAME, Instance, InstanceOptions, LogOptions
 from callability.service.memory import return_large_blocks
-from callability.service.supervisor import Supervisor
 from callability.service.transport.connections import raise_descriptor_limit
-from callability.service.worker_metrics import WorkerMetrics
+from callability.service.workers import Workers
 from callability.traces import NoTraces, check_traces, start_traces
 
 _log = logging.getLogger(__name__)
@@ -255,14 +254,13 @@ class Serving:
     async def supervise(self) -> None:
         """Serve in other processes until a signal comes."""
         stopping = _stop_signals()
-        supervisor = Supervisor(self.options, self.workers, self.loaded.checked)
+        workers = Workers(self.options, self.workers, self.loaded.checked)
         registry = CollectorRegistry()
-        registry.register(WorkerMetrics(supervisor, asyncio.get_running_loop()))
-        edits = self._edits(supervisor)
+        registry.register(workers)
         with exposed(registry, self.metrics_address):
-            async with supervisor.workers():
-                self._started(supervisor.address)
-                async with followed(edits):
+            async with workers.run():
+                self._started(workers.address)
+                async with followed(self._edits(workers)):
                     await stopping.wait()
         _log.info("stopped")
         _end()

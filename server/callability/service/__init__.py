@@ -9,6 +9,6 @@ Its rooms, from bottom to top, each importing only from those above it in this l
 - `transport`: gRPC: admission, the start and end of calls, health, reflection
 
 The modules beside them join these: `server` for callers at an address, `edits` for the files of the policy; `memory` is
-about the process. `instance` is one process that answers. With several, `supervisor` starts each as a `worker`, speaks
-to it by `control`, and `worker_metrics` are those of all.
+about the process. `instance` is one process that answers. With several, `workers` starts each as a `worker`, and looks
+after it.
 """

@@ -1,93 +1,131 @@
-"""A worker of a service: one process that answers, as its supervisor says."""
+"""A worker of a service: one process that answers, and the messages between it and the process that started it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import pickle
 import signal
 import socket
-import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedRWPair
 
 import uvloop
+from prometheus_client.core import Metric
 
 from callability.address import AddressRefused
+from callability.background import in_background
 from callability.certificates import CertificateRefused
 from callability.kernel.checked_policy import CheckedPolicy
 from callability.log_output import log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
-from callability.service.calls.callability_calls import CallabilityCalls
-from callability.service.control import Collect, Collected, Commit, Control, Loading, Prepare, Ready, Reject, Start
+from callability.service.calls.served_policy import RejectedEdit
 from callability.service.edits import ServedEdits
-from callability.service.instance import SERVICE_NAME, Instance
+from callability.service.instance import SERVICE_NAME, Instance, InstanceOptions
 from callability.service.memory import return_large_blocks
 from callability.traces import start_traces
 
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """The policy to decide by from now on; with `rejected`, the edit that did not replace it."""
+
+    number: int
+    checked: CheckedPolicy
+    rejected: RejectedEdit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """To a worker, first: its number, and what it serves."""
+
+    number: int
+    options: InstanceOptions
+    edition: Edition
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """To a worker, each second: an edition if there is another, and whether to send the metrics."""
+
+    edition: Edition | None
+    collect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """From a worker, to each of these: by which edition it decides, or why it cannot serve."""
+
+    decides: int
+    metrics: tuple[Metric, ...] = ()
+    fault: str = ""
+
+
+def send(stream: BufferedRWPair, message: object) -> None:
+    """Send a message.
+
+    Raises:
+        OSError: the other process has ended, or does not read.
+    """
+    stream.write(pickle.dumps(message))
+    stream.flush()
+
+
 class Worker:
-    """Serves one policy after the other, and sends its metrics when they are wanted."""
+    """Serves one policy after the other, until `ended` is set."""
 
-    def __init__(self, instance: Instance, control: Control) -> None:
+    def __init__(self, instance: Instance, edition: Edition, ended: asyncio.Event) -> None:
         self._instance = instance
-        self._control = control
         self._edits = ServedEdits(instance.served, instance.metrics)
-        self._prepared: tuple[CallabilityCalls, CheckedPolicy] | None = None
+        self._decides = edition.number
+        self._ended = ended
 
-    async def obey(self) -> None:
-        """Do what the supervisor says, until it closes the connection."""
-        while True:
-            try:
-                message = await self._control.receive()
-            except (EOFError, ConnectionError):
-                return
-            match message:
-                case Prepare(checked=checked):
-                    await self._control.send(Loading())
-                    await self._control.send(await self._prepare(checked))
-                case Commit() if self._prepared is not None:
-                    self._edits.apply(*self._prepared)
-                    self._prepared = None
-                case Reject(rejected=rejected):
-                    self._edits.reject(rejected)
-                case Collect(request=request):
-                    metrics = await asyncio.to_thread(lambda: list(self._instance.registry.collect()))
-                    await self._control.send(Collected(request, metrics))
+    async def report(self, stream: BufferedRWPair) -> None:
+        """Answer each look; once the other process closes the connection, this one ends."""
+        async with asyncio.TaskGroup() as loading:
+            with suppress(EOFError, OSError, pickle.UnpicklingError):
+                look = Look(None, collect=False)
+                while True:
+                    if look.edition is not None:
+                        loading.create_task(self._load(look.edition))
+                    metrics = await asyncio.to_thread(self._instance.registry.collect) if look.collect else ()
+                    await asyncio.to_thread(send, stream, Report(self._decides, tuple(metrics)))
+                    look = await asyncio.to_thread(pickle.load, stream)
+            self._ended.set()
 
-    async def _prepare(self, checked: CheckedPolicy) -> Ready:
+    async def _load(self, edition: Edition) -> None:
         try:
-            calls = await asyncio.to_thread(CallabilityCalls, checked, self._instance.metrics)
-        except Exception as error:
+            rejected = edition.rejected
+            await (self._edits.rejected(rejected) if rejected else self._edits.accepted(edition.checked))
+            self._decides = edition.number
+        except Exception:
             _logger.exception("an edit of the policy cannot be loaded")
-            return Ready(fault=type(error).__name__)
-        self._prepared = calls, checked
-        return Ready()
+            self._ended.set()
 
 
-async def _run(end: socket.socket) -> None:
-    control = await Control.of(end)
-    start = await control.receive()
-    assert isinstance(start, Start)
+async def _run(stream: BufferedRWPair) -> None:
+    start: Start = pickle.load(stream)
     log = start.options.log
     log_to_standard_error(log.level, log.form, start.number)
     return_large_blocks()
     hand_over_traces = start_traces(SERVICE_NAME) if start.options.traces else lambda: None
-    stopping = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    # A terminal sends it to the supervisor too, which then ends its workers.
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    # A terminal sends it to the first process too, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        instance = Instance(start.options, start.checked)
+        instance = Instance(start.options, start.edition.checked)
     except (AddressRefused, CallersRefused, CertificateRefused) as error:
-        await control.send(Ready(fault=str(error)))
+        send(stream, Report(0, fault=str(error)))
         return
-    instance.served.rejected = start.rejected
-    instance.metrics.refuses(files=start.rejected is not None)
-    async with instance.running():
-        await control.send(Ready(address=instance.address))
-        obeying, stopped = asyncio.create_task(Worker(instance, control).obey()), asyncio.create_task(stopping.wait())
-        await asyncio.wait({obeying, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    instance.served.rejected = start.edition.rejected
+    instance.metrics.refuses(files=start.edition.rejected is not None)
+    async with instance.running(), in_background(Worker(instance, start.edition, ended).report(stream)):
+        await ended.wait()
     hand_over_traces()
     # Closing the event loop would cancel the calls that come in meanwhile.
     logging.shutdown()
@@ -95,11 +133,7 @@ async def _run(end: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve on the socket whose number is the argument."""
+    """Serve on the socket that is the standard input."""
     # gRPC writes lines of its own to standard error, beside the log and in another form.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    uvloop.run(_run(socket.socket(fileno=int(sys.argv[1]))))
-
-
-if __name__ == "__main__":
-    main()
+    uvloop.run(_run(socket.socket(fileno=0).makefile("rwb")))

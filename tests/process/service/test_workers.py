@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import urllib.request
 from collections import Counter
@@ -19,9 +20,8 @@ import grpc
 import pytest
 import uvloop
 
-from callability.service import supervisor as supervising
 from callability.service.instance import InstanceOptions
-from callability.service.supervisor import Supervisor
+from callability.service.workers import LOOK_SECONDS, SILENT_SECONDS, Workers
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
 from callability.v1.policy_service_pb2 import GetPolicyRequest
 from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
@@ -38,7 +38,7 @@ OWN = (("grpc.use_local_subchannel_pool", 1),)
 SECONDS = 120
 
 
-class Workers:
+class Served:
     """A service with two workers, its policy and its log."""
 
     def __init__(self, running: Service, directory: Path, log: Path) -> None:
@@ -82,21 +82,22 @@ def revisions(address: str, connections: int = 16) -> Counter[str]:
 
 def processes_of(supervisor: int) -> list[int]:
     """Return the processes of the workers of a supervisor."""
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    tasks = Path(f"/proc/{supervisor}/task").glob("*/children")
+    children = sorted((each for task in tasks for each in task.read_text().split()), key=int)
     return [int(each) for each in children if b"service.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
 
 
 @pytest.fixture
-def workers(tmp_path: Path) -> Iterator[Workers]:
+def workers(tmp_path: Path) -> Iterator[Served]:
     """Two workers of a policy in a directory."""
     directory, log = tmp_path / "policy", tmp_path / "log"
     shutil.copytree(POLICY, directory, ignore=shutil.ignore_patterns("schema", "examples"))
     arguments = ("--workers", "2", "--policy", str(directory), "--metrics-address", "127.0.0.1:0")
     with service(*arguments, log=log) as running:
-        yield Workers(running, directory, log)
+        yield Served(running, directory, log)
 
 
-def test_all_workers_answer_on_one_port_and_are_measured_at_one_endpoint(workers: Workers) -> None:
+def test_all_workers_answer_on_one_port_and_are_measured_at_one_endpoint(workers: Served) -> None:
     """Each series has the number of its worker; the sum is that of all calls."""
     answered = 0
 
@@ -113,7 +114,7 @@ def test_all_workers_answer_on_one_port_and_are_measured_at_one_endpoint(workers
     assert {'worker="1"', 'worker="2"', 'worker="supervisor"'} == workers.values("process_resident_memory_bytes").keys()
 
 
-def test_an_edit_is_checked_once_and_decides_in_all_workers(workers: Workers) -> None:
+def test_an_edit_is_checked_once_and_decides_in_all_workers(workers: Served) -> None:
     """So does the next one; one with errors is refused in all, and each of them says so."""
     [first] = workers.revisions()
     good = workers.rules.read_text()
@@ -133,7 +134,7 @@ def test_an_edit_is_checked_once_and_decides_in_all_workers(workers: Workers) ->
     eventually(lambda: [*workers.values("callability_policy_broken").values()] == [1, 1])
 
 
-def test_a_worker_that_is_killed_is_started_again_with_the_current_policy(workers: Workers) -> None:
+def test_a_worker_that_is_killed_is_started_again_with_the_current_policy(workers: Served) -> None:
     """The other one answers meanwhile; callers that retry miss nothing."""
     [first] = workers.revisions()
     workers.rules.write_text(f"{workers.rules.read_text()}\n# another revision\n")
@@ -157,44 +158,62 @@ def _now(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:
     return looked
 
 
-def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_decides_even_if_a_worker_is_killed_while_it_loads_the_edit() -> None:
     """The other one loads it, and the one that is started again begins with it."""
-    monkeypatch.setattr(supervising, "RECEIVE_SECONDS", SECONDS)
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
-        async with supervisor.workers(), asyncio.timeout(SECONDS):
-            slow, killed = processes_of(os.getpid())
-            for each in (slow, killed):
-                os.kill(each, signal.SIGSTOP)
-            editing = asyncio.create_task(supervisor.accepted(checked_of(EXAMPLES[0])))
-            await becomes(_now(lambda: supervisor.is_editing), wanted=True)
-            os.kill(killed, signal.SIGKILL)
-            await becomes(_now(lambda: supervisor.running), 1)
-            os.kill(slow, signal.SIGCONT)
-            await editing
-            await becomes(_now(lambda: supervisor.running), 2)
-            found = await asyncio.to_thread(revisions, supervisor.address)
-            assert found == {policy_of(EXAMPLES[0]).revision: 16}
+        workers = Workers(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
+        async with workers.run(), asyncio.timeout(SECONDS):
+            first, second = processes_of(os.getpid())
+            await workers.accepted(checked_of(EXAMPLES[0]))
+            os.kill(first, signal.SIGKILL)
+            await becomes(_now(lambda: workers.running), {1: 2, 2: 2})
+            assert second in processes_of(os.getpid())
+            assert await asyncio.to_thread(revisions, workers.address) == {policy_of(EXAMPLES[0]).revision: 16}
 
     uvloop.run(story())
 
 
-def test_an_edit_ends_a_worker_that_is_stuck_and_decides_in_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait as long as for one that loads; the stuck one is started again with it."""
-    monkeypatch.setattr(supervising, "CHECK_SECONDS", 10 * SECONDS)
-    monkeypatch.setattr(supervising, "RECEIVE_SECONDS", 5)
+def test_a_worker_that_hangs_is_replaced_and_no_new_connection_waits_for_it(workers: Served) -> None:
+    """It is noticed without an edit: a connection that the system gives to it is answered by nobody."""
+    hanging, other = workers.processes()
+    os.kill(hanging, signal.SIGSTOP)
+    eventually(lambda: workers.values("callability_worker_restarts_total") == {"": 1})
+    eventually(lambda: workers.values("callability_workers_running") == {"": 2})
+    assert hanging not in workers.processes()
+    assert other in workers.processes()
+    assert workers.revisions().total() == 16
+    assert "worker 1 does not answer" in workers.log or "worker 2 does not answer" in workers.log
+
+
+def test_a_pause_of_the_first_process_is_not_held_against_its_workers(workers: Served) -> None:
+    """It looks at what they sent meanwhile."""
+    before = workers.processes()
+    pause = 2 * (SILENT_SECONDS + LOOK_SECONDS)
+    os.kill(workers.process.pid, signal.SIGSTOP)
+    threading.Event().wait(pause)
+    os.kill(workers.process.pid, signal.SIGCONT)
+    good = workers.rules.read_text()
+    [first] = workers.revisions()
+    workers.rules.write_text(f"{good}\n# another revision\n")
+    eventually(lambda: first not in workers.revisions())
+    assert workers.processes() == before
+    assert workers.values("callability_worker_restarts_total") == {"": 0}
+
+
+def test_an_edit_reaches_a_worker_that_is_replaced_since_it_hangs() -> None:
+    """The other one does not wait for it."""
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
-        async with supervisor.workers(), asyncio.timeout(SECONDS):
-            stuck, _ = processes_of(os.getpid())
-            os.kill(stuck, signal.SIGSTOP)
-            revision = policy_of(EXAMPLES[0]).revision
-            await supervisor.accepted(checked_of(EXAMPLES[0]))
-            await becomes(_now(lambda: supervisor.restarts > 0 and supervisor.running == 2), wanted=True)
-            assert stuck not in processes_of(os.getpid())
-            assert await asyncio.to_thread(revisions, supervisor.address) == {revision: 16}
+        workers = Workers(InstanceOptions("127.0.0.1:0"), 2, checked_of(SHIPPED))
+        async with workers.run(), asyncio.timeout(SECONDS):
+            hanging, _ = processes_of(os.getpid())
+            os.kill(hanging, signal.SIGSTOP)
+            await workers.accepted(checked_of(EXAMPLES[0]))
+            await becomes(_now(lambda: 2 in workers.running.values()), wanted=True)
+            await becomes(_now(lambda: workers.running), {1: 2, 2: 2})
+            assert hanging not in processes_of(os.getpid())
+            assert await asyncio.to_thread(revisions, workers.address) == {policy_of(EXAMPLES[0]).revision: 16}
 
     uvloop.run(story())
 
@@ -202,25 +221,25 @@ def test_an_edit_ends_a_worker_that_is_stuck_and_decides_in_the_others(monkeypat
 def test_a_worker_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may have no process left for a moment."""
     failing: list[str] = []
-    start = asyncio.create_subprocess_exec
+    start = subprocess.Popen
 
-    async def started(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+    def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         if failing:
             raise BlockingIOError(errno.EAGAIN, failing.pop())
-        return await start(*arguments, **options)
+        return start(*arguments, **options)
 
     async def story() -> None:
-        supervisor = Supervisor(InstanceOptions("127.0.0.1:0"), 1, checked_of(SHIPPED))
-        async with supervisor.workers(), asyncio.timeout(SECONDS):
+        workers = Workers(InstanceOptions("127.0.0.1:0"), 1, checked_of(SHIPPED))
+        async with workers.run(), asyncio.timeout(SECONDS):
             failing.append("Resource temporarily unavailable")
             os.kill(processes_of(os.getpid())[0], signal.SIGKILL)
-            await becomes(_now(lambda: (supervisor.restarts, supervisor.running)), (2, 1))
+            await becomes(_now(lambda: (workers.restarts, len(workers.running))), (2, 1))
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
+    monkeypatch.setattr(subprocess, "Popen", started)
     uvloop.run(story())
 
 
-def test_a_stop_drains_all_workers(workers: Workers) -> None:
+def test_a_stop_drains_all_workers(workers: Served) -> None:
     """No process is left, and the exit code is 0."""
     processes = workers.processes()
     workers.process.terminate()
@@ -229,7 +248,7 @@ def test_a_stop_drains_all_workers(workers: Workers) -> None:
     assert "Traceback" not in workers.log
 
 
-def test_workers_end_when_their_supervisor_is_killed(workers: Workers) -> None:
+def test_workers_end_when_their_supervisor_is_killed(workers: Served) -> None:
     """Nobody would hand them edits."""
     processes = workers.processes()
     workers.process.kill()
