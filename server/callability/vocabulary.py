@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 UNKNOWN = "unknown"
 """How a fact that could not be read is written where values are written out."""
+NO_LABEL = "none"
+"""The value of a label that is not there."""
 
 RESERVED_PREFIXES = frozenset(
     {"agent", "annotations", "approval", "caller", "callability", "column", "columns", "enable", "load"}

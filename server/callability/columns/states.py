@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from callability.bundle.v1 import bundle_pb2 as pb
 from callability.columns.fact_column import number_of_codes
+from callability.kernel.states import HINT_DEFAULTS, READS_ONLY
 
 READ_ONLY = "annotations.read_only"
-_FIXED = {READ_ONLY: "true", "annotations.destructive": "false", "annotations.idempotent": "true"}
+_FIXED = dict(zip(HINT_DEFAULTS, READS_ONLY, strict=True))
 """What the annotations that depend on each other are for a tool that only reads (spec A.2)."""
 
 

@@ -11,14 +11,13 @@ from callability.kernel.policy import LocalPolicy
 from callability.kernel.rule_set import RuleSet
 from callability.kernel.words import lifted_by_number, retry_number
 from callability.v1 import policy_service_pb2 as pb
-from callability.vocabulary import Action, LiftedBy
+from callability.vocabulary import NO_LABEL, Action, LiftedBy
 
 _SUBJECTS = {
     bundle_pb2.FACT_SUBJECT_SERVER: pb.FACT_SUBJECT_SERVER,
     bundle_pb2.FACT_SUBJECT_TOOL: pb.FACT_SUBJECT_TOOL,
     bundle_pb2.FACT_SUBJECT_AGENT: pb.FACT_SUBJECT_AGENT,
 }
-_NO_LABEL = "none"
 MAX_COMBINATIONS = 2**32 - 1
 """Combinations that the contract can count."""
 
@@ -80,7 +79,7 @@ def rule_set_message(name: str, rules: RuleSet, actions: Iterable[Action]) -> pb
         facts=rules.facts,
         reads=[fact.name for fact in facts if fact.name in reads],
         labels=[
-            pb.DeclaredLabel(fact=fact.name, values=[value for value in fact.values if value != _NO_LABEL])
+            pb.DeclaredLabel(fact=fact.name, values=[value for value in fact.values if value != NO_LABEL])
             for fact in facts
             if fact.kind == bundle_pb2.FACT_KIND_LABEL
         ],

@@ -16,7 +16,7 @@ from callability.kernel.fields import has_newer_status, hints, server_fields, to
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.rule_set import RuleSet
 from callability.v1 import facts_pb2 as pb
-from callability.vocabulary import UNKNOWN
+from callability.vocabulary import NO_LABEL, UNKNOWN
 
 _Group = TypeVar("_Group", pb.ServerFacts, pb.ToolFacts)
 _Message = pb.ServerFacts | pb.ToolFacts | pb.Agent
@@ -25,8 +25,6 @@ _SUBJECTS = {
     "server": bundle_pb2.FACT_SUBJECT_SERVER,
     "tool": bundle_pb2.FACT_SUBJECT_TOOL,
 }
-_NO_LABEL = "none"
-"""The value of a label that is not there."""
 _KEPT_NAMES = 4_096
 """Names whose classes are kept."""
 
@@ -172,8 +170,8 @@ def _label(fact: Fact, message: _Message) -> str:
         return UNKNOWN
     value = message.labels.values.get(fact.key)
     if value is None:
-        return _NO_LABEL
-    return value if value in fact.numbers and value != _NO_LABEL else UNKNOWN
+        return NO_LABEL
+    return value if value in fact.numbers and value != NO_LABEL else UNKNOWN
 
 
 def _declared(fact: Fact, message: _Message) -> str:

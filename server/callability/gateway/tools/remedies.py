@@ -11,9 +11,8 @@ from callability.adapter import Phrases
 from callability.gateway.config import is_found_without_option
 from callability.tool_name import is_plain, unrecordable
 from callability.v1.callability_service_pb2 import FactChange
-from callability.vocabulary import EDIT_LABELS
+from callability.vocabulary import EDIT_LABELS, NO_LABEL
 
-_NO_LABEL = "none"
 _SERVER, _TOOL, _AGENT = "SERVER", "TOOL", "AGENT"
 _LOG = "check the gateway's log"
 _MEANINGS = {
@@ -97,10 +96,10 @@ def _label_change(change: FactChange, tool: str, agent: str) -> str:
     label = f"`tool_labels.{tool}.{key}`" if subject == "tool" else f"`labels.{key}`"
     if subject == "agent":
         label = f"`agents.{agent or _AGENT}.labels.{key}`"
-    values = " or ".join(f"`{value}`" for value in change.wanted_values if value != _NO_LABEL)
+    values = " or ".join(f"`{value}`" for value in change.wanted_values if value != NO_LABEL)
     if not values:
         return f"remove {label}"
-    return f"set {label} to {values}" + (" or remove it" if _NO_LABEL in change.wanted_values else "")
+    return f"set {label} to {values}" + (" or remove it" if NO_LABEL in change.wanted_values else "")
 
 
 def _meaning(*names: str) -> str:

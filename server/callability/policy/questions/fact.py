@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from callability.finding import shown
 from callability.kernel.glob import held
 from callability.policy.names.classes import NameClasses, name_classes, needless_patterns
-from callability.vocabulary import EDIT_LABELS, UNKNOWN, Action, LiftedBy
+from callability.vocabulary import EDIT_LABELS, NO_LABEL, UNKNOWN, Action, LiftedBy
 
 BOOLEAN = ("true", "false")
-NO_LABEL = "none"
-"""The value of a label that is not there."""
 
 
 @dataclass(frozen=True, slots=True)

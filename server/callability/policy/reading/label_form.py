@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from callability.document import Mapping, Node, Scalar
 from callability.finding import Place, listed, shown
 from callability.kernel.glob import is_glob
-from callability.policy.questions.fact import NO_LABEL, LabelFact
+from callability.policy.questions.fact import LabelFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.form import Form
-from callability.vocabulary import UNKNOWN
+from callability.vocabulary import NO_LABEL, UNKNOWN
 
 MAX_LABELS = 64
 """Labels that may be declared, and values of one."""

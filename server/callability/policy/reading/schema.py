@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from callability.policy.names.automaton import NAME_BYTES
-from callability.policy.questions.fact import NO_LABEL, Fact, NameFact
+from callability.policy.questions.fact import Fact, NameFact
 from callability.policy.questions.question import Question
 from callability.policy.reading.fact_schema import ACTION_NAME, DECLARED_NAME, DECLARED_VALUE, schema_of_facts
 from callability.policy.reading.form import MAX_TEXT
 from callability.policy.reading.label_form import KEY, MAX_LABELS
 from callability.policy.reading.law_form import MAX_LAWS
 from callability.policy.reading.rule_file import ID, MAX_RULES
-from callability.vocabulary import UNKNOWN
+from callability.vocabulary import NO_LABEL, UNKNOWN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
