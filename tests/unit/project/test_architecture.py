@@ -58,7 +58,7 @@ GATEWAY_ROOMS = (
 SERVICE_ROOMS = ("requests", "callers", "observability", "calls", "transport")
 SERVICE_MODULES = (
     *("server.py", "edits.py", "memory.py"),
-    *("instance.py", "control.py", "worker.py", "supervisor.py", "worker_metrics.py"),
+    *("instance.py", "worker.py", "workers.py"),
 )
 
 
