@@ -1,7 +1,7 @@
 package callability
 
 import (
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -52,34 +52,39 @@ func remediation(locks []Lock) []byte {
 	return found.json()
 }
 
+// maxNamed is how many tools the introduction of a text names; more are counted.
+const maxNamed = 10
+
+// remediationOf joins the texts of some tools, each introduced by the names of its tools if there are several.
 func (j *Judgement) remediationOf(status Status, tools []*judged) string {
-	var refusals []string
-	var others []*judged
+	var texts []string
+	names := map[string][]string{}
+	filled := map[string]string{}
 	for _, tool := range tools {
-		switch {
-		case status != DisabledUnknown || tool.undetermined || tool.refusal == "":
-			others = append(others, tool)
-		case !slices.Contains(refusals, tool.refusal):
-			refusals = append(refusals, tool.refusal)
+		text := tool.refusal
+		if status != DisabledUnknown || tool.undetermined || text == "" {
+			found, ok := filled[tool.wordsRule]
+			if !ok {
+				found = j.wordsOf(status, tool.wordsRule)
+				filled[tool.wordsRule] = found
+			}
+			text = found
 		}
+		if _, ok := names[text]; !ok {
+			texts = append(texts, text)
+		}
+		names[text] = append(names[text], tool.name)
 	}
-	refused := strings.Join(refusals, " ")
-	switch {
-	case len(others) == 0:
-		return refused
-	case len(refusals) == 0:
-		return j.wordsOf(status, others)
+	if len(texts) == 1 {
+		return texts[0]
 	}
-	return "For some of these tools: " + refused + " For the others: " + j.wordsOf(status, others)
+	for place, text := range texts {
+		texts[place] = "For " + namesInSentence(names[text]) + ": " + text
+	}
+	return strings.Join(texts, " ")
 }
 
-func (j *Judgement) wordsOf(status Status, tools []*judged) string {
-	rule := tools[0].wordsRule
-	for _, tool := range tools[1:] {
-		if tool.wordsRule != rule {
-			rule = ""
-		}
-	}
+func (j *Judgement) wordsOf(status Status, rule string) string {
 	words, ok := j.words[wordsKey{status, rule}]
 	if !ok {
 		words = j.words[wordsKey{status, ""}]
@@ -89,4 +94,26 @@ func (j *Judgement) wordsOf(status Status, tools []*judged) string {
 		template = unexplained
 	}
 	return filling{own: j.adapter.Phrases, declared: words.Phrases}.fill(template)
+}
+
+func namesInSentence(names []string) string {
+	shown := make([]string, 0, maxNamed)
+	for _, name := range names[:min(len(names), maxNamed)] {
+		shown = append(shown, inSentence(name))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
+}
+
+// inSentence returns a name between backticks, or quoted if these might end before it does.
+func inSentence(name string) string {
+	visible := func(character rune) bool { return character > ' ' && character < 0x7f && character != '`' }
+	hidden := strings.IndexFunc(name, func(character rune) bool { return !visible(character) }) >= 0
+	if name == "" || len(name) > maxShownName || hidden {
+		return quoted(name)
+	}
+	return "`" + name + "`"
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from callability.adapter.phrases import Phrases, fill, with_declared
-from callability.adapter.shown_text import on_one_line
+from callability.adapter.shown_text import in_sentence, on_one_line
 from callability.v1.callability_service_pb2 import CheckToolsRequest, CheckToolsResponse, ToolResult
 from callability.v1.verdict_pb2 import ToolStatus as WireStatus
 from callability.v1.verdict_pb2 import ToolWords
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 UNEXPLAINED = "The policy service gives no reason. Tell the user. Next step: {check_logs}."
 """The text used if a service of another version sends no words that this version knows."""
+
+MAX_NAMED = 10
+"""Tools that the introduction of a text names; more are counted."""
 
 SEPARATOR = ":"
 """What stands between server and tool in a qualified name, unless the proxy has names of another form."""
@@ -130,31 +133,41 @@ class Judgement:
     def remediation(self, tools: Collection[JudgedTool], phrases: Phrases) -> dict[str, str]:
         """Return what to do about the statuses of some tools, one text a status (FR-005).
 
-        The words of a rule are used where every tool of the status comes from that rule. For tools that the proxy's own
-        gate refuses, it is the reason of that, as in the rejection of a call.
+        A text is that of a tool's rejection: the words of its rule, or the reason why the proxy's own gate refuses it.
+        If tools of one status have different texts, each text is introduced by the names of its tools.
         """
-        texts = {}
-        for status in ToolStatus:
-            those = [tool for tool in tools if tool.status is status]
-            refusals = dict.fromkeys(filter(None, map(self._refusal, those)))
-            rules = {tool.words_of for tool in those if not self._refusal(tool)}
-            said = []
-            if rules:
-                rule = rules.pop() if len(rules) == 1 else ""
-                words = self.words.get((status, rule)) or self.words.get((status, ""))
-                known = with_declared(phrases, words.phrases) if words else phrases
-                said = [fill((words and words.remediation) or UNEXPLAINED, known)]
-            if refusals and said:
-                said = ["For some of these tools:", *refusals, "For the others:", *said]
-            if said := said or [*refusals]:
-                texts[str(status)] = " ".join(said)
-        return texts
+        by_status: dict[ToolStatus, dict[str, list[str]]] = {}
+        filled: dict[tuple[ToolStatus, str], str] = {}
+        for tool in tools:
+            text = self._refusal(tool)
+            if not text:
+                key = tool.status, tool.words_of
+                text = filled[key] = filled.get(key) or self._text(*key, phrases)
+            by_status.setdefault(tool.status, {}).setdefault(text, []).append(tool.name)
+        return {str(status): _joined(by_status[status]) for status in ToolStatus if status in by_status}
+
+    def _text(self, status: ToolStatus, rule: str, phrases: Phrases) -> str:
+        words = self.words.get((status, rule)) or self.words.get((status, ""))
+        known = with_declared(phrases, words.phrases) if words else phrases
+        return fill((words and words.remediation) or UNEXPLAINED, known)
 
     def _refusal(self, tool: JudgedTool) -> str:
         """Return why the proxy's own gate refuses a tool, if that is what its status says."""
         if tool.status is not ToolStatus.DISABLED_UNKNOWN or tool.undetermined:
             return ""
         return on_one_line(self.refusals.get(tool.name, ""))
+
+
+def _joined(names: Mapping[str, Sequence[str]]) -> str:
+    """Return the texts about tools, each introduced by the names of its tools if there are several."""
+    if len(names) == 1:
+        return next(iter(names))
+    return " ".join(f"For {_listed(those)}: {text}" for text, those in names.items())
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(in_sentence, names[:MAX_NAMED]))
+    return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
 
 
 def known_status(number: int) -> bool:

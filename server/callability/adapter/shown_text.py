@@ -16,6 +16,8 @@ MAX_PARTS = 19
 """Parts of a reason that are shown, the sign that it is cut included."""
 
 _PART = re.compile(r"[A-Z]?[a-z]{1,8}|[A-Z]{1,3}|[0-9]{1,3}|[^ A-Za-z0-9]")
+_VISIBLE = re.compile(r"[!-_a-~]{1,128}")
+"""A name of visible characters without a backtick."""
 # Listed, and not asked of Python: another version of Unicode would give other bytes.
 _BLANK = re.compile(
     "[\0- \x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff0-\ufffb"
@@ -31,6 +33,11 @@ def cut_name(name: str) -> str:
 def quoted(name: str) -> str:
     """Return a name as it may stand in a text for a model: in quotes, escaped, cut at 128 characters."""
     return json.dumps(cut_name(name))
+
+
+def in_sentence(name: str) -> str:
+    """Return a name as a sentence gives it: between backticks, or as `quoted` if these might end before it does."""
+    return f"`{name}`" if _VISIBLE.fullmatch(name) else quoted(name)
 
 
 def on_one_line(text: str) -> str:

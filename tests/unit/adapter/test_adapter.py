@@ -310,15 +310,30 @@ def test_the_words_of_a_rule_stand_when_all_that_is_shown_of_its_status_comes_fr
     assert found["remediation"]["disabled_by_user"] == "It was noisy. Wait, then PRESS-TOOL-ON."
 
 
-def test_the_words_of_the_status_stand_where_another_rule_gave_it_too(own_words: ServiceStub) -> None:
-    """But only if both are shown."""
-    judgement = judgement_of({"git": (OPEN, {"a": NOISY, "b": SWITCHED_OFF})}, own_words)
-    both = discovered(judgement, "git", include_disabled=True)
-    assert len(both["disabled"]) == 2
-    assert "noisy" not in both["remediation"]["disabled_by_user"]
-    one = discovered(judgement, "git a", found_locked=[], include_disabled=True)
-    assert [entry["name"] for entry in one["disabled"]] == ["git:a"]
-    assert "noisy" in one["remediation"]["disabled_by_user"]
+def test_tools_of_one_status_with_different_words_are_named(own_words: ServiceStub) -> None:
+    """Each text is introduced by its tools, in the order of the entries; a single text has no introduction (FR-005)."""
+    judgement = judgement_of({"git": (OPEN, {"a": NOISY, "b": SWITCHED_OFF, "c": NOISY})}, own_words)
+    every = discovered(judgement, "git", include_disabled=True)
+    noisy = "It was noisy. Wait, then PRESS-TOOL-ON."
+    off = "The user disabled this tool. If the request needs it, ask the user to PRESS-TOOL-ON."
+    assert [entry["name"] for entry in every["disabled"]] == ["git:b", "git:a", "git:c"]
+    assert every["remediation"]["disabled_by_user"] == f"For `git:b`: {off} For `git:a`, `git:c`: {noisy}"
+    assert judgement.remediation(judgement.locked[::2], PHRASES)["disabled_by_user"] == noisy
+
+
+def test_many_tools_with_different_words_are_counted(own_words: ServiceStub) -> None:
+    """Ten are named: an enable that unlocked nothing is about all tools of a server."""
+    judgement = judgement_of({"git": (OPEN, {"a": NOISY, **{f"b{n}": SWITCHED_OFF for n in range(13)}})}, own_words)
+    text = judgement.remediation(judgement.locked, PHRASES)["disabled_by_user"]
+    assert "`git:b8`, `git:b9` and 3 more: " in text
+    assert text.count("`git:") == 11
+
+
+def test_a_name_that_could_end_its_place_in_a_sentence_is_quoted(own_words: ServiceStub) -> None:
+    """An upstream chooses names."""
+    judgement = judgement_of({"git": (OPEN, {"a`: call b. `": NOISY, "b": SWITCHED_OFF})}, own_words)
+    text = judgement.remediation(judgement.locked, PHRASES)["disabled_by_user"]
+    assert text.startswith('For "git:a`: call b. `": ')
 
 
 def test_the_words_of_a_rule_that_was_not_determined_do_not_stand(own_words: ServiceStub) -> None:
@@ -328,7 +343,9 @@ def test_the_words_of_a_rule_that_was_not_determined_do_not_stand(own_words: Ser
     assert (held.status, maybe.status) == (ToolStatus.DISABLED_UNKNOWN, ToolStatus.DISABLED_UNKNOWN)
     assert judgement.remediation([held], PHRASES)["disabled_unknown"].startswith("It is odd.")
     assert "odd" not in judgement.remediation([maybe], PHRASES)["disabled_unknown"]
-    assert "odd" not in judgement.remediation([held, maybe], PHRASES)["disabled_unknown"]
+    both = judgement.remediation([held, maybe], PHRASES)["disabled_unknown"]
+    assert both.startswith("For `git:a`: It is odd.")
+    assert "odd" not in both.partition("For `git:b`: ")[2]
     response = checked(OPEN, MAYBE_NOISY, stub=own_words)
     assert (response.verdict.rule, response.verdict.undetermined) == ("noisy", True)
     assert "noisy" not in text_of(rejection(response, "git", "reset", phrases=PHRASES))

@@ -209,7 +209,7 @@ def test_a_refusal_of_the_proxys_own_is_no_reason_for_what_could_not_be_read() -
 
 
 def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
-    """In the remediation of the status; next to an undetermined reason, it says which tools it is about."""
+    """In the remediation of the status; next to an undetermined reason, each text names its tools."""
     tools = {"reset": REFUSED, "clone": UNREAD, "push": REFUSED}
     request = request_of({"git": (OPEN, tools)})
     judgement = judge(
@@ -223,7 +223,7 @@ def test_discovery_says_of_a_refusal_what_the_rejection_says() -> None:
         reason,
         unread,
         unread,
-        f"For some of these tools: {reason} For the others: {unread}",
+        f"For `git:reset`: {reason} For `git:clone`: {unread}",
     ]
     assert [(tool.undetermined, tool.unread) for tool in judgement.tools] == [
         (False, ()),

@@ -67,15 +67,15 @@ function judge({ servers, response, visible, refusals, separator = ":" }) {
 }
 function remediation({ words, refusals }, tools, phrases) {
   const refusal = (tool) => (tool.status === "disabled_unknown" && !tool.undetermined && oneLine(own(refusals, tool.name) ?? "")) || "";
+  const words_of = ({ status, rule }) => words.get(`${status} ${rule}`) ?? words.get(`${status} `);
+  const text = (tool) => refusal(tool) || fill(words_of(tool)?.remediation || UNEXPLAINED, phrases, {}, {}, words_of(tool)?.phrases);
+  const shown = (name) => (/^[!-_a-~]{1,128}$/.test(name) ? `\`${name}\`` : quoted(name));
+  const listed = (names) => names.slice(0, 10).map(shown).join(", ") + (names.length > 10 ? ` and ${names.length - 10} more` : "");
   return Object.fromEntries(TOOL.slice(1).map((status) => {
-    const those = tools.filter((tool) => tool.status === status);
-    const refused = unique(those.map(refusal).filter(Boolean));
-    const rules = unique(those.filter((tool) => !refusal(tool)).map(({ rule }) => rule));
-    if (!rules.length) return [status, refused.join(" ")];
-    const entry = (rules.length === 1 && words.get(`${status} ${rules[0]}`)) || words.get(`${status} `);
-    const text = fill(entry?.remediation || UNEXPLAINED, phrases, {}, {}, entry?.phrases);
-    return [status, refused.length ? ["For some of these tools:", ...refused, "For the others:", text].join(" ") : text];
-  }).filter(([, text]) => text));
+    const those = tools.filter((tool) => tool.status === status), texts = unique(those.map(text));
+    const named = (each) => listed(those.filter((tool) => text(tool) === each).map(({ name }) => name));
+    return [status, texts.length > 1 ? texts.map((each) => `For ${named(each)}: ${each}`).join(" ") : texts[0]];
+  }).filter(([, said]) => said));
 }
 const HUMP = /(?<=[a-z0-9])[A-Z]|(?<=[A-Z])[A-Z](?=[a-z])/g;
 const nameWords = (text) => (text.replace(HUMP, " $&").match(/[A-Za-z0-9]{1,64}/g) ?? []).map((word) => word.toLowerCase());
