@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from rapidfuzz import fuzz, process
@@ -13,9 +14,10 @@ from callability.adapter.judgement import UNEXPLAINED, known_status, status_of
 from callability.adapter.phrases import Phrases, fill, with_declared
 from callability.adapter.result import error_result, tool_result
 from callability.adapter.shown_text import cut_name, on_one_line, quoted
-from callability.adapter.unread import retry_of, unread_sentence
-from callability.v1.callability_service_pb2 import CheckToolResponse
-from callability.v1.verdict_pb2 import TOOL_STATUS_CALLABLE
+from callability.adapter.unread import retry_of, unread_kinds, unread_sentence
+from callability.v1 import callability_service_pb2 as pb
+from callability.v1.callability_service_pb2 import CheckToolResponse, PathToCallable
+from callability.v1.verdict_pb2 import LIFTED_BY_OPERATOR, LIFTED_BY_USER, TOOL_STATUS_CALLABLE
 from callability.vocabulary import LiftedBy, Retry, ToolStatus
 
 _MAX_NEAR = 3
@@ -28,6 +30,9 @@ _WHO: Mapping[LiftedBy, str] = {
     LiftedBy.UNDETERMINED: "Who can lift this is unknown.",
     LiftedBy.NONE: "Nobody needs to lift this.",
 }
+_OWNERS: Mapping[int, str] = {LIFTED_BY_USER: "the user", LIFTED_BY_OPERATOR: "the operator"}
+_MOST_REMAINING = 5
+"""Steps that are said; more are counted."""
 _AGAIN: Mapping[Retry, str] = {
     Retry.NEVER: "Do not retry until then.",
     Retry.LATER: "A later retry may succeed.",
@@ -61,7 +66,8 @@ def rejection(
     """Return the MCP tool result for a call that the service does not let through (FR-008), or None: call the tool.
 
     Whatever the policy's author wrote, it gives in this order the status, whether it is by policy, the author's text,
-    who can lift it and whether a retry can help, and where to see more. Server and tool are those that the agent
+    the locks that remain once this one is lifted, who can lift them all and whether a retry can help, and where to see
+    more. Server and tool are those that the agent
     named; `discovery_tool` is the name of the proxy's own.
 
     The text for an undetermined verdict says which kinds of facts could not be read. `refusal` is why the proxy's own
@@ -81,7 +87,8 @@ def rejection(
     known = response.words.rejection and known_status(number) and response.words.status == number
     author = response.words.rejection if known else UNEXPLAINED
     with_phrases = with_declared(phrases, response.words.phrases) if known else phrases
-    reason = [fill(author, with_phrases, {"server": server, "tool": tool})]
+    names_here = {"server": server, "tool": tool}
+    reason = [fill(author, with_phrases, names_here)]
     retry = retry_of(response.verdict, status, facts_from_config=facts_from_config)
     decided = f"{status}, by policy"
     if status is ToolStatus.DISABLED_UNKNOWN:
@@ -91,10 +98,12 @@ def rejection(
         if own and known_status(number) and not response.verdict.undetermined:
             reason, retry = [own], Retry.NEVER
     again = _AGAIN_UNDETERMINED if status.lifted_by is LiftedBy.UNDETERMINED else _AGAIN
+    remaining = response.remaining
     parts = (
         f"Not called: {decided}.",
         *filter(None, reason),
-        f"{_WHO[status.lifted_by]} {again[retry]}",
+        *_then(remaining, phrases, names_here),
+        *filter(None, (_who(status.lifted_by, remaining), again[retry])),
         f"See `{discovery_tool}` with `include_disabled: true`.",
     )
     content = {
@@ -105,6 +114,43 @@ def rejection(
         "retry": str(retry),
     }
     return tool_result(content, text=" ".join(parts), is_error=True)
+
+
+def _then(remaining: PathToCallable, phrases: Phrases, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence about each lock that remains once that of the verdict is lifted, in the order of the path."""
+    for step in remaining.steps[:_MOST_REMAINING]:
+        for owner, changes in groupby(step.changes, key=lambda change: change.changed_by):
+            if owner not in _OWNERS:
+                yield "Then the proxy itself still refuses it."
+                continue
+            actions = {change.action: change.phrase for change in changes}
+            with_phrases = with_declared(phrases, actions)
+            what = [fill(f"{{{each}}}", with_phrases, names) for each in actions]
+            yield f"Then {_OWNERS[owner]} must {' and '.join(what)}."
+    more = len(remaining.steps) - _MOST_REMAINING
+    if more > 0:
+        yield f"Then {more} more {'lock remains' if more == 1 else 'locks remain'}."
+    match remaining.end:
+        case pb.PATH_END_UNSPECIFIED | pb.PATH_END_CALLABLE:
+            return
+        case pb.PATH_END_POLICY_CHANGE:
+            yield "Then only a change of the policy lifts it."
+        case pb.PATH_END_FIND_OUT:
+            yield f"Then it depends on {unread_kinds(remaining.find_out)}, which could not be read."
+        case _:
+            yield "Then another lock may remain."
+
+
+def _who(first: LiftedBy, remaining: PathToCallable) -> str:
+    """Return who can lift all locks, if the contract says so of each."""
+    if first not in {LiftedBy.USER, LiftedBy.OPERATOR}:
+        return _WHO[first]
+    owners = {f"the {first}"}
+    for step in remaining.steps:
+        owners.update(_OWNERS.get(change.changed_by, "") for change in step.changes)
+    if remaining.end not in {pb.PATH_END_UNSPECIFIED, pb.PATH_END_CALLABLE} or "" in owners:
+        return ""
+    return _WHO[first] if len(owners) == 1 else "Both the user and the operator must act."
 
 
 def unknown_tool(name: str, names: Iterable[str], *, discovery_tool: str = "retrieve_tools") -> dict[str, Any]:

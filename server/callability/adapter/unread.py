@@ -36,8 +36,13 @@ _OTHER = "another fact that the policy reads"
 
 def unread_sentence(facts: Iterable[str]) -> str:
     """Return a sentence about what could not be read; nothing if there are no facts."""
-    kinds = tuple(dict.fromkeys(map(_kind, facts)))
-    return f"Could not be read: {', '.join(kinds)}." if kinds else ""
+    kinds = unread_kinds(facts)
+    return f"Could not be read: {kinds}." if kinds else ""
+
+
+def unread_kinds(facts: Iterable[str]) -> str:
+    """Return the kinds of some facts, each once."""
+    return ", ".join(dict.fromkeys(map(_kind, facts)))
 
 
 def retry_of(verdict: ToolVerdict, status: ToolStatus, *, facts_from_config: bool = False) -> Retry:

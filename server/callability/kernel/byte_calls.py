@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -47,6 +48,8 @@ MAX_SERVERS = 64
 """Facts of servers for which results are kept."""
 MAX_UNDETERMINED = 4_096
 """Different undetermined results that are kept; they name the facts that are unread."""
+MAX_POINTS = 4_096
+"""Combinations of facts of locked tools that are kept with what remains once their lock is lifted."""
 MAX_TOOLS = 1_024
 """Facts of tools that are kept with their result, for one combination of server facts."""
 MAX_KEY = 256
@@ -80,6 +83,7 @@ class ByteCalls:
         self._undetermined = BoundedCache(MAX_UNDETERMINED)
         self._of_server: BoundedCache[tuple[bytes | str, tuple[int, ...], _AgentKey], ServerOfTools]
         self._of_server = BoundedCache(MAX_SERVERS)
+        self._remaining: BoundedCache[tuple[int, ...], bytes] = BoundedCache(MAX_POINTS)
         self._requests: BoundedCache[bytes, EncodedResult] = BoundedCache(MAX_REQUESTS, MAX_REQUEST_BYTES)
         self._servers: BoundedCache[tuple[bytes, _AgentKey], EncodedServerResults]
         self._servers = BoundedCache(MAX_SERVER_RESULTS, MAX_SERVER_BYTES)
@@ -233,7 +237,7 @@ class ByteCalls:
         agent = self._agent_of(request)
         server = self.server_of_tools(request.server_facts, request.server, agent, agent.key)
         of_agent = undeclared("agent", agent.undeclared)
-        result = server.of_tool(self, request.tool_facts, request.tool).with_gaps((*of_agent, *server.undeclared))
+        result = server.alone(self, request.tool_facts, request.tool).with_gaps((*of_agent, *server.undeclared))
         result.check()
         self._requests.keep(data, result, len(data))
         return result
@@ -277,7 +281,20 @@ class ByteCalls:
             (status.number, verdict.words.rule) if verdict.words else None,
             reply=reply.SerializeToString(),
             gaps=gaps_of("callability", unread, not_understood),
+            locked=not verdict.undetermined and status.name != self._rules.question.open_status,
         )
+
+    def with_remaining(self, result: EncodedResult, readings: Readings) -> EncodedResult:
+        """Return the result of a locked tool with what remains once its lock is lifted, in the reply about it alone."""
+        points = self._rules.points_of(readings.values)
+        reply = self._remaining.get(points)
+        if reply is None:
+            path = self._rules.remaining(readings.values)
+            rest = pb.CheckToolResponse(remaining=self._messages.path(path)).SerializeToString() if path else b""
+            # Parts of a message that are encoded one after the other are one message.
+            reply = result.reply + rest
+            self._remaining.keep(points, reply)
+        return replace(result, reply=reply)
 
     def _check_sizes(self, tools: int, servers: int) -> None:
         if self._limited:
@@ -295,6 +312,7 @@ class ServerOfTools:
         self._reader = calls.reader
         self._reads_name = calls.reader.reads_name("tool")
         self._kept: BoundedCache[_ToolKey, EncodedResult] = BoundedCache(MAX_TOOLS)
+        self._alone: BoundedCache[_ToolKey, EncodedResult] = BoundedCache(MAX_TOOLS)
         self._refused: EncodedResult | None = None
         self.undeclared: tuple[Gap, ...] = ()
         """The facts of the server that the rule file does not declare."""
@@ -318,6 +336,20 @@ class ServerOfTools:
         text = name.decode()
         key = facts, self._reader.class_of("tool", text)
         return self._kept.get(key) or self._decide(calls, key, facts, text)
+
+    def alone(self, calls: ByteCalls, facts: bytes, name: bytes) -> EncodedResult:
+        """Return the result for a tool that is the only one of a request: it says which locks remain."""
+        result = self.of_tool(calls, facts, name)
+        if not result.locked:
+            return result
+        text = name.decode() if self._reads_name else ""
+        key = fact_key(facts), self._reader.class_of("tool", text)
+        found = self._alone.get(key)
+        if found is None:
+            tool = self._reader.of_tool(self._reader.parsed(facts_pb2.ToolFacts, facts), text)
+            found = calls.with_remaining(result, self._above | tool)
+            self._alone.keep(key, found)
+        return found
 
     def of_tools(self, calls: ByteCalls, tools: Sequence[Any]) -> list[EncodedResult]:
         """Return the results for lazy `Tool` messages; an invalid name is an error of its tool alone."""

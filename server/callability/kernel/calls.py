@@ -20,7 +20,6 @@ from callability.kernel.encoded_results import (
 from callability.kernel.explanation import Trial
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.outcome_facts import enable_facts, load_facts
-from callability.kernel.path import Path, Step
 from callability.kernel.policy import LocalPolicy
 from callability.kernel.refusal import invalid
 from callability.kernel.rule_set import RuleSet
@@ -28,7 +27,6 @@ from callability.kernel.verdict import Verdict
 from callability.kernel.words import ToolMessages, lifted_by_number, retry_number
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1 import outcome_pb2
-from callability.vocabulary import LiftedBy
 
 Request = TypeVar("Request", bound=Message)
 _TRUTHS = {True: pb.TRUTH_TRUE, False: pb.TRUTH_FALSE, None: pb.TRUTH_UNDETERMINED}
@@ -67,7 +65,6 @@ class EncodedCalls:
         self.tools = ByteCalls(policy, self._messages, observer, limited=limited)
         self._loads = _Outcomes(policy.load_outcome, self._load_reply, observer)
         self._enables = _Outcomes(policy.enable_outcome, self._enable_reply, observer)
-        self._actions = {action.name: action for action in policy.actions}
 
     def check_tool(self, data: bytes) -> bytes:
         """Answer a `CheckToolRequest` with a `CheckToolResponse`."""
@@ -89,7 +86,7 @@ class EncodedCalls:
             words=decided.words if decided.HasField("words") else None,
             facts=[pb.FactValue(fact=name, value=readings.values[name]) for name in rules.facts],
             trials=[self._trial(trial) for trial in explanation.trials],
-            path=self._path(explanation.path) if explanation.path else None,
+            path=self._messages.path(explanation.path) if explanation.path else None,
         ).SerializeToString()
 
     def classify_load(self, data: bytes) -> bytes:
@@ -140,30 +137,6 @@ class EncodedCalls:
             reads=[pb.FactValue(fact=fact, value=value) for fact, value in trial.reads],
             why=trial.why,
         )
-
-    def _path(self, path: Path) -> pb.PathToCallable:
-        return pb.PathToCallable(
-            steps=[self._step(step) for step in path.steps],
-            end=pb.PathEnd.Value(f"PATH_END_{path.end.upper()}"),
-            find_out=path.find_out,
-        )
-
-    def _step(self, step: Step) -> pb.PathStep:
-        changes = []
-        for change in step.changes:
-            action = self._actions.get(change.fact.action)
-            message = pb.FactChange(
-                fact=change.fact.name,
-                current=change.value,
-                wanted=change.wanted,
-                wanted_values=change.wanted_values,
-                changed_by=lifted_by_number(change.fact.opened_by or LiftedBy.NONE),
-                action=change.fact.action,
-                phrase=action.phrase if action else "",
-            )
-            changes.append(message)
-        number = self._messages.numbers[step.rule.status]
-        return pb.PathStep(rule=step.rule.id, status=number, changes=changes)  # type: ignore[arg-type]  # as above
 
 
 class _Outcomes:

@@ -64,6 +64,7 @@ class Observer(Protocol):
 class EncodedResult:
     """The result for one tool: a verdict or an error, with the number of its status.
 
+    `locked`: a rule locks the tool, so that further locks may remain.
     `encoded` are its bytes in a `ServerResults`, `reply` those of a `CheckToolResponse`. `words` names the words that
     belong to it, `gaps` are the facts that keep it undetermined and those that are not declared, and `counted` is what
     it is counted by.
@@ -76,6 +77,7 @@ class EncodedResult:
     error: InvalidRequest | None = None
     reply: bytes = b""
     gaps: tuple[Gap, ...] = ()
+    locked: bool = False
 
     def with_gaps(self, gaps: tuple[Gap, ...]) -> EncodedResult:
         """Return the result with further gaps; itself if there are none."""

@@ -81,6 +81,18 @@ def path_to_callable(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, st
     return _with_every_value(path, rule_set, facts) if path else None
 
 
+def remaining_path(rule_set: RuleSet, diagram: Diagram, facts: Mapping[str, str]) -> Path | None:
+    """Return what still locks a tool once the lock that decides is lifted: the path to callable without its first step.
+
+    None: nothing does, nobody can lift the lock that decides, or it is not known.
+    """
+    path = path_to_callable(rule_set, diagram, facts)
+    if path is None or (not path.steps and not _Search(rule_set, diagram, facts).is_lifted_by_somebody()):
+        return None
+    rest = replace(path, steps=path.steps[1:])
+    return rest if rest.steps or rest.end is not PathEnd.CALLABLE else None
+
+
 class _Search:
     """Looks for a path. A fact that any value may open is changed once: if that value does not do for a later rule, the
     search begins again without it, so that it ends.
@@ -115,6 +127,11 @@ class _Search:
             changes = tuple(_changes(out, self._rule_set, now))
             steps.append(Step(rule, changes))
             now |= {change.fact.name: change.wanted for change in changes}
+
+    def is_lifted_by_somebody(self) -> bool:
+        """Return whether changes that somebody can make keep the rule that decides from doing so."""
+        rule = self._rule_set.rules[decide(self._rule_set.rules, self._facts).rule]
+        return self._easiest_falsification(rule, self._facts, self._values(rule, self._facts)) is not None
 
     def _easiest_falsification(self, rule: Rule, now: Mapping[str, str], values: Values) -> Falsification | None:
         """Return what makes a rule false with the fewest changes, those of the first facts first."""

@@ -9,6 +9,7 @@ from typing import Any
 from callability.kernel.diagram import Points
 from callability.kernel.explanation import Explanation, explain
 from callability.kernel.fact import Fact
+from callability.kernel.path import Path, remaining_path
 from callability.kernel.refusal import invalid
 from callability.kernel.verdict import Counts, Law, Rule, Status, Verdict, Words
 from callability.vocabulary import UNKNOWN, Retry
@@ -116,8 +117,14 @@ class RuleSet:
             KeyError: a fact of an axis is missing, or the facts cannot occur together.
             BundleRefused: the rules of the bundle contradict its diagram.
         """
-        complete = {**dict.fromkeys(self.question.facts, UNKNOWN), **facts}
-        explanation = explain(self, self, complete)
+        explanation = explain(self, self, self._complete(facts))
         if explanation.trials[-1].rule.id != self.decide(self.points_of(facts)).rule:
             raise invalid("the rules of the bundle contradict its diagram")
         return explanation
+
+    def remaining(self, facts: Mapping[str, str]) -> Path | None:
+        """Return what still locks a tool with some facts once the lock that decides is lifted, if that is known."""
+        return remaining_path(self, self, self._complete(facts))
+
+    def _complete(self, facts: Mapping[str, str]) -> dict[str, str]:
+        return {**dict.fromkeys(self.question.facts, UNKNOWN), **facts}

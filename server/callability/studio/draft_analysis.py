@@ -11,7 +11,7 @@ from pathlib import Path
 from callability.files.policy_source import PolicySource
 from callability.finding import Finding, Severity, in_order
 from callability.kernel.explanation import explain
-from callability.kernel.path import sentences
+from callability.kernel.path import remaining_path, sentences
 from callability.policy.deciding.engine_process import OnProgress
 from callability.policy.deciding.evaluation import no_progress
 from callability.policy.loading import ProvedRuleSet
@@ -118,11 +118,12 @@ class DraftAnalysis:
         said = verdict_words(proved.rule_set, verdict)
         explained = explain(proved.rule_set, proved.diagram, given)
         path = explained.path
+        remaining = None if verdict.undetermined else remaining_path(proved.rule_set, proved.diagram, given)
         return result | {
             "read": proved.diagram.space.facts,
             "verdict": of_verdict(verdict, unread, proved.rule_set),
             "words": said.texts if said else None,
-            "rejection": rejection_of(verdict, unread, proved.rule_set)
+            "rejection": rejection_of(verdict, unread, proved.rule_set, remaining)
             if definition.name == CALLABILITY.name
             else None,
             "trials": list(map(of_trial, explained.trials)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from callability.adapter import NEUTRAL, rejection
+from callability.kernel.path import Path
+from callability.kernel.words import path_message
 from callability.policy.reporting.plain_data import Plain
 from callability.policy.rules.retry import retry_of
 from callability.policy.rules.rule_set import RuleSet
@@ -17,8 +19,10 @@ SERVER, TOOL = "server", "tool"
 """The names that stand in an answer in place of those that the agent named."""
 
 
-def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> Plain | None:
+def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet, remaining: Path | None) -> Plain | None:
     """Return the MCP tool result of a call, with the neutral phrases of the actions; None if the tool is called."""
+    question = rule_set.question
+    numbers = {str(each): ToolStatus.Value(f"TOOL_STATUS_{each.upper()}") for each in question.statuses}
     status = rule_set.question.status(verdict.status)
     said = verdict_words(rule_set, verdict)
     number = ToolStatus.Value(f"TOOL_STATUS_{verdict.status.upper()}")
@@ -31,6 +35,7 @@ def rejection_of(verdict: Verdict, unread: Sequence[str], rule_set: RuleSet) -> 
             unread=unread,
         ),
         words=_words(number, said.texts, rule_set) if said else None,
+        remaining=path_message(remaining, question.actions, numbers) if remaining else None,
     )
     return rejection(response, SERVER, TOOL, phrases=NEUTRAL)
 

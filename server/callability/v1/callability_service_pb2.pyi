@@ -131,6 +131,7 @@ class CheckToolResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     WORDS_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """The revision of the policy that decided: SHA-256 in lower-case hexadecimal, 64 characters."""
     @_builtins.property
@@ -141,16 +142,24 @@ class CheckToolResponse(_message.Message):
     def words(self) -> _verdict_pb2.ToolWords:
         """The words for this answer: those of the rule where they apply, those of the status otherwise. Absent for `callable`."""
 
+    @_builtins.property
+    def remaining(self) -> Global___PathToCallable:
+        """What still locks the tool once the lock of the verdict is lifted: the path to callable without its first step, in the
+        order of the path. Absent if nothing does, if the verdict is callable or undetermined, if nobody can lift the lock of
+        the verdict, or if the policy is too large to look at every combination of changes.
+        """
+
     def __init__(
         self,
         *,
         revision: _builtins.str = ...,
         verdict: _verdict_pb2.ToolVerdict | None = ...,
         words: _verdict_pb2.ToolWords | None = ...,
+        remaining: Global___PathToCallable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["remaining", b"remaining", "verdict", b"verdict", "words", b"words"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision", "verdict", b"verdict", "words", b"words"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["remaining", b"remaining", "revision", b"revision", "verdict", b"verdict", "words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

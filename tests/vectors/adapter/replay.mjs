@@ -121,6 +121,22 @@ const DECLARED = /^(?=.{1,128}$)(?!(agent|annotations|approval|callability|calle
 const KINDS = [[/^server\.(enabled|quarantined)$/, "the server's state"], [/^agent\.name$/, "the agent's name"], [DECLARED, "the fact `FACT`"],
   [/^tool\.config_denied$/, "the operator's config"], [/^approval\./, "the tool's approval"], [/^annotations\./, "the tool's annotations"],
   [/^(server|tool|agent)\.label\./, "a label set by the operator"], [/^/, "another fact that the policy reads"]];
+const kindsOf = (facts = []) => unique(facts.map((fact) => KINDS.find(([pattern]) => pattern.test(fact))[1].replace("FACT", fact))).join(", ");
+const OWNERS = { LIFTED_BY_USER: "the user", LIFTED_BY_OPERATOR: "the operator" };
+const ENDS = { PATH_END_CALLABLE: "", PATH_END_POLICY_CHANGE: "Then only a change of the policy lifts it." };
+function remainingLocks({ steps = [], end = "PATH_END_CALLABLE", findOut } = {}, phrases, names) {
+  const said = steps.slice(0, 5).flatMap(({ changes }) => {
+    const groups = changes.reduce((all, each) => (all.at(-1)?.[0].changedBy === each.changedBy ? all.at(-1).push(each) : all.push([each]), all), []);
+    const action = (group) => (name) => fill(`{${name}}`, phrases, names, {}, Object.fromEntries(group.map((each) => [each.action, each.phrase ?? ""])));
+    return groups.map((group) => (OWNERS[group[0].changedBy]
+      ? `Then ${OWNERS[group[0].changedBy]} must ${unique(group.map((each) => each.action)).map(action(group)).join(" and ")}.`
+      : "Then the proxy itself still refuses it."));
+  });
+  const more = steps.length - 5;
+  const ended = end === "PATH_END_FIND_OUT" ? `Then it depends on ${kindsOf(findOut)}, which could not be read.` : ENDS[end] ?? "Then another lock may remain.";
+  const owners = end === "PATH_END_CALLABLE" ? unique(steps.flatMap(({ changes }) => changes.map((each) => OWNERS[each.changedBy]))) : [undefined];
+  return [[...said, more > 0 && `Then ${more} more ${more === 1 ? "lock remains" : "locks remain"}.`, ended], owners];
+}
 function rejection({ response, server, tool, phrases, discovery_tool = "retrieve_tools", refusal = "", facts_from_config }) {
   const [status, template] = [known(response.verdict?.status, TOOL) ?? "disabled_unknown", author(response, "rejection", TOOL)];
   const unknown = status === "disabled_unknown";
@@ -128,14 +144,17 @@ function rejection({ response, server, tool, phrases, discovery_tool = "retrieve
   const stays = facts_from_config && response.verdict?.unread?.some((fact) => DECLARED.test(fact));
   let retry = unknown && !stays && response.verdict?.retry !== "RETRY_NEVER" ? "later" : "never";
   if (unknown) {
-    const kinds = unique((response.verdict?.unread ?? []).map((fact) => KINDS.find(([pattern]) => pattern.test(fact))[1].replace("FACT", fact))).join(", ");
+    const kinds = kindsOf(response.verdict?.unread);
     reason.unshift("The reason could not be determined; held back rather than guessed.", kinds && `Could not be read: ${kinds}.`);
     if (known(response.verdict?.status, TOOL) && !response.verdict.undetermined && oneLine(refusal)) [reason, retry] = [[oneLine(refusal)], "never"];
   }
   const [lifted_by, who] = { disabled_by_config: ["operator", "Only the operator can"], disabled_unknown: ["undetermined", "Who can"] }[status]
     ?? ["user", "The user can"];
   const again = retry === "later" ? "A later retry may succeed." : unknown ? "Retrying does not help." : "Do not retry until then.";
-  const text = [`Not called: ${status}${unknown ? "" : ", by policy"}.`, ...reason, `${who} lift this${unknown ? " is unknown" : ""}.`, again,
+  const [then, owners] = remainingLocks(response.remaining, phrases, { server, tool });
+  const all = unique([`the ${lifted_by}`, ...owners]);
+  const lift = unknown || all.length === 1 ? `${who} lift this${unknown ? " is unknown" : ""}.` : !all.includes(undefined) && "Both the user and the operator must act.";
+  const text = [`Not called: ${status}${unknown ? "" : ", by policy"}.`, ...reason, ...then, lift, again,
     `See \`${discovery_tool}\` with \`include_disabled: true\`.`].filter(Boolean).join(" ");
   return status === "callable" ? null : result({ status, server: cut(server), tool: cut(tool), lifted_by, retry }, text, true);
 }

@@ -227,7 +227,11 @@ type CheckToolResponse struct {
 	// The answer.
 	Verdict *ToolVerdict `protobuf:"bytes,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
 	// The words for this answer: those of the rule where they apply, those of the status otherwise. Absent for `callable`.
-	Words         *ToolWords `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"`
+	Words *ToolWords `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"`
+	// What still locks the tool once the lock of the verdict is lifted: the path to callable without its first step, in the
+	// order of the path. Absent if nothing does, if the verdict is callable or undetermined, if nobody can lift the lock of
+	// the verdict, or if the policy is too large to look at every combination of changes.
+	Remaining     *PathToCallable `protobuf:"bytes,4,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -279,6 +283,13 @@ func (x *CheckToolResponse) GetVerdict() *ToolVerdict {
 func (x *CheckToolResponse) GetWords() *ToolWords {
 	if x != nil {
 		return x.Words
+	}
+	return nil
+}
+
+func (x *CheckToolResponse) GetRemaining() *PathToCallable {
+	if x != nil {
+		return x.Remaining
 	}
 	return nil
 }
@@ -1444,11 +1455,12 @@ const file_callability_v1_callability_service_proto_rawDesc = "" +
 	"\fserver_facts\x18\x03 \x01(\v2\x1b.callability.v1.ServerFactsR\vserverFacts\x12\x12\n" +
 	"\x04tool\x18\x04 \x01(\tR\x04tool\x128\n" +
 	"\n" +
-	"tool_facts\x18\x05 \x01(\v2\x19.callability.v1.ToolFactsR\ttoolFacts\"\x97\x01\n" +
+	"tool_facts\x18\x05 \x01(\v2\x19.callability.v1.ToolFactsR\ttoolFacts\"\xd5\x01\n" +
 	"\x11CheckToolResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x125\n" +
 	"\averdict\x18\x02 \x01(\v2\x1b.callability.v1.ToolVerdictR\averdict\x12/\n" +
-	"\x05words\x18\x03 \x01(\v2\x19.callability.v1.ToolWordsR\x05words\"w\n" +
+	"\x05words\x18\x03 \x01(\v2\x19.callability.v1.ToolWordsR\x05words\x12<\n" +
+	"\tremaining\x18\x04 \x01(\v2\x1e.callability.v1.PathToCallableR\tremaining\"w\n" +
 	"\x11CheckToolsRequest\x12+\n" +
 	"\x05agent\x18\x01 \x01(\v2\x15.callability.v1.AgentR\x05agent\x125\n" +
 	"\aservers\x18\x02 \x03(\v2\x1b.callability.v1.ServerToolsR\aservers\"\x80\x01\n" +
@@ -1603,54 +1615,55 @@ var file_callability_v1_callability_service_proto_depIdxs = []int32{
 	23, // 2: callability.v1.CheckToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
 	24, // 3: callability.v1.CheckToolResponse.verdict:type_name -> callability.v1.ToolVerdict
 	25, // 4: callability.v1.CheckToolResponse.words:type_name -> callability.v1.ToolWords
-	21, // 5: callability.v1.CheckToolsRequest.agent:type_name -> callability.v1.Agent
-	5,  // 6: callability.v1.CheckToolsRequest.servers:type_name -> callability.v1.ServerTools
-	22, // 7: callability.v1.ServerTools.facts:type_name -> callability.v1.ServerFacts
-	6,  // 8: callability.v1.ServerTools.tools:type_name -> callability.v1.Tool
-	23, // 9: callability.v1.Tool.facts:type_name -> callability.v1.ToolFacts
-	8,  // 10: callability.v1.CheckToolsResponse.servers:type_name -> callability.v1.ServerResults
-	25, // 11: callability.v1.CheckToolsResponse.words:type_name -> callability.v1.ToolWords
-	9,  // 12: callability.v1.ServerResults.results:type_name -> callability.v1.ToolResult
-	26, // 13: callability.v1.ServerResults.counts:type_name -> callability.v1.StatusCount
-	24, // 14: callability.v1.ToolResult.verdict:type_name -> callability.v1.ToolVerdict
-	27, // 15: callability.v1.ToolResult.error:type_name -> callability.v1.ItemError
-	21, // 16: callability.v1.ExplainToolRequest.agent:type_name -> callability.v1.Agent
-	22, // 17: callability.v1.ExplainToolRequest.server_facts:type_name -> callability.v1.ServerFacts
-	23, // 18: callability.v1.ExplainToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
-	24, // 19: callability.v1.ExplainToolResponse.verdict:type_name -> callability.v1.ToolVerdict
-	25, // 20: callability.v1.ExplainToolResponse.words:type_name -> callability.v1.ToolWords
-	12, // 21: callability.v1.ExplainToolResponse.facts:type_name -> callability.v1.FactValue
-	13, // 22: callability.v1.ExplainToolResponse.trials:type_name -> callability.v1.RuleTrial
-	14, // 23: callability.v1.ExplainToolResponse.path:type_name -> callability.v1.PathToCallable
-	28, // 24: callability.v1.RuleTrial.status:type_name -> callability.v1.ToolStatus
-	0,  // 25: callability.v1.RuleTrial.truth:type_name -> callability.v1.Truth
-	12, // 26: callability.v1.RuleTrial.reads:type_name -> callability.v1.FactValue
-	15, // 27: callability.v1.PathToCallable.steps:type_name -> callability.v1.PathStep
-	1,  // 28: callability.v1.PathToCallable.end:type_name -> callability.v1.PathEnd
-	28, // 29: callability.v1.PathStep.status:type_name -> callability.v1.ToolStatus
-	16, // 30: callability.v1.PathStep.changes:type_name -> callability.v1.FactChange
-	29, // 31: callability.v1.FactChange.changed_by:type_name -> callability.v1.LiftedBy
-	30, // 32: callability.v1.ClassifyLoadRequest.signals:type_name -> callability.v1.LoadSignals
-	31, // 33: callability.v1.ClassifyLoadResponse.verdict:type_name -> callability.v1.LoadVerdict
-	32, // 34: callability.v1.ClassifyLoadResponse.words:type_name -> callability.v1.LoadWords
-	33, // 35: callability.v1.ClassifyEnableRequest.facts:type_name -> callability.v1.EnableFacts
-	34, // 36: callability.v1.ClassifyEnableResponse.verdict:type_name -> callability.v1.EnableVerdict
-	35, // 37: callability.v1.ClassifyEnableResponse.words:type_name -> callability.v1.EnableWords
-	2,  // 38: callability.v1.CallabilityService.CheckTool:input_type -> callability.v1.CheckToolRequest
-	4,  // 39: callability.v1.CallabilityService.CheckTools:input_type -> callability.v1.CheckToolsRequest
-	10, // 40: callability.v1.CallabilityService.ExplainTool:input_type -> callability.v1.ExplainToolRequest
-	17, // 41: callability.v1.CallabilityService.ClassifyLoad:input_type -> callability.v1.ClassifyLoadRequest
-	19, // 42: callability.v1.CallabilityService.ClassifyEnable:input_type -> callability.v1.ClassifyEnableRequest
-	3,  // 43: callability.v1.CallabilityService.CheckTool:output_type -> callability.v1.CheckToolResponse
-	7,  // 44: callability.v1.CallabilityService.CheckTools:output_type -> callability.v1.CheckToolsResponse
-	11, // 45: callability.v1.CallabilityService.ExplainTool:output_type -> callability.v1.ExplainToolResponse
-	18, // 46: callability.v1.CallabilityService.ClassifyLoad:output_type -> callability.v1.ClassifyLoadResponse
-	20, // 47: callability.v1.CallabilityService.ClassifyEnable:output_type -> callability.v1.ClassifyEnableResponse
-	43, // [43:48] is the sub-list for method output_type
-	38, // [38:43] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	14, // 5: callability.v1.CheckToolResponse.remaining:type_name -> callability.v1.PathToCallable
+	21, // 6: callability.v1.CheckToolsRequest.agent:type_name -> callability.v1.Agent
+	5,  // 7: callability.v1.CheckToolsRequest.servers:type_name -> callability.v1.ServerTools
+	22, // 8: callability.v1.ServerTools.facts:type_name -> callability.v1.ServerFacts
+	6,  // 9: callability.v1.ServerTools.tools:type_name -> callability.v1.Tool
+	23, // 10: callability.v1.Tool.facts:type_name -> callability.v1.ToolFacts
+	8,  // 11: callability.v1.CheckToolsResponse.servers:type_name -> callability.v1.ServerResults
+	25, // 12: callability.v1.CheckToolsResponse.words:type_name -> callability.v1.ToolWords
+	9,  // 13: callability.v1.ServerResults.results:type_name -> callability.v1.ToolResult
+	26, // 14: callability.v1.ServerResults.counts:type_name -> callability.v1.StatusCount
+	24, // 15: callability.v1.ToolResult.verdict:type_name -> callability.v1.ToolVerdict
+	27, // 16: callability.v1.ToolResult.error:type_name -> callability.v1.ItemError
+	21, // 17: callability.v1.ExplainToolRequest.agent:type_name -> callability.v1.Agent
+	22, // 18: callability.v1.ExplainToolRequest.server_facts:type_name -> callability.v1.ServerFacts
+	23, // 19: callability.v1.ExplainToolRequest.tool_facts:type_name -> callability.v1.ToolFacts
+	24, // 20: callability.v1.ExplainToolResponse.verdict:type_name -> callability.v1.ToolVerdict
+	25, // 21: callability.v1.ExplainToolResponse.words:type_name -> callability.v1.ToolWords
+	12, // 22: callability.v1.ExplainToolResponse.facts:type_name -> callability.v1.FactValue
+	13, // 23: callability.v1.ExplainToolResponse.trials:type_name -> callability.v1.RuleTrial
+	14, // 24: callability.v1.ExplainToolResponse.path:type_name -> callability.v1.PathToCallable
+	28, // 25: callability.v1.RuleTrial.status:type_name -> callability.v1.ToolStatus
+	0,  // 26: callability.v1.RuleTrial.truth:type_name -> callability.v1.Truth
+	12, // 27: callability.v1.RuleTrial.reads:type_name -> callability.v1.FactValue
+	15, // 28: callability.v1.PathToCallable.steps:type_name -> callability.v1.PathStep
+	1,  // 29: callability.v1.PathToCallable.end:type_name -> callability.v1.PathEnd
+	28, // 30: callability.v1.PathStep.status:type_name -> callability.v1.ToolStatus
+	16, // 31: callability.v1.PathStep.changes:type_name -> callability.v1.FactChange
+	29, // 32: callability.v1.FactChange.changed_by:type_name -> callability.v1.LiftedBy
+	30, // 33: callability.v1.ClassifyLoadRequest.signals:type_name -> callability.v1.LoadSignals
+	31, // 34: callability.v1.ClassifyLoadResponse.verdict:type_name -> callability.v1.LoadVerdict
+	32, // 35: callability.v1.ClassifyLoadResponse.words:type_name -> callability.v1.LoadWords
+	33, // 36: callability.v1.ClassifyEnableRequest.facts:type_name -> callability.v1.EnableFacts
+	34, // 37: callability.v1.ClassifyEnableResponse.verdict:type_name -> callability.v1.EnableVerdict
+	35, // 38: callability.v1.ClassifyEnableResponse.words:type_name -> callability.v1.EnableWords
+	2,  // 39: callability.v1.CallabilityService.CheckTool:input_type -> callability.v1.CheckToolRequest
+	4,  // 40: callability.v1.CallabilityService.CheckTools:input_type -> callability.v1.CheckToolsRequest
+	10, // 41: callability.v1.CallabilityService.ExplainTool:input_type -> callability.v1.ExplainToolRequest
+	17, // 42: callability.v1.CallabilityService.ClassifyLoad:input_type -> callability.v1.ClassifyLoadRequest
+	19, // 43: callability.v1.CallabilityService.ClassifyEnable:input_type -> callability.v1.ClassifyEnableRequest
+	3,  // 44: callability.v1.CallabilityService.CheckTool:output_type -> callability.v1.CheckToolResponse
+	7,  // 45: callability.v1.CallabilityService.CheckTools:output_type -> callability.v1.CheckToolsResponse
+	11, // 46: callability.v1.CallabilityService.ExplainTool:output_type -> callability.v1.ExplainToolResponse
+	18, // 47: callability.v1.CallabilityService.ClassifyLoad:output_type -> callability.v1.ClassifyLoadResponse
+	20, // 48: callability.v1.CallabilityService.ClassifyEnable:output_type -> callability.v1.ClassifyEnableResponse
+	44, // [44:49] is the sub-list for method output_type
+	39, // [39:44] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_callability_v1_callability_service_proto_init() }

@@ -251,7 +251,8 @@ class ToolCalls:
             PolicyUnavailable: the service gave no answer.
         """
         server = known.facts.name
-        if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection:
+        remaining = {change.action for step in response.remaining.steps for change in step.changes}
+        if f"{{{EDIT_LABELS.name}}}" not in response.words.rejection and EDIT_LABELS.name not in remaining:
             return self._phrases.about(server, tool)
         labels = await self._decisions.labels_that_lift(known, tool)
         return self._phrases.about(server, tool, labels=labels, agent=self._agent)
