@@ -17,7 +17,7 @@ UPGRADE ?= --upgrade
 # Hundreds of processes start in the tests; without its bytecode, each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path docs figure recording screenshot editor hooks lock clean
+.PHONY: help demo unit test rounds cpu setup lint types wheel bench soak client-soak facts fleet ops fuzz stubs go-stubs go-lint go-fuzz go-path client docs figure recording screenshot editor hooks lock clean
 .DEFAULT_GOAL := help
 
 help: ## Print what can be made.
@@ -163,6 +163,9 @@ go-path: ## Rewrite the path of the Go modules everywhere.
 	git grep -IlF '$(GO_MODULE)' -- ':!*.pb.go' ':!*_pb2.py' | xargs sed -i 's#$(GO_MODULE)\b#$(NEW)#g'
 	$(MAKE) stubs go-stubs
 	gofmt -w clients/go examples/go
+
+client: $(VENV)/installed ## Generate the Python client for threads from the one for asyncio.
+	PYTHONPATH=tests $(BIN)/python -m support.blocking_client
 
 docs: $(VENV)/installed ## Generate the pages about the config and the Python API, the schemas, and the answers in the page for agents.
 	$(BIN)/callability schema config --markdown > docs/config.md

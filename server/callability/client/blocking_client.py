@@ -1,3 +1,4 @@
+# Generated from `client.py` by `make client`.
 """The client for threads."""
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Protocol
 
 from callability.adapter import Judgement, Scope, UnknownTool
 from callability.client.blocking_remote import BlockingRemote
-from callability.client.client import ATTEMPT_SECONDS
 from callability.client.credentials import PLAIN, Credentials
 from callability.client.hooks import GuardedHooks, Hooks, LoggingHooks
 from callability.client.inventory import Inventory
@@ -26,7 +26,7 @@ from callability.client.method import (
     Request,
     Response,
 )
-from callability.client.replicas import Replicas
+from callability.client.replicas import ATTEMPT_SECONDS, Replicas
 from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
@@ -51,7 +51,9 @@ class _Calls(Protocol):
 
 
 class BlockingClient:
-    """Asks a policy from threads, as `Client` does from asyncio; any number of threads may share one.
+    """Asks a policy from threads: `remote` asks a service, and `local` decides in this process.
+
+    Any number of threads may share one.
 
     Each method may raise `PolicyUnavailable` if there is no answer: then nothing may be shown or called (A.7). It may
     raise `InvalidRequest` if the request is refused, and `ClientClosed`.

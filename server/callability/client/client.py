@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""The client for asyncio. `make client` generates the one for threads from this module."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ from callability.client.method import (
     Request,
     Response,
 )
-from callability.client.replicas import Replicas
+from callability.client.replicas import ATTEMPT_SECONDS, Replicas
 from callability.client.rotation import ReplicaState
 from callability.v1 import callability_service_pb2 as pb
 from callability.v1.facts_pb2 import Agent
 from callability.v1.policy_service_pb2 import GetPolicyRequest, GetPolicyResponse
-
-ATTEMPT_SECONDS = 2.0
-"""The deadline of one attempt; a call takes at most twice as long."""
 
 
 class _Calls(Protocol):
@@ -53,10 +50,12 @@ class _Calls(Protocol):
 
 
 class Client:
-    """Asks a policy from asyncio: `Client.remote` asks a service, `Client.local` decides in this process.
+    """Asks a policy from asyncio: `remote` asks a service, and `local` decides in this process.
 
-    Use it in one event loop. Each method may raise `PolicyUnavailable` if there is no answer: then nothing may be shown
-    or called (A.7). It may raise `InvalidRequest` if the request is refused, and `ClientClosed`.
+    Use it in one event loop.
+
+    Each method may raise `PolicyUnavailable` if there is no answer: then nothing may be shown or called (A.7). It may
+    raise `InvalidRequest` if the request is refused, and `ClientClosed`.
     """
 
     def __init__(self, calls: _Calls) -> None:

@@ -21,6 +21,8 @@ from callability.request_context import REQUEST_ID
 _LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 """Codes after which a replica is not asked first until it says that it serves."""
 _UNREADABLE = "an answer that cannot be read"
+ATTEMPT_SECONDS = 2.0
+"""The deadline of one attempt; a call takes at most twice as long."""
 PAUSE_SECONDS = 0.5
 """How long to wait before the health of a replica is read again after an error."""
 UNSUPPORTED_SECONDS = 60.0
