@@ -95,6 +95,11 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(dict.fromkeys(findings), key=lambda finding: (finding.place, finding.code, finding.sentence)))
 
 
+def count_of(severity: Severity, findings: Iterable[Finding]) -> int:
+    """Return how many findings have a severity."""
+    return sum(finding.severity is severity for finding in findings)
+
+
 def has_errors(findings: Iterable[Finding]) -> bool:
     """Say whether any of the findings refuses what it was found in."""
     return any(finding.severity is Severity.ERROR for finding in findings)
@@ -130,6 +135,14 @@ def shown(word: str) -> str:
         character if character.isprintable() and character != "`" else f"\\u{ord(character):04x}" for character in word
     )
     return f"`{escaped}`" if len(escaped) <= MAX_SHOWN else f"`{escaped[: MAX_SHOWN - 1]}…`"
+
+
+def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return the first findings for programs, and how many more there are."""
+    return {
+        "findings": list(map(as_json, findings[:MAX_FINDINGS])),
+        "findings_more": max(0, len(findings) - MAX_FINDINGS),
+    }
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

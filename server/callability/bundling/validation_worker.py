@@ -15,7 +15,7 @@ from callability.bundling.payload import confirmed_rule_set
 from callability.bundling.writing import with_size
 from callability.child_process.limits import limit_this_process
 from callability.files.policy_source import PolicyFile, PolicySource
-from callability.finding import Finding, Severity
+from callability.finding import Finding, Severity, count_of
 from callability.kernel import limits
 from callability.kernel.description import finding_message, rule_set_message
 from callability.kernel.rule_set_reading import rule_set_of
@@ -39,8 +39,8 @@ def validated(request: pb.ValidatePolicyRequest) -> pb.ValidatePolicyResponse:
         sound=policy is not None,
         revision=policy.revision if policy else "",
         findings=[finding_message(_placed(finding)) for finding in check.findings[: limits.POLICY_FINDINGS]],
-        errors=sum(finding.severity is Severity.ERROR for finding in check.findings),
-        warnings=sum(finding.severity is Severity.WARNING for finding in check.findings),
+        errors=count_of(Severity.ERROR, check.findings),
+        warnings=count_of(Severity.WARNING, check.findings),
         rule_sets=[_described(name, proved) for name, proved in sorted(check.proved.items())],
         engine=engines(check.proved.values()),
     )

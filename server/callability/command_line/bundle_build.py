@@ -15,10 +15,9 @@ from callability.bundle.v1 import bundle_pb2
 from callability.bundling.writing import NotWritten, checked_payload
 from callability.command_line.compiled_policy import accepted
 from callability.command_line.key_option import key_files
-from callability.command_line.options import leave
+from callability.command_line.options import leave, print_findings, refuse
 from callability.files.policy_source import source_in
 from callability.files.shipped_policy import shipped_policy
-from callability.finding import finding_lines, line
 from callability.kernel.envelope import MAX_SIGNATURES, enveloped
 from callability.policy.loading import check_source
 
@@ -78,13 +77,11 @@ def build(
 def _payload(directory: Path | None, sequence: int, *, with_rule_files: bool) -> bytes:
     source = source_in(directory or shipped_policy())
     policy = accepted(check_source(source))
-    for each in finding_lines(policy.warnings):
-        typer.echo(each, err=True)
+    print_findings(policy.warnings)
     try:
         return checked_payload(policy, "the policy", sequence, source.files if with_rule_files else ())
     except NotWritten as refused:
-        typer.echo(line(refused.finding), err=True)
-        leave("the policy is refused", 1)
+        refuse([refused.finding], "the policy is refused")
 
 
 def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signature]:

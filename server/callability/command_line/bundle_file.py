@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from callability.command_line.bundle_report import as_data, as_text
 from callability.command_line.key_option import MAX_KEYS, key_files
+from callability.command_line.options import JsonOption, leave
 from callability.kernel.envelope import MAX_BYTES, opened
 from callability.kernel.policy import LocalPolicy, payload_in, read
 from callability.kernel.refusal import BundleRefused
@@ -43,10 +44,7 @@ def verify(
     typer.echo(f"{file}: valid, sequence {policy.sequence}, {by}, digest {policy.digest}")
 
 
-def inspect(
-    file: FileArgument,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output.")] = False,
-) -> None:
+def inspect(file: FileArgument, as_json: JsonOption = False) -> None:
     """Print what a bundle contains: its policy, rules, facts and signatures, and what was proved when it was built.
 
     The signatures are not checked: see `callability bundle verify`. Exit code 0: printed. 1: the bundle is refused, or
@@ -62,7 +60,7 @@ def _bytes(file: Path) -> bytes:
     try:
         return read_regular(file, MAX_BYTES + 1)
     except OSError as error:
-        _leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
+        leave(f"`{file}` cannot be read: {(error.strerror or 'error').lower()}", 1)
 
 
 def _read(
@@ -71,7 +69,7 @@ def _read(
     try:
         return read(data, keys=keys, accepted_sequence=accepted_sequence, rollback=rollback)
     except BundleRefused as refused:
-        _leave(f"{file}: {refused} [{refused.code}]", 1)
+        leave(f"{file}: {refused} [{refused.code}]", 1)
 
 
 def _public_keys(files: dict[str, Path]) -> dict[str, bytes]:
@@ -79,16 +77,10 @@ def _public_keys(files: dict[str, Path]) -> dict[str, bytes]:
         # Only a check of signatures needs cryptography.
         from callability.kernel.signatures import UnusableKey, public_key  # noqa: PLC0415
     except ImportError as error:
-        _leave(str(error), 2)
+        leave(str(error), 2)
     try:
         return {key_id: public_key(file) for key_id, file in files.items()}
     except UnusableKey as error:
-        _leave(str(error), 1)
+        leave(str(error), 1)
     except OSError as error:
-        _leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    # That of the other commands imports the policy, which the base installation has not.
-    typer.echo(f"callability: {message}", err=True)
-    raise typer.Exit(code)
+        leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)

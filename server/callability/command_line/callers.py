@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.options import leave
+from callability.command_line.options import leave, print_findings, refuse
 from callability.command_line.terminal import number_of
-from callability.finding import line
 from callability.service.callers.callers_file import CallersRefused, load_callers
 
 _TOKEN_BYTES = 32
@@ -30,11 +29,8 @@ def check(
     try:
         callers = load_callers(file)
     except CallersRefused as refused:
-        for finding in refused.findings:
-            typer.echo(line(finding), err=True)
-        leave("the callers are refused", 1)
-    for finding in callers.warnings:
-        typer.echo(line(finding), err=True)
+        refuse(refused.findings, "the callers are refused")
+    print_findings(callers.warnings)
     if strict and callers.warnings:
         leave("the callers are refused: a warning is an error with `--strict`", 1)
     for caller in callers.every:

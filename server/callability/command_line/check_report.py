@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from callability.command_line.conditions import condition_text
-from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, finding_lines, in_order, witness_text
-from callability.finding import as_json as json_of
+from callability.command_line.terminal import number_of, outcome_line
+from callability.finding import Finding, Severity, finding_lines, findings_data, in_order, witness_text
 from callability.kernel.semantics import SEMANTICS
 from callability.policy.deciding.confirmation import Confirmation
 from callability.policy.loading import Check, ProvedRuleSet
@@ -57,10 +56,7 @@ def as_text(checked: CheckReport, *, verbose: bool) -> str:
         lines += _proved(name, proved, [each.code for each in check.findings if Path(each.place.file).stem == name])
         if verbose:
             lines += _rules(proved)
-    errors = sum(finding.severity is Severity.ERROR for finding in check.findings)
-    counts = f"{number_of(errors, 'error')}, {number_of(len(check.findings) - errors, 'warning')}"
-    state = "accepted" if checked.sound else "refused"
-    lines.append(f"{escaped(str(checked.directory))}: {state}, {counts}{_tests(check)}")
+    lines.append(f"{outcome_line(checked.directory, check.findings, accepted=checked.sound)}{_tests(check)}")
     if check.policy and checked.sound:
         lines.append(f"revision {check.policy.revision}")
     return "\n".join(lines)
@@ -143,9 +139,8 @@ def as_json(checked: CheckReport) -> str:
         "semantics": SEMANTICS,
         "rule_sets": [_json_of(name, proved) for name, proved in check.proved.items()],
         "refused_rule_sets": list(_refused(check)),
-        "findings": [json_of(finding) for finding in check.findings[:MAX_FINDINGS]],
-        "findings_more": max(0, len(check.findings) - MAX_FINDINGS),
-        "notes": [json_of(note) for note in checked.notes()[:MAX_FINDINGS]],
+        **findings_data(check.findings),
+        "notes": findings_data(checked.notes())["findings"],
     }
     return json.dumps(answer, indent=2)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
-from callability.command_line.options import leave
+from callability.command_line.options import print_findings, refuse
 from callability.files.shipped_policy import shipped_policy
-from callability.finding import finding_lines
 from callability.policy.loading import Check, Policy, rules_at
 
 
@@ -18,15 +15,12 @@ def viewed(path: Path | None) -> Policy:
     Its tests are not read, and its diagrams are not confirmed. A policy that is refused exits with code 1.
     """
     policy = accepted(rules_at(path or shipped_policy()))
-    for each in finding_lines(policy.warnings):
-        typer.echo(each, err=True)
+    print_findings(policy.warnings)
     return policy
 
 
 def accepted(check: Check) -> Policy:
     """Return the policy of a check, or print the findings that refuse it and exit with code 1."""
     if check.policy is None:
-        for each in finding_lines(check.findings):
-            typer.echo(each, err=True)
-        leave("the policy is refused", 1)
+        refuse(check.findings, "the policy is refused")
     return check.policy

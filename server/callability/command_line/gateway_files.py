@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from callability import document
-from callability.command_line.options import leave
+from callability.command_line.options import leave, print_findings, refuse
 from callability.command_line.terminal import escaped
 from callability.editing.edit import EditRefused
 from callability.editing.rewriting import rewrite
 from callability.editing.spelling import Tree
-from callability.finding import Finding, Severity, did_you_mean, line, shown
+from callability.finding import Severity, did_you_mean, shown
 from callability.gateway.config import (
     NO_APPROVALS,
     Approvals,
@@ -43,7 +43,7 @@ def _given_or_default(context: typer.Context, given: Path | None) -> Path | None
     try:
         return config_or_default(None)
     except ConfigRefused as refused:
-        _refuse(refused.findings, "the config is refused")
+        refuse(refused.findings, "the config is refused")
 
 
 def config_or_default(given: Path | None) -> Path:
@@ -127,7 +127,7 @@ def sound_config(path: Path) -> Config:
     try:
         return load_config(path)
     except ConfigRefused as refused:
-        _refuse(refused.findings, "the config is refused")
+        refuse(refused.findings, "the config is refused")
 
 
 def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
@@ -139,14 +139,13 @@ def sound_files(config_path: Path, approvals: Path | None) -> GatewayFiles:
     records = load_approvals(path) if named or path.exists() else NO_APPROVALS
     if not records.readable:
         errors = [replace(finding, severity=Severity.ERROR) for finding in records.warnings]
-        _refuse(errors, "the approvals are refused; a file without records holds `{}`")
+        refuse(errors, "the approvals are refused; a file without records holds `{}`")
     return GatewayFiles(config, path, records if named else NO_APPROVALS, named, approvals)
 
 
 def print_refused(refused: ConfigRefused) -> None:
     """Print the findings of a config that does not load."""
-    for finding in refused.findings:
-        typer.echo(line(finding), err=True)
+    print_findings(refused.findings)
     typer.echo("callability: the config is refused", err=True)
 
 
@@ -163,14 +162,8 @@ def changed(path: Path, tree: Tree, *, create: bool = False, touch: bool = False
     try:
         return rewrite(path, tree, create=create, touch=touch)
     except document.Refused as refused:
-        _refuse(refused.findings, "nothing was changed")
+        refuse(refused.findings, "nothing was changed")
     except EditRefused as refused:
         leave(str(refused), 1)
     except OSError as error:
         leave(f"`{escaped(str(path))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
-
-
-def _refuse(findings: Sequence[Finding], message: str) -> NoReturn:
-    for finding in findings:
-        typer.echo(line(finding), err=True)
-    leave(message, 1)

@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import typer
 from pydantic import BaseModel
 
 from callability.command_line.gateway_files import config_or_default
-from callability.command_line.options import leave
-from callability.finding import line
+from callability.command_line.options import refuse
 from callability.gateway.config import Config, ConfigRefused, load_config
 from callability.gateway.config.content import content
 from callability.gateway.config.default_place import VARIABLE
@@ -26,9 +24,7 @@ def gateway_rows(given: Path | None) -> Sequence[tuple[str, str, str]]:
         path = config_or_default(given)
         config = load_config(path, os.environ)
     except ConfigRefused as refused:
-        for finding in refused.findings:
-            typer.echo(line(finding), err=True)
-        leave("the config is refused", 1)
+        refuse(refused.findings, "the config is refused")
     source = "--config" if given else f"${VARIABLE}" if os.environ.get(VARIABLE) else "default"
     file = ConfigFile.model_validate(content(config.root))
     return [("config", str(path), source), *_rows(file, (), config)]

@@ -17,7 +17,7 @@ from callability.address import DIRECT, AddressRefused, check_listen, check_sock
 from callability.certificates import CertificateFiles, CertificateRefused, read_certificates
 from callability.command_line.options import leave
 from callability.command_line.service_settings import Effective, settings_or_exit
-from callability.finding import line
+from callability.command_line.tls import refuse_certificate
 from callability.presented_certificate import presented
 from callability.regular_file import read_regular
 
@@ -123,8 +123,7 @@ def _name_in(files: CertificateFiles) -> str:
     try:
         names = read_certificates(files).names
     except CertificateRefused as refused:
-        typer.echo(line(refused.finding), err=True)
-        leave("the certificate is refused", 1)
+        refuse_certificate(refused)
     return names[0] if names else ""
 
 

@@ -7,9 +7,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
-from callability.command_line.options import leave
+from callability.command_line.options import refuse
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
@@ -39,9 +37,7 @@ def loaded_from(origin: PolicyOrigin) -> Loaded:
     source = origin.source()
     checked = asyncio.run(checked_source(source))
     if not checked.bundle:
-        for each in finding_lines(checked.findings):
-            typer.echo(each, err=True)
-        leave("the policy is refused", 1)
+        refuse(checked.findings, "the policy is refused")
     origin.accepted(source)
     for each in finding_lines(checked.findings):
         logging.getLogger(__name__).warning("%s", each)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.address import AddressRefused, check_listen
+from callability.finding import Finding, finding_lines
 from callability.log_output import LogFormat
 from callability.traces import NoTraces, start_traces
 
@@ -76,6 +77,18 @@ def traces_or_exit(program: str) -> Callable[[], None]:
         return start_traces(program)
     except NoTraces as error:
         leave(str(error), 2)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """Write findings to standard error."""
+    for each in finding_lines(findings):
+        typer.echo(each, err=True)
+
+
+def refuse(findings: Sequence[Finding], message: str) -> NoReturn:
+    """Write findings and what they refuse to standard error, and exit with code 1."""
+    print_findings(findings)
+    leave(message, 1)
 
 
 def leave(message: str, code: int) -> NoReturn:

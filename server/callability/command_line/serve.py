@@ -29,6 +29,7 @@ from callability.command_line.options import (
     MetricsOption,
     PolicyOrBundleOption,
     leave,
+    refuse,
 )
 from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
 from callability.command_line.tls import (
@@ -44,7 +45,7 @@ from callability.exposition import exposed
 from callability.files.bundle_origin import BundleOrigin, origin_at
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.shipped_policy import shipped_policy
-from callability.finding import line, shown
+from callability.finding import shown
 from callability.kernel.limits import CONCURRENT_CALLS
 from callability.log_output import LogFormat, fields, log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
@@ -177,9 +178,7 @@ def serve(
     except CertificateRefused as refused:
         refuse_certificate(refused)
     except CallersRefused as refused:
-        for finding in refused.findings:
-            typer.echo(line(finding), err=True)
-        leave("the callers are refused", 1)
+        refuse(refused.findings, "the callers are refused")
 
 
 def _serving(settings: Mapping[str, Any]) -> Serving:

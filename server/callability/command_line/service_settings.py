@@ -12,9 +12,9 @@ import typer
 
 from callability import document
 from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
-from callability.command_line.options import leave
+from callability.command_line.options import leave, refuse
 from callability.document import Node, Scalar
-from callability.finding import Finding, did_you_mean, in_order, line, shown
+from callability.finding import Finding, did_you_mean, in_order, shown
 from callability.kernel.limits import CONCURRENT_CALLS
 
 PREFIX = "CALLABILITY_SERVE_"
@@ -158,9 +158,9 @@ def settings_or_exit(given: Mapping[str, Value], file: Path | None) -> Mapping[s
     try:
         return effective_settings(given, os.environ, file)
     except SettingsRefused as refused:
-        for finding in refused.findings:
-            typer.echo(line(finding), err=True)
-        leave(refused.sentence or "the config of the service is refused", 2 if refused.sentence else 1)
+        if refused.sentence:
+            leave(refused.sentence, 2)
+        refuse(refused.findings, "the config of the service is refused")
 
 
 def _effective(

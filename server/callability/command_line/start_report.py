@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.terminal import escaped, number_of
-from callability.finding import MAX_FINDINGS, Finding, Severity, finding_lines, in_order
-from callability.finding import as_json as json_of
+from callability.command_line.terminal import escaped, outcome_line
+from callability.finding import Finding, Severity, count_of, finding_lines, findings_data, in_order
 
 
 class ReportFormat(StrEnum):
@@ -57,12 +56,12 @@ class StartReport:
     @property
     def errors(self) -> int:
         """How many errors there are."""
-        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+        return count_of(Severity.ERROR, self.findings)
 
     @property
     def warnings(self) -> int:
         """How many warnings there are."""
-        return sum(finding.severity is Severity.WARNING for finding in self.findings)
+        return count_of(Severity.WARNING, self.findings)
 
     @property
     def accepted(self) -> bool:
@@ -76,9 +75,8 @@ class StartReport:
 
 
 def _text(report: StartReport) -> str:
-    counts = f"{number_of(report.errors, 'error')}, {number_of(report.warnings, 'warning')}"
     policy = () if report.policy is None else (_policy_line(report.policy),)
-    end = f"{escaped(str(report.config))}: {'accepted' if report.accepted else 'refused'}, {counts}"
+    end = outcome_line(report.config, report.findings, accepted=report.accepted)
     return "\n".join((*finding_lines(report.findings), *policy, end))
 
 
@@ -96,7 +94,6 @@ def _json(report: StartReport) -> str:
         "accepted": report.accepted,
         "errors": report.errors,
         "warnings": report.warnings,
-        "findings": [json_of(finding) for finding in report.findings[:MAX_FINDINGS]],
-        "findings_more": max(0, len(report.findings) - MAX_FINDINGS),
+        **findings_data(report.findings),
     }
     return json.dumps(answer, indent=2)

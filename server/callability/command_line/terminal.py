@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
+
+from callability.finding import Finding, Severity, count_of
 
 # What is printable by its category and yet is not seen: it could carry a text past the eyes of who reads.
 _UNSEEN = re.compile(
@@ -55,6 +58,12 @@ def fits_terminal(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
     words = (max(len(word) for cell in column for word in cell.split()) for column in zip(columns, *rows, strict=True))
     # A border and two spaces are beside each column.
     return sum(words) + 3 * len(columns) + 1 <= Console().width
+
+
+def outcome_line(path: Path, findings: Sequence[Finding], *, accepted: bool) -> str:
+    """Return whether what is at a path was accepted, and how many findings of each severity but notes there are."""
+    counts = (number_of(count_of(each, findings), each) for each in (Severity.ERROR, Severity.WARNING))
+    return f"{escaped(str(path))}: {'accepted' if accepted else 'refused'}, {', '.join(counts)}"
 
 
 def number_of(count: int, noun: str) -> str:

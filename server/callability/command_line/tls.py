@@ -8,8 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from callability.certificates import CertificateFiles, CertificateRefused, WatchedCertificates
-from callability.command_line.options import leave
-from callability.finding import line
+from callability.command_line.options import leave, refuse
 
 TlsCertificateOption = Annotated[
     Path | None,
@@ -53,5 +52,4 @@ def certificates_of(files: CertificateFiles | None) -> WatchedCertificates | Non
 
 def refuse_certificate(refused: CertificateRefused) -> NoReturn:
     """Print the finding, and exit with code 1."""
-    typer.echo(line(refused.finding), err=True)
-    leave("the certificate is refused", 1)
+    refuse([refused.finding], "the certificate is refused")

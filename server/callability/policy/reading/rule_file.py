@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from callability.document import Mapping, Node, Scalar
-from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.finding import Finding, Severity, did_you_mean, has_errors, listed, shown
 from callability.kernel.condition import Condition
 from callability.policy.questions.question import Question
 from callability.policy.reading.fact_form import fact_places, read_facts
@@ -46,7 +46,7 @@ def read_rule_set(root: Node, question: Question) -> tuple[RuleSet | None, tuple
         *_check_spoken(rule_set, entries["words"]),
         *check_words(rule_set),
     )
-    errors = any(finding.severity is Severity.ERROR for finding in findings)
+    errors = has_errors(findings)
     return (None if errors else rule_set), findings
 
 

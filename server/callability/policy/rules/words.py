@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from callability.finding import Finding, Severity, did_you_mean, listed, shown
+from callability.finding import Finding, Severity, did_you_mean, has_errors, listed, shown
 from callability.policy.questions.fact import DeclaredFact, LabelFact
 from callability.policy.questions.question import Placeholder, Question
 from callability.policy.rules.rule_set import Rule, RuleSet, Text
@@ -88,7 +88,7 @@ def declared_phrases(said: Templates, question: Question) -> dict[str, str]:
 def check_words(rule_set: RuleSet) -> tuple[Finding, ...]:
     """Find placeholders that are unknown or not the status's to name (SC-003), and literal text that may be wrong."""
     findings = tuple(_check_placeholders(rule_set))
-    if any(finding.severity is Severity.ERROR for finding in findings):
+    if has_errors(findings):
         return findings
     return (*findings, *_check_operators(rule_set))
 
