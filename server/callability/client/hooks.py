@@ -51,13 +51,18 @@ class LoggingHooks:
 
 
 class GuardedHooks:
-    """Passes everything on to other hooks; what these raise is logged and goes no further."""
+    """Passes everything on to other hooks, of events those of at least a level; what these raise is logged and goes no
+    further.
+    """
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, least: int = logging.NOTSET) -> None:
         self._hooks = hooks
+        self._least = least
 
     def log(self, level: int, event: str, fields: Fields) -> None:
         """Report an event."""
+        if level < self._least:
+            return
         try:
             self._hooks.log(level, event, fields)
         except Exception:

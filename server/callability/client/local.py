@@ -56,9 +56,9 @@ class Source(Protocol):
 
 
 class LocalDecisions:
-    """Answers calls by the policy that is held, from any number of threads."""
+    """Answers calls by the policy that is held, from any number of threads. Without a source, somebody gives it."""
 
-    def __init__(self, held: HeldPolicy, source: Source, hooks: GuardedHooks) -> None:
+    def __init__(self, held: HeldPolicy, source: Source | None, hooks: GuardedHooks) -> None:
         self.held = held
         self._source = source
         self._hooks = hooks
@@ -77,7 +77,8 @@ class LocalDecisions:
                 raise ClientClosed("the client is closed")
             if self._opened_at is None:
                 self.held.load()
-                self._source.open()
+                if self._source is not None:
+                    self._source.open()
                 # Not before: if one of them fails, the next call tries again.
                 self._opened_at = time.monotonic()
 
@@ -85,7 +86,7 @@ class LocalDecisions:
         """Stop following the source."""
         with self._lock:
             was_open, self._closed = self._opened_at is not None and not self._closed, True
-        if was_open:
+        if was_open and self._source is not None:
             self._source.close()
 
     @property

@@ -13,10 +13,10 @@ from typing import Literal, NoReturn
 import typer
 
 from callability.address import AddressRefused
+from callability.client import Client
 from callability.command_line.gateway_files import print_refused
 from callability.command_line.loaded_policy import Loaded
 from callability.command_line.own_policy import OwnPolicy
-from callability.command_line.policy_connection import PolicyConnection, connect_in_process, connect_to_service
 from callability.command_line.policy_service import PolicyService
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
@@ -24,12 +24,16 @@ from callability.files.policy_origin import PolicyDirectory
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.observability import call_log
 from callability.gateway.observability.metrics import Metrics
+from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.runtime.label_check import LabelCheck
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
 from callability.gateway.serving.lifecycle import run
 from callability.service.edits import Edits, followed
 from callability.service.observability.metrics import PolicyMetrics
 
+CALL_SECONDS = 5.0
+"""How long a call to a service takes at most, with both attempts."""
 _log = logging.getLogger(__name__)
 
 
@@ -54,9 +58,16 @@ async def connected_options(
     """
     metrics = Metrics()
     own = OwnPolicy(of_policy, PolicyMetrics(metrics.registry)) if of_policy else None
-    async with _connect(own, service, metrics) as connection:
-        await connection.labels.start(config)
-        options = GatewayOptions(config, approvals, connection.policy, metrics, labels=connection.labels)
+    async with _client(own, service) as client:
+        policy = PolicyClient(client)
+        labels = LabelCheck(policy, metrics)
+        if own is not None:
+            own.replaced = labels.look
+        else:
+            # An edit at a service is seen by the first answer of another revision.
+            policy.answered = labels.answered
+        await labels.start(config)
+        options = GatewayOptions(config, approvals, policy, metrics, labels=labels)
         with exposed(metrics.registry, metrics_address):
             async with followed(_edits(options, own, directory, of_policy)):
                 yield options
@@ -111,11 +122,9 @@ def _edits(
     return Edits(own, PolicyDirectory(directory), of_policy.source.digest)
 
 
-def _connect(
-    own: OwnPolicy | None, service: PolicyService | None, metrics: Metrics
-) -> AbstractAsyncContextManager[PolicyConnection]:
-    """Return the policy in this process, or a connection to the service."""
-    if service is not None:
-        return connect_to_service(service, metrics)
-    assert own is not None
-    return connect_in_process(own, metrics)
+def _client(own: OwnPolicy | None, service: PolicyService | None) -> Client:
+    """Return what decides: the policy in this process, or the service."""
+    if own is not None:
+        return own.client
+    assert service is not None
+    return service.client(CALL_SECONDS)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from threading import Lock
 
-from callability.client import Client, LoggingHooks
+from callability.client import Client
 from callability.client.given_policy import GivenPolicy
 from callability.command_line.loaded_policy import Loaded
 from callability.kernel.checked_policy import CheckedPolicy
@@ -20,27 +18,6 @@ from callability.service.observability.gaps import Gaps
 from callability.service.observability.metrics import PolicyMetrics
 
 
-class _Warnings:
-    """Hooks that log what is wrong; which policy decides is reported at each edit."""
-
-    def __init__(self) -> None:
-        self._hooks = LoggingHooks()
-
-    def log(self, level: int, event: str, fields: Mapping[str, str | int | float]) -> None:
-        """Write an event that is at least a warning."""
-        if level >= logging.WARNING:
-            self._hooks.log(level, event, fields)
-
-    def metric(self, name: str, value: float, labels: Mapping[str, str]) -> None:
-        """Ignore a figure."""
-
-    def span(
-        self, name: str, attributes: Mapping[str, str | int | float]
-    ) -> AbstractContextManager[Sequence[tuple[str, str]]]:
-        """Return a context without an effect."""
-        return self._hooks.span(name, attributes)
-
-
 class OwnPolicy:
     """Decides by the policy that was loaded, and by each edit of it that is accepted (`EditSink`).
 
@@ -49,7 +26,7 @@ class OwnPolicy:
     """
 
     def __init__(self, loaded: Loaded, metrics: PolicyMetrics) -> None:
-        self._given = GivenPolicy(lambda revision: _Locked(Gaps(revision, metrics)), _Warnings())
+        self._given = GivenPolicy(lambda revision: _Locked(Gaps(revision, metrics)))
         self._reports = EditReports(metrics)
         self.replaced: Callable[[], None] = lambda: None
         """Called when an edit was applied."""
