@@ -11,10 +11,10 @@ import typer
 from callability.command_line.commands import BASE
 
 _POLICY = (
-    *("durable", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "rich", "ruamel", "uvloop"),
-    "watchfiles",
+    *("durable", "grpc_health", "grpc_reflection", "grpc_status", "prometheus_client", "pydantic", "rich", "ruamel"),
+    *("uvloop", "watchfiles"),
 )
-_PAGES = ("pydantic", "starlette", "uvicorn")
+_PAGES = ("starlette", "uvicorn")
 MODULES: Mapping[str, tuple[str, ...]] = {
     BASE: (),
     "bundle": ("cryptography",),

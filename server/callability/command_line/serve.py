@@ -31,7 +31,7 @@ from callability.command_line.options import (
     leave,
     refuse,
 )
-from callability.command_line.service_settings import SETTINGS, Value, settings_or_exit, unused_variables
+from callability.command_line.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
 from callability.command_line.tls import (
     INSECURE_LISTEN,
     INSECURE_METRICS,
@@ -45,7 +45,6 @@ from callability.exposition import exposed
 from callability.files.bundle_origin import BundleOrigin, origin_at
 from callability.files.policy_origin import PolicyDirectory, PolicyOrigin
 from callability.files.shipped_policy import shipped_policy
-from callability.finding import shown
 from callability.kernel.limits import CONCURRENT_CALLS
 from callability.log_output import LogFormat, fields, log_to_standard_error
 from callability.service.callers.callers_file import CallersRefused
@@ -64,9 +63,9 @@ def _read(name: str) -> Callable[[str | int], Value]:
 
     def read(given: str | int) -> Value:
         try:
-            return SETTINGS[name].read(str(given))
+            return read_setting(name, str(given))
         except ValueError as error:
-            raise typer.BadParameter(f"must be {error}, and is {shown(str(given))}") from None
+            raise typer.BadParameter(str(error)) from None
 
     return read
 

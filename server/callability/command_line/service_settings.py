@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from callability import document
 from callability.command_line.key_option import MAX_KEYS, KeyFiles, key_files
-from callability.command_line.options import leave, refuse
+from callability.command_line.options import LogLevel, leave, refuse
 from callability.document import Node, Scalar
 from callability.finding import Finding, did_you_mean, in_order, shown
 from callability.kernel.limits import CONCURRENT_CALLS
+from callability.log_output import LogFormat
 
 PREFIX = "CALLABILITY_SERVE_"
 """How the variable of a setting begins; its name follows in upper case."""
@@ -25,18 +30,6 @@ MANY = 2**31 - 1
 """The largest number that a setting can have."""
 
 Value = str | int | bool | Path | KeyFiles | None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A setting: its default, and what reads a value as it is written in the environment or a file.
-
-    `read` raises ValueError with what a value must be.
-    """
-
-    name: str
-    default: Value
-    read: Callable[[str], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,85 +49,81 @@ class SettingsRefused(Exception):
         self.sentence = sentence
 
 
-def whole_number(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a whole number between two others."""
-
-    def read(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,10}", text) or not least <= int(text) <= most:
-            bounds = f"of at least {least:,}" if most == MANY else f"from {least:,} to {most:,}"
-            raise ValueError(f"a whole number {bounds}")
-        return int(text)
-
-    return read
+def _number(text: str) -> int:
+    if not re.fullmatch("[0-9_]+", text):
+        raise ValueError
+    return int(text)
 
 
-def mode(text: str) -> int:
-    """Return the mode of a file, which is written as octal digits.
-
-    Raises:
-        ValueError: it is none.
-    """
+def _mode(text: str) -> int:
     if not re.fullmatch("0?[0-7]{3}", text):
-        raise ValueError("three octal digits such as 660")
+        raise ValueError
     return int(text, 8)
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("text")
-    return text
-
-
-def _switch(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError("`true` or `false`")
-    return text == "true"
-
-
-def one_of(*words: str) -> Callable[[str], str]:
-    """Return what reads one of some words."""
-
-    def read(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"one of {', '.join(f'`{word}`' for word in words)}")
-        return text
-
-    return read
 
 
 def _keys(text: str) -> KeyFiles:
     try:
         return key_files(map(str.strip, text.split(",")), "", MAX_KEYS)
-    except typer.BadParameter:
-        raise ValueError(
-            f"KEY_ID=FILE, or up to {MAX_KEYS} of these with commas between, each with an id of its own"
-        ) from None
+    except typer.BadParameter as error:
+        raise ValueError from error
 
 
-SETTINGS: Mapping[str, Setting] = {
-    each.name: each
-    for each in (
-        Setting("policy", None, Path),
-        Setting("bundle_key", None, _keys),
-        Setting("address", "127.0.0.1:7420", _text),
-        Setting("callers", None, Path),
-        Setting("tls_certificate", None, Path),
-        Setting("tls_key", None, Path),
-        Setting("tls_client_ca", None, Path),
-        Setting("insecure_listen", False, _switch),
-        Setting("socket_mode", None, mode),
-        Setting("max_concurrent_calls", CONCURRENT_CALLS, whole_number(1, MANY)),
-        Setting("workers", 1, whole_number(1, MAX_WORKERS)),
-        Setting("max_connection_age", None, whole_number(1, MANY // 1_000)),
-        Setting("reuse_port", False, _switch),
-        Setting("metrics_address", None, _text),
-        Setting("insecure_metrics", False, _switch),
-        Setting("log_level", "info", one_of("debug", "info", "warning", "error")),
-        Setting("log_format", "text", one_of("text", "json")),
-        Setting("log_calls", False, _switch),
-        Setting("traces", False, _switch),
+def _whole_number(default: int | None, most: int) -> Any:
+    bounds = "of at least 1" if most == MANY else f"from 1 to {most:,}"
+    return Field(default, ge=1, le=most, description=f"a whole number {bounds}")
+
+
+def _one_of(words: type[StrEnum]) -> Any:
+    return Field(description=f"one of {', '.join(f'`{word}`' for word in words)}")
+
+
+_Number = Annotated[int, BeforeValidator(_number)]
+_Switch = Annotated[bool, BeforeValidator({"true": True, "false": False}.get), Field(description="`true` or `false`")]
+
+
+class ServiceSettings(BaseModel):
+    """The settings, as they are written in the environment or a file. A description says what a value must be."""
+
+    policy: Path | None = None
+    bundle_key: Annotated[KeyFiles | None, BeforeValidator(_keys)] = Field(
+        None,
+        description=f"KEY_ID=FILE, or up to {MAX_KEYS} of these with commas between, each with an id of its own",
     )
-}
+    address: str = "127.0.0.1:7420"
+    callers: Path | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    insecure_listen: _Switch = False
+    socket_mode: Annotated[int | None, BeforeValidator(_mode)] = Field(
+        None, description="three octal digits such as 660"
+    )
+    max_concurrent_calls: _Number = _whole_number(CONCURRENT_CALLS, MANY)
+    workers: _Number = _whole_number(1, MAX_WORKERS)
+    max_connection_age: _Number | None = _whole_number(None, MANY // 1_000)
+    reuse_port: _Switch = False
+    metrics_address: str | None = None
+    insecure_metrics: _Switch = False
+    log_level: Annotated[LogLevel, _one_of(LogLevel)] = LogLevel.INFO
+    log_format: Annotated[LogFormat, _one_of(LogFormat)] = LogFormat.TEXT
+    log_calls: _Switch = False
+    traces: _Switch = False
+
+
+SETTINGS: Mapping[str, FieldInfo] = ServiceSettings.model_fields
+
+
+def read_setting(name: str, text: str) -> Value:
+    """Return the value of a setting that is written so.
+
+    Raises:
+        ValueError: it cannot have it; the text says what it must be and what it is.
+    """
+    try:
+        value: Value = getattr(ServiceSettings.model_validate({name: text}), name)
+    except ValidationError as error:
+        raise ValueError(f"must be {SETTINGS[name].description}, and is {shown(text)}") from error
+    return value
 
 
 def effective_settings(
@@ -150,7 +139,7 @@ def effective_settings(
     """
     path = file or (Path(environment[FILE_VARIABLE]) if environment.get(FILE_VARIABLE) else None)
     of_file = _of_file(path) if path else {}
-    return {name: _effective(setting, given.get(name), environment, of_file) for name, setting in SETTINGS.items()}
+    return {name: _effective(name, given.get(name), environment, of_file) for name in SETTINGS}
 
 
 def settings_or_exit(given: Mapping[str, Value], file: Path | None) -> Mapping[str, Effective]:
@@ -163,19 +152,16 @@ def settings_or_exit(given: Mapping[str, Value], file: Path | None) -> Mapping[s
         refuse(refused.findings, "the config of the service is refused")
 
 
-def _effective(
-    setting: Setting, given: Value, environment: Mapping[str, str], of_file: Mapping[str, Effective]
-) -> Effective:
-    variable = f"{PREFIX}{setting.name.upper()}"
+def _effective(name: str, given: Value, environment: Mapping[str, str], of_file: Mapping[str, Effective]) -> Effective:
+    variable = f"{PREFIX}{name.upper()}"
     if given is not None:
-        return Effective(given, f"--{setting.name.replace('_', '-')}")
+        return Effective(given, f"--{name.replace('_', '-')}")
     if environment.get(variable):
         try:
-            return Effective(setting.read(environment[variable]), f"${variable}")
+            return Effective(read_setting(name, environment[variable]), f"${variable}")
         except ValueError as error:
-            sentence = f"`${variable}` must be {error}, and is {shown(environment[variable])}"
-            raise SettingsRefused(sentence=sentence) from error
-    return of_file.get(setting.name) or Effective(setting.default, "default")
+            raise SettingsRefused(sentence=f"`${variable}` {error}") from error
+    return of_file.get(name) or Effective(SETTINGS[name].default, "default")
 
 
 def _of_file(path: Path) -> Mapping[str, Effective]:
@@ -194,8 +180,7 @@ def _of_file(path: Path) -> Mapping[str, Effective]:
 
 def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effective | None:
     name = str(key.value)
-    setting = SETTINGS.get(name)
-    if setting is None:
+    if name not in SETTINGS:
         hint = did_you_mean(name, SETTINGS)
         found.append(Finding(key.place, "unknown-key", f"unknown setting {shown(name)}", hint))
         return None
@@ -203,9 +188,9 @@ def _value(key: Scalar, node: Node, path: Path, found: list[Finding]) -> Effecti
         found.append(Finding(node.place, "unknown-value", f"`{name}` must be a single value"))
         return None
     try:
-        value = setting.read(text)
+        value = read_setting(name, text)
     except ValueError as error:
-        found.append(Finding(node.place, "unknown-value", f"`{name}` must be {error}, and is {shown(text)}"))
+        found.append(Finding(node.place, "unknown-value", f"`{name}` {error}"))
         return None
     return Effective(_beside(path.absolute().parent, value), str(node.place))
 
@@ -222,12 +207,12 @@ def _beside(directory: Path, value: Value) -> Value:
 
 
 def _written(node: Node) -> str | None:
-    """Return a value as text; None if it is empty, or not a single value."""
+    """Return a value as the file writes it; None if it is empty, or not a single value."""
     match node:
         case Scalar(value=bool(value)):
             return str(value).lower()
-        case Scalar(value=str() | int() as value) if value != "":
-            return str(value)
+        case Scalar(value=str() | int(), word=word) if word != "":
+            return str(word)
         case _:
             return None
 

@@ -96,6 +96,10 @@ def test_a_variable_may_name_the_file(file: Path) -> None:
             "service.yaml:1:18: `insecure_listen` must be `true` or `false`, and is `1` [unknown-value]",
         ),
         (
+            "socket_mode: 0o660",
+            "service.yaml:1:14: `socket_mode` must be three octal digits such as 660, and is `0o660` [unknown-value]",
+        ),
+        (
             "bundle_key: old.pem",
             "service.yaml:1:13: `bundle_key` must be KEY_ID=FILE, or up to 64 of these with commas between, each with"
             " an id of its own, and is `old.pem` [unknown-value]",
