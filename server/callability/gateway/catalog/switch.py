@@ -62,6 +62,7 @@ class Switch:
         self._classifier = classifier
         self._changed = changed
         self._kept = False
+        self._opens_older = False
         self._closed = False
         self._attempt: Attempt | None = None
         self._last: tuple[str, EnableOutcome] | None = None
@@ -171,6 +172,8 @@ class Switch:
             if attempt.stopped:
                 outcome, kept = attempt.cancelled(), False
             self._settle(attempt, outcome, upstream if kept and outcome.end is EnableEnd.CONNECTED else None, kept=kept)
+            if upstream is not None:
+                self._opens_older = upstream.opens_older
             if upstream is not None and (self.joined is None or self.joined.upstream is not upstream):
                 await upstream.close()
 
@@ -208,6 +211,7 @@ class Switch:
             call_max_seconds=deadlines.call_max_seconds,
             refresh_seconds=deadlines.refresh_seconds,
             once_within=self.deadlines.enable_seconds * 2 + self.deadlines.dialog_seconds,
+            opens_older=self._opens_older,
         )
 
     def _authorization(self, attempt: Attempt, redirect: Redirect) -> Authorization:

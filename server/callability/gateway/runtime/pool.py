@@ -107,12 +107,18 @@ class UpstreamPool:
             earlier.upstream.set_deadlines(config.deadlines.of(server))
             return _Member(wanted, earlier.upstream, earlier.supervisor)
         tools: tuple[UpstreamTool, ...] = ()
+        opens_older = False
         # What the same server listed earlier stays known (A.4).
         if earlier is not None and earlier.wanted.target == wanted.target:
-            tools = earlier.upstream.tools
+            tools, opens_older = earlier.upstream.tools, earlier.upstream.opens_older
         kept = tuple(tool.without_text() for tool in tools) if wanted.names_only else tools
         upstream = Upstream(
-            name, wanted.target, names_only=wanted.names_only, tools=kept, rest_seconds=self._rest_seconds
+            name,
+            wanted.target,
+            names_only=wanted.names_only,
+            tools=kept,
+            rest_seconds=self._rest_seconds,
+            opens_older=opens_older,
         )
         upstream.set_deadlines(config.deadlines.of(server))
         return _Member(wanted, upstream, Supervisor(upstream, self._policy) if wanted.enabled else None)

@@ -23,7 +23,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from callability.gateway.upstream.deadline import CallDeadline
-from callability.gateway.upstream.exchange import EXCHANGE, Exchange
+from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import (
     MAY_HAVE_RUN,
     MESSAGE_BYTES,
@@ -52,19 +52,23 @@ State = Literal["closed", "connecting", "connected", "failed"]
 
 # For the DELETE that ends an HTTP session; a child's end has limits of its own.
 GOODBYE_SECONDS = 2
+PROBE_SECONDS = 5
+"""The longest time for the answer to `server/discover`; it has a third of the time of the opening, if that is less."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
 _RENEWED = Failure("is being reconnected")
 _NEEDS_INPUT = Failure("asked for input, which this gateway does not pass on")
 _WITHIN_THE_SESSION = (None, LoadPhase.REQUEST, LoadPhase.RESPONSE)
+_ENDS = frozenset({LoadFailure.EXITED, LoadFailure.CLOSED, LoadFailure.NOT_MCP})
 _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class Connection:
     """Goes from connecting to connected or failed, and never back; `tools` are the given ones until it has its own.
 
-    With `names_only` only the names of the tools are kept.
+    With `names_only` only the names of the tools are kept. With `opens_older` the handshake is that of MCP 2025-11-25
+    alone, since the server did not answer, or did not survive, the newer one.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Connection:
         refresh_seconds: float,
         tools: tuple[UpstreamTool, ...],
         names_only: bool = False,
+        opens_older: bool = False,
     ) -> None:
         self.state: State = "connecting"
         self.failure: Failure | None = None
@@ -99,7 +104,10 @@ class Connection:
         )
         self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
         self._silence = Silence(self._child, self._end_when_idle) if self._child else None
-        self._opening = Exchange(open_seconds)
+        self._opening = Exchange(open_seconds, probe_seconds=min(open_seconds / 3, PROBE_SECONDS))
+        self._opens_older = opens_older
+        self._is_probing = False
+        self._ended_at_probe = False
         self._incoming = IncomingMessages()
         self._session: ClientSession | None = None
         self._calls = 0
@@ -152,6 +160,11 @@ class Connection:
         self.ended.set()
         self._end_waits()
         self._leave.set()
+
+    @property
+    def opens_older(self) -> bool:
+        """Whether the next connection needs only the older handshake, as this one did that was connected."""
+        return self.stood and self._opens_older
 
     @property
     def is_current(self) -> bool:
@@ -217,7 +230,24 @@ class Connection:
         return without_reserved_meta(answer)
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
+        """Open and hold the connection; a child that ended over the newer handshake is followed by another one."""
+        self._is_probing = self._child is not None and not self._opens_older
+        try:
+            await self._hold_one(expiry, exchange)
+            return
+        except Exception:
+            if not self._ended_at_probe:
+                raise
+        words = "`%s` ended at `%s`: it is started again, and opened with `initialize`"
+        _logger.info(words, self._name, PROBE, extra=fields(server=self._name))
+        self._is_probing, self._opens_older = False, True
+        await self._hold_one(expiry, exchange)
+
+    async def _hold_one(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         async with self._client() as client:
+            self._is_probing = False
+            if client.session.discover_result is None and (exchange.unanswered or exchange.lost):
+                self._opens_older = True
             self._lists = True
             await self._listing.read(client.session, exchange)
             expiry.cancel()
@@ -259,7 +289,8 @@ class Connection:
 
     def _speaking(self, transport: Transport) -> Client:
         checked = self._incoming.through(transport)
-        return Client(checked, cache=None, client_info=_CLIENT, message_handler=self._listing.heard)
+        mode = "legacy" if self._opens_older else "auto"
+        return Client(checked, cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode)
 
     def _expire(self) -> None:
         """End an opening at its deadline."""
@@ -269,6 +300,9 @@ class Connection:
         self.give_up(self.late(late))
 
     def _lose(self, failure: Failure) -> None:
+        if self._is_probing and failure.kind in _ENDS:
+            self._ended_at_probe = True
+            return
         self._ended = self._ended or failure
         self._fail(failure)
         self._leave.set()

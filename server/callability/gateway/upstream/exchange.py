@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from callability.gateway.upstream.failure import Failure
 
+PROBE = "server/discover"
+"""The first request of MCP 2026-07-28; a server of an earlier revision may refuse it, ignore it, or end over it."""
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -18,7 +21,8 @@ class Exchange:
     that has gone does not end its request, and endless requests would fill the pool. None: never. `so_far` returns
     the failure of an answer that is an error while its body is still being read. `refusal` is the failure of a
     handshake that was refused or deferred: the same try does not repeat it. `text` is what arrived of the last list of
-    tools: it shows what is wrong if the SDK only says that something is.
+    tools: it shows what is wrong if the SDK only says that something is. In an opening, `server/discover` has
+    `probe_seconds` for its answer, and `unanswered` says that it got none from a server of MCP.
     """
 
     seconds: float | None
@@ -27,6 +31,8 @@ class Exchange:
     status: int | None = None
     so_far: Callable[[], Failure | None] | None = None
     refusal: Failure | None = None
+    probe_seconds: float | None = None
+    unanswered: bool = False
     text: bytearray = field(default_factory=bytearray, repr=False)
     began: float = field(default_factory=time.monotonic, repr=False)
 

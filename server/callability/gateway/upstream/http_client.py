@@ -17,10 +17,10 @@ from mcp_types import INTERNAL_ERROR
 from callability.address import is_loopback
 from callability.gateway.upstream.authorization import AuthorizationFailed
 from callability.gateway.upstream.certificates import trusted
-from callability.gateway.upstream.exchange import EXCHANGE, Exchange
+from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
 from callability.gateway.upstream.handshake import Handshake
-from callability.gateway.upstream.http_response import judged, note
+from callability.gateway.upstream.http_response import HurriedStream, judged, note
 from callability.gateway.upstream.limited_body import TooLong, limit_body
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
 from callability.gateway.upstream.target import HttpTarget
@@ -35,7 +35,7 @@ LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepal
 MAX_REDIRECTS = 3
 # The client counts the requests of an authorization as redirects of the request that needed it.
 AUTHORIZATION_REQUESTS = 12
-_HANDSHAKE = ("server/discover", "initialize")
+_HANDSHAKE = (PROBE, "initialize")
 _REFUSED_OR_DEFERRED = frozenset({401, 403, 429})
 _UNREADABLE = Failure("sent an answer that the gateway could not handle", phase=LoadPhase.RESPONSE)
 _logger = logging.getLogger("callability.gateway.upstream")
@@ -92,13 +92,17 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure, exchange.status = exchange.refusal, exchange.refusal.status
             return _stand_in(request)
         limits = {**request.extensions.get("timeout", {}), "read": exchange.seconds}
+        if method == PROBE and exchange.probe_seconds is not None:
+            limits["read"] = exchange.probe_seconds
         left = exchange.seconds_left
         if method == "tools/list" and left is not None:
             # It ends before the time of the whole listing, and so says that it was not sent.
             limits["pool"] = min(limits.get("pool") or math.inf, left / 2)
         request.extensions = {**request.extensions, "timeout": limits}
         answer = await self._answer(request, method, exchange, *args, **options)
-        if method in _HANDSHAKE and exchange.status in _REFUSED_OR_DEFERRED:
+        if method == PROBE and answer is not None and _is_unexplained(answer):
+            exchange.unanswered = True
+        elif method in _HANDSHAKE and exchange.status in _REFUSED_OR_DEFERRED:
             exchange.refusal = exchange.failure
         return answer or _stand_in(request)
 
@@ -108,6 +112,9 @@ class HttpClient(httpx2.AsyncClient):
         """Return the answer; None if there is none, for a reason that the exchange then has."""
         try:
             response = await super().send(request, *args, **options)
+            if method == PROBE and exchange.probe_seconds is not None:
+                assert isinstance(response.stream, httpx2.AsyncByteStream)
+                response.stream = HurriedStream(response.stream, exchange.probe_seconds)
             try:
                 return await judged(response, request, method, exchange)
             except BaseException:
@@ -125,6 +132,11 @@ class HttpClient(httpx2.AsyncClient):
             about = fields(server=self._name)
             _logger.warning("`%s` %s (%s)", self._name, _UNREADABLE.words, _place(error), extra=about)
         return None
+
+
+def _is_unexplained(response: httpx2.Response) -> bool:
+    """Say whether a denial names no way to be admitted: it may be of the request, and not of the caller."""
+    return response.status_code == http.HTTPStatus.FORBIDDEN and "www-authenticate" not in response.headers
 
 
 def _direct(url: str) -> dict[str, None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -117,6 +118,24 @@ class _ErrorBody:
         except httpx2.DecodingError:
             return bytes(body) or raw
         return bytes(body)
+
+
+class HurriedStream(httpx2.AsyncByteStream):
+    """A body that has to arrive within some seconds, even if each piece of it comes soon after the last."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, seconds: float) -> None:
+        self._stream = stream
+        self._until = time.monotonic() + seconds
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for chunk in self._stream:
+            if time.monotonic() > self._until:
+                raise httpx2.ReadTimeout("")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the body."""
+        await self._stream.aclose()
 
 
 class _WatchedStream(httpx2.AsyncByteStream):

@@ -9,9 +9,9 @@ from types import TracebackType
 import anyio
 from mcp import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, JSONRPCRequest
+from mcp_types import INTERNAL_ERROR, JSONRPCRequest, RequestId
 
-from callability.gateway.upstream.exchange import EXCHANGE
+from callability.gateway.upstream.exchange import EXCHANGE, PROBE
 from callability.gateway.upstream.failure import MESSAGE_BYTES, Failure
 
 MOST_UNREAD = 10_000
@@ -28,11 +28,16 @@ class OutgoingMessages:
         # Unbounded, so that a child that does not read cannot hold up a caller beyond its own deadline.
         self._put, self._waiting = anyio.create_memory_object_stream[bytes](math.inf)
         self._unread_bytes = 0
+        self._probe: asyncio.Future[RequestId] = asyncio.get_running_loop().create_future()
 
     @property
     def are_too_many(self) -> bool:
         """Whether more messages wait than may."""
         return self._put.statistics().current_buffer_used > MOST_UNREAD
+
+    async def probe(self) -> RequestId:
+        """Return the id of the first `server/discover`, once it is sent."""
+        return await self._probe
 
     async def send(self, item: SessionMessage) -> None:
         """Take a message.
@@ -46,6 +51,8 @@ class OutgoingMessages:
             if (exchange := EXCHANGE.get()) is not None:
                 exchange.failure = Failure(_UNREAD, executed=False)
             raise MCPError(INTERNAL_ERROR, _UNREAD)
+        if isinstance(item.message, JSONRPCRequest) and item.message.method == PROBE and not self._probe.done():
+            self._probe.set_result(item.message.id)
         self._unread_bytes += len(line)
         await self._put.send(line)
 

@@ -17,10 +17,20 @@ from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import (
+    INTERNAL_ERROR,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
 from pydantic_core import from_json
 
 from callability.gateway.upstream.child import LAST_WORDS_SECONDS, Child, ChildProtocol
+from callability.gateway.upstream.exchange import EXCHANGE, PROBE
 from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure
 from callability.gateway.upstream.lines import END_BYTES, Lines, LongLine
 from callability.gateway.upstream.list_fault import UnreadAnswer
@@ -38,7 +48,10 @@ Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 
 
 class StdioTransport:
-    """Runs a target while `streams` is entered; `on_end` is called with how the child ended, if it did so by itself."""
+    """Runs a target while `streams` is entered; `on_end` is called with how the child ended, if it did so by itself.
+
+    Each time that it is entered, another child runs.
+    """
 
     def __init__(self, name: str, target: StdioTarget, on_end: Callable[[Failure], None]) -> None:
         self.heard = 0
@@ -47,6 +60,8 @@ class StdioTransport:
         self._target = target
         self._on_end = on_end
         self._standard_error = StandardError(name, Secrets.of(target))
+        self._probe: RequestId | None = None
+        """The `server/discover` that awaits its answer."""
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Incoming, OutgoingMessages]]:
@@ -56,6 +71,7 @@ class StdioTransport:
             OSError: the command cannot be run.
             ValueError: the target holds a character that no command, argument or variable can hold.
         """
+        self.heard, self._garbled, self._probe = 0, False, None
         with anyio.CancelScope(shield=True):
             child = await self._start()
         arrived, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -64,6 +80,7 @@ class StdioTransport:
                 group.start_soon(self._receive, child, arrived, outgoing)
                 group.start_soon(self._send, child, outgoing, arrived)
                 group.start_soon(self._follow, child)
+                group.start_soon(self._refuse_probe, outgoing, arrived)
                 try:
                     yield incoming, outgoing
                 finally:
@@ -98,6 +115,24 @@ class StdioTransport:
             await self._standard_error.follow(child.stderr)
         finally:
             child.followed.set()
+
+    async def _refuse_probe(
+        self, outgoing: OutgoingMessages, arrived: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        """Refuse `server/discover` in place of a child that is silent: the session then sends `initialize`.
+
+        A child that only starts slowly gets both, and answers both; the late answer to the first is dropped.
+        """
+        exchange = EXCHANGE.get()
+        if exchange is None or exchange.probe_seconds is None:
+            return
+        self._probe = await outgoing.probe()
+        await anyio.sleep(exchange.probe_seconds)
+        if self._probe is not None:
+            exchange.unanswered = True
+            error = ErrorData(code=INTERNAL_ERROR, message=f"no answer to {PROBE}")
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await arrived.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._probe, error=error)))
 
     async def _receive(
         self, child: Child, arrived: MemoryObjectSendStream[SessionMessage | Exception], outgoing: OutgoingMessages
@@ -136,6 +171,8 @@ class StdioTransport:
             self._garbled = True
             return _unread(line)
         self.heard += 1
+        if isinstance(message, (JSONRPCResponse, JSONRPCError)) and message.id == self._probe:
+            self._probe = None
         return message
 
     def _stand_in(self, line: LongLine) -> JSONRPCError | None:

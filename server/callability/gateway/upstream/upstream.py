@@ -31,7 +31,8 @@ class Upstream:
     to the changes that the upstream announces. With `names_only` no text of the tools is kept, as for a server in
     quarantine (A.4). `tools` are those listed earlier. With `once_within` it opens only once, for at most so many
     seconds, because a person may be asked on the way; a second opening needs another `Upstream`. A call within
-    `rest_seconds` after the start of an opening that failed gets that failure, and opens nothing.
+    `rest_seconds` after the start of an opening that failed gets that failure, and opens nothing. `opens_older` is
+    that of an earlier upstream with the same target.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Upstream:
         tools: tuple[UpstreamTool, ...] = (),
         once_within: float | None = None,
         rest_seconds: float = 0,
+        opens_older: bool = False,
     ) -> None:
         self.name = name
         self._once_within = once_within
@@ -57,6 +59,7 @@ class Upstream:
         self._refresh_seconds = refresh_seconds
         self._names_only = names_only
         self._earlier = tools
+        self._opened_older = opens_older
         self.reopen_seconds = 30.0
         """How long until its supervisor first tries a failed opening again."""
         self._connection: Connection | None = None
@@ -110,6 +113,7 @@ class Upstream:
             refresh_seconds=self._refresh_seconds,
             tools=self.tools,
             names_only=self._names_only,
+            opens_older=self.opens_older,
         )
         self._openings += 1
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
@@ -140,6 +144,11 @@ class Upstream:
         """Wait until the connection, or its opening, has ended; return at once if there is none."""
         if self._connection is not None:
             await self._connection.ended.wait()
+
+    @property
+    def opens_older(self) -> bool:
+        """Whether the last opening succeeded by the older handshake alone; after a failed one, both are tried."""
+        return self._opened_older if self._connection is None else self._connection.opens_older
 
     @property
     def opening_first(self) -> bool:
