@@ -10,9 +10,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+TRICKLE_SECONDS = 0.1
+
 
 class Cut(NamedTuple):
-    """Bytes that are no whole response, and what happens after them: "reset", "eof" or "hang"."""
+    """Bytes that are no whole response, and what happens after them: "reset", "eof", "hang", or "trickle", which is
+    spaces without an end.
+    """
 
     data: bytes
     then: str
@@ -179,7 +183,12 @@ class BadHttp:
         return head.replace(b"\r\n", b"\r\n" + self.head_lines, 1) + end + body
 
     async def _break_off(self, how: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if how == "hang":
+        if how == "trickle":
+            while not reader.at_eof() and not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(TRICKLE_SECONDS)
+        elif how == "hang":
             self.waiting.set()
             await reader.read()
             self.given_up.set()
