@@ -112,9 +112,9 @@ async def test_nobody_waits_long_for_the_body_of_an_error(policy: Client, monkey
 async def test_what_was_refused_or_deferred_is_not_requested_again_in_the_same_try(
     number: int, expected: LoadStatus, policy: Client
 ) -> None:
-    """One request a try: an `initialize` after the `server/discover` would only be refused too (L-1)."""
+    """An `initialize` after the `server/discover` would only be refused too (L-1)."""
     async with BadHttp().listening() as server:
-        server.opening = response(number)
+        server.opening = response(number, extra="WWW-Authenticate: Bearer\r\n" if number == 403 else "")
         outcome = await loaded(HttpTarget(server.url), policy, open_seconds=PATIENT)
         tries = 2 if expected is TRANSIENT else 1
         assert summary(outcome) == (expected, tries)

@@ -65,10 +65,10 @@ def exiting(directory: Path, name: str, **keys: Any) -> dict[str, Any]:
     return {"command": str(program), **keys}
 
 
-def starts(directory: Path, name: str) -> int:
-    """Return how often the program was started."""
+def openings(directory: Path, name: str) -> int:
+    """Return how often the program was opened: each time it is started twice, once for each handshake."""
     path = directory / f"{name}.starts"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return len(path.read_text().splitlines()) // 2 if path.exists() else 0
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ def test_a_call_of_a_tool_that_was_never_listed_opens_nothing(quarantined: bool,
             answer = await _calls(client, "it:never-listed")
             assert answer.startswith(f"Not done: server `it` {UNKNOWN} Needs attention: ")
             assert '"it" (exited with code 3 before it answered)' in answer
-        assert starts(tmp_path, "it") == 1
+        assert openings(tmp_path, "it") == 1
 
     asyncio.run(story())
 
@@ -156,9 +156,9 @@ def test_calls_of_a_known_tool_open_a_failed_server_once_in_a_while(tmp_path: Pa
             assert answer.startswith(NOT_CONNECTED)
 
     asyncio.run(story(LONG))
-    assert starts(tmp_path, "it") == 1
+    assert openings(tmp_path, "it") == 1
     asyncio.run(story(0))
-    assert starts(tmp_path, "it") == 1 + 1 + CALLS
+    assert openings(tmp_path, "it") == 1 + 1 + CALLS
 
 
 def test_the_first_call_on_a_server_that_cannot_be_opened_again_says_who_can_act(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_policy_decides_before_anything_is_opened(tmp_path: Path) -> None:
             await becomes(loads(client, *servers), [("failed", "permanent")] * 2)
             assert (await _calls(client, "it:read")).startswith("Not called: disabled_by_user, by policy.")
             assert (await _calls(client, "held:read")).startswith("Not called: server_quarantined, by policy.")
-        assert (starts(tmp_path, "it"), starts(tmp_path, "held")) == (1, 1)
+        assert (openings(tmp_path, "it"), openings(tmp_path, "held")) == (1, 1)
 
     asyncio.run(story())
 
@@ -259,7 +259,7 @@ def test_a_call_that_annotations_decide_opens_no_failed_server_and_says_why_it_i
             answer = await _calls(client, "it:reads")
             assert answer.startswith(f"Not done: server `it` {UNKNOWN} ")
             assert "Retrying does not help" not in answer
-        assert starts(tmp_path, "it") == 1
+        assert openings(tmp_path, "it") == 1
 
     asyncio.run(story())
 
@@ -274,7 +274,7 @@ def test_an_edit_of_its_entry_opens_a_failed_server_at_once(tmp_path: Path) -> N
             edit(config, servers={"it": {"trust": "manual"}})
 
             async def started() -> int:
-                return starts(tmp_path, "it")
+                return openings(tmp_path, "it")
 
             await becomes(started, 2)
 

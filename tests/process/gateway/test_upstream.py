@@ -512,7 +512,7 @@ async def test_calls_of_a_child_that_does_not_read_fail_at_once_before_they_fill
 
 
 async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """They say why it ended, and are read after its end, however busy the gateway is."""
+    """They say why it ended, and are read after its end, however busy the gateway is; it is started twice."""
     caplog.set_level(logging.INFO)
 
     async def busy() -> None:
@@ -525,7 +525,7 @@ async def test_the_last_words_of_a_child_are_logged(caplog: pytest.LogCaptureFix
         assert await error_of(it) == "`x` exited with code 1 before it answered; the call was not sent"
     working.cancel()
     said = [message for message in caplog.messages if "stderr" in message]
-    assert said == [f"`x` stderr: reason {number}" for number in range(REASONS)]
+    assert said == [f"`x` stderr: reason {number}" for number in range(REASONS)] * 2
 
 
 async def test_an_upstream_that_is_closed_before_it_could_start_runs_nothing(tmp_path: Path) -> None:

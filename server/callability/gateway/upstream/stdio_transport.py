@@ -59,7 +59,6 @@ class StdioTransport:
         self._name = name
         self._target = target
         self._on_end = on_end
-        self._standard_error = StandardError(name, Secrets.of(target))
         self._probe: RequestId | None = None
         """The `server/discover` that awaits its answer."""
 
@@ -112,7 +111,7 @@ class StdioTransport:
 
     async def _follow(self, child: Child) -> None:
         try:
-            await self._standard_error.follow(child.stderr)
+            await StandardError(self._name, Secrets.of(self._target)).follow(child.stderr)
         finally:
             child.followed.set()
 
