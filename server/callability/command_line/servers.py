@@ -42,12 +42,14 @@ def enable(name: NameArgument, config: ConfigOption) -> None:
 
     Set `enabled: true` in the config, and change nothing else. A running gateway applies it. If the server is switched
     on already, the config is written again without a change, and a running gateway retries every server that is not
-    connected. Exit code 0: done. 1: the config is refused or cannot be changed. 2: there is no such server.
+    connected, or whose last call failed. Exit code 0: done. 1: the config is refused or cannot be changed. 2: there is
+    no such server.
     """
     servers = sound_config(config).servers
     if servers[known_server(servers, name)].enabled:
         changed(config, {}, touch=True)
-        typer.echo(f"server {shown(name)} is switched on already; a running gateway retries it if it is not connected")
+        retried = "a running gateway retries it if it is not connected, or if its last call failed"
+        typer.echo(f"server {shown(name)} is switched on already; {retried}")
     else:
         _set(config, name, "enabled", True, "is switched on")
 

@@ -20,6 +20,7 @@ SERIES = 6
 REASONS = 190
 held: list[dict[str, Any]] = []
 waiting: list[dict[str, Any]] = []
+lost: list[int] = []
 calm: list[int] = []
 pings: list[int] = []
 STDERR_LINE = "one of very many lines of sixty-four bytes which nobody has to.\n"
@@ -194,11 +195,18 @@ def become_calm(request: dict[str, Any]) -> None:
     say(request, text("calm"))
 
 
+def lose_the_session(request: dict[str, Any]) -> None:
+    """Refuse this request and all that follow, except those that open a session."""
+    lost.append(1)
+    say(request, {"error": {"code": -32603, "message": "the remote end is gone"}})
+
+
 INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "hold": held.append,
     "release": release,
     "refuse with secrets": refuse_with_secrets,
     "silence": lambda _: None,
+    "lose the session": lose_the_session,
     "pings": lambda request: say(request, text(str(len(pings)))),
     "garbage instead": lambda _: write(b"this is no message\n[1, 2]\n\n{}\n"),
     "bytes instead": lambda _: write(b"\xff\xfe\x00\n"),
@@ -267,6 +275,8 @@ def main() -> None:
                 server = {"name": "bad", "version": "1"}
                 opening = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
                 say(request, {"result": opening})
+            case _ if lost and "id" in request:
+                lose_the_session(request)
             case "tools/list" if how in LISTED:
                 write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], LISTED[how].encode()))
             case "tools/list" if how.startswith("announces a series"):

@@ -66,7 +66,7 @@ class GatewayRuntime:
                 before = self.router.tools
                 self.router.replace(*self._made())
                 if edit.config:
-                    self._pool.retry()
+                    self._pool.retry(renew="config" not in edit.accepted)
                 self._renew()
                 after = self.router.tools
                 self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))

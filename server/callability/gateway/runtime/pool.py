@@ -77,10 +77,15 @@ class UpstreamPool:
         if self._logging is None:
             self._logging = asyncio.create_task(self._log_first_loads(), name="report of the first loads")
 
-    def retry(self) -> None:
-        """Start to open every enabled server that is not connected, whatever its last outcome."""
+    def retry(self, *, renew: bool) -> None:
+        """Start to open every enabled server that is not connected, whatever its last outcome.
+
+        With `renew`, one that is connected and fails is connected again.
+        """
         for member in self._members.values():
-            if member.supervisor:
+            if member.supervisor and renew and member.upstream.is_failing:
+                member.upstream.renew()
+            elif member.supervisor:
                 member.upstream.start()
 
     async def close(self) -> None:

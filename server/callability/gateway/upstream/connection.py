@@ -45,6 +45,7 @@ from callability.gateway.upstream.stdio_transport import StdioTransport, only_ga
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool
 from callability.gateway.upstream.tool_call import ANSWER, answer_failure, call_request, without_reserved_meta
+from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
 
@@ -54,6 +55,9 @@ State = Literal["closed", "connecting", "connected", "failed"]
 GOODBYE_SECONDS = 2
 PROBE_SECONDS = 5
 """The longest time for the answer to `server/discover`; it has a third of the time of the opening, if that is less."""
+
+FAILURES = 3
+"""After so many calls that failed, without a success between them, the tools are listed, and the session with them."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
@@ -111,6 +115,7 @@ class Connection:
         self._incoming = IncomingMessages()
         self._session: ClientSession | None = None
         self._calls = 0
+        self._failures = 0
         self._lists = False
         self._ended: Failure | None = None
         self._leave = asyncio.Event()
@@ -172,6 +177,11 @@ class Connection:
         return self.settled.is_set() and self._listing.is_current
 
     @property
+    def is_failing(self) -> bool:
+        """Whether its last call failed, or its last listing."""
+        return self.state == "connected" and (self._failures > 0 or self._listing.is_kept)
+
+    @property
     def is_restless(self) -> bool:
         """Whether the upstream announces changes of its tools again and again."""
         return self.state == "connected" and self._listing.is_restless
@@ -218,13 +228,14 @@ class Connection:
                     request, ANSWER, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
-            raise self._unanswered(deadline, heard, exchange) from None
+            raise self._counted(self._unanswered(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
-            raise self._call_error(error, exchange) from None
+            raise self._counted(self._call_error(error, exchange)) from None
         finally:
             EXCHANGE.reset(outer)
             self._calls -= 1
             self._leave_if_idle()
+        self._failures = 0
         if isinstance(answer, InputRequiredResult):
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
         return without_reserved_meta(answer)
@@ -328,6 +339,14 @@ class Connection:
     def _leave_if_idle(self) -> None:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
+
+    def _counted(self, error: UpstreamError) -> UpstreamError:
+        """Count a call that failed: a server may say in any words that it has lost the session."""
+        if not is_pool_full(error.failure):
+            self._failures += 1
+            if self._failures % FAILURES == 0:
+                self._listing.doubt()
+        return error
 
     def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:

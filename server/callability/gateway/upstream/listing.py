@@ -42,6 +42,8 @@ RESTLESS = 8
 LISTEN_AGAIN_SECONDS = 10.0
 MOST_ODD = 2
 """An upstream that is not just late or busy is lost after so many failed listings, without a success between them."""
+KEPT_SECONDS = 600.0
+"""For how long an upstream that is late or busy keeps its tools without a listing that succeeds."""
 _REFUSED = frozenset({401, 403})
 _DEFERRED = frozenset({408, 429})
 
@@ -87,6 +89,9 @@ class Listing:
         self._is_reported = False
         self._odd = 0
         self._is_kept = False
+        self._kept_until = 0.0
+        self._listed_at = 0.0
+        self._is_doubted = False
         self._is_crowded_out = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
@@ -110,6 +115,7 @@ class Listing:
         self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
         self._covered = max(self._covered, covered)
         self._odd, self._is_kept, self._is_crowded_out = 0, False, False
+        self._listed_at = time.monotonic()
 
     async def heard(self, message: IncomingMessage) -> None:
         """Take a message of the upstream that answers no request."""
@@ -125,6 +131,16 @@ class Listing:
     def is_restless(self) -> bool:
         """Whether changes are announced again and again; it ends when none was for a while."""
         return self._series >= RESTLESS and time.monotonic() < self._quiet_at
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the tools are those of an earlier listing, since the last one failed."""
+        return self._is_kept
+
+    def doubt(self) -> None:
+        """List the tools once more; if that fails, whatever the reason, the upstream is lost."""
+        self._is_doubted = True
+        self._change.set()
 
     @property
     def is_slow(self) -> bool:
@@ -148,7 +164,7 @@ class Listing:
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen, client)
             while True:
-                with anyio.move_on_after(self._again_seconds):
+                with anyio.move_on_after(self._seconds_to_next):
                     await self._change.wait()
                 if self._is_announced:
                     self._count()
@@ -157,6 +173,12 @@ class Listing:
                 self._wanted.clear()
                 await self._read_again(client.session)
                 await self._pause()
+
+    @property
+    def _seconds_to_next(self) -> float | None:
+        if self._again_seconds is None or not self._is_kept:
+            return self._again_seconds
+        return min(self._again_seconds, max(0.0, self._kept_until - time.monotonic()))
 
     def _count(self) -> None:
         """Count a listing that an announcement asked for."""
@@ -179,6 +201,7 @@ class Listing:
 
     async def _read_again(self, session: ClientSession) -> None:
         covered = self._announced
+        doubted, self._is_doubted = self._is_doubted, False
         exchange = Exchange(self._list_seconds)
         EXCHANGE.set(exchange)
         try:
@@ -187,11 +210,11 @@ class Listing:
         except ListFault as fault:
             self._lost(fault.failure)
         except (MCPError, EndlessListError, TimeoutError) as error:
-            self._unread(error, exchange, covered)
+            self._unread(error, exchange, covered, doubted=doubted)
         self._turn.set()
         self._turn = asyncio.Event()
 
-    def _unread(self, error: Exception, exchange: Exchange, covered: int) -> None:
+    def _unread(self, error: Exception, exchange: Exchange, covered: int, *, doubted: bool) -> None:
         """Keep the earlier list if nothing shows that it has changed, and a later listing may succeed."""
         known = exchange.failure
         if known is None and isinstance(error, MCPError):
@@ -201,9 +224,10 @@ class Listing:
         self._is_crowded_out = is_pool_full(failure)
         if self._is_crowded_out:
             # The calls that have all connections end some day, and calls of changed tools wait for the listing.
-            if is_change:
+            self._is_doubted = doubted
+            if is_change or doubted:
                 self._change.set()
-        elif is_change or exchange.lost or self._is_final(error, known):
+        elif doubted or is_change or exchange.lost or self._is_final(error, known):
             self._lost(failure)
             self._covered = max(self._covered, covered)
             return
@@ -222,9 +246,15 @@ class Listing:
         return self._odd >= MOST_ODD
 
     def _keep(self, failure: Failure) -> None:
-        """Report that the earlier list is kept, once until a listing succeeds."""
-        if not self._is_kept:
+        """Keep the earlier list for a while, and report that once until a listing succeeds."""
+        now = time.monotonic()
+        if self._is_kept and now >= self._kept_until:
+            self._lost(failure)
+        elif not self._is_kept:
             self._is_kept = True
+            until = self._listed_at + KEPT_SECONDS
+            # If listings are further apart than that, the time begins with the first one that failed.
+            self._kept_until = until if until > now else now + KEPT_SECONDS
             words = "`%s` keeps its tools, since they could not be listed again: it %s"
             _logger.info(words, self._name, failure.words, extra=fields(server=self._name))
 

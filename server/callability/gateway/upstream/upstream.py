@@ -170,6 +170,11 @@ class Upstream:
         """Whether reading a change of its tools may take long, so that discovery does not wait for it."""
         return self._connection is not None and self._connection.is_slow_to_list
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether it is connected, and its last call or listing failed."""
+        return self._connection is not None and self._connection.is_failing
+
     def renew(self) -> None:
         """Replace the current connection; it ends when its calls have ended."""
         if self._connection is not None and self.state == "connected":
