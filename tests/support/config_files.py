@@ -76,7 +76,7 @@ FAULTY = {
         "mcpServers: {}\ndeadlines: {call: 3}",
         [
             "2:13: unknown key `call` in `deadlines` (one of `call_max_seconds`, `call_seconds`, `dialog_seconds`,"
-            " `enable_seconds`, `open_seconds`, `refresh_seconds`, `reopen_seconds`)"
+            " `enable_seconds`, `open_seconds`, `recheck_seconds`, `refresh_seconds`, `reopen_seconds`)"
         ],
     ),
     "a word with a line break": (

@@ -27,7 +27,7 @@ _MAYBE_DENIED = re.compile(rf"{DECIDED}|\b40[13]\b")
 
 _NEEDS_ATTENTION = (
     (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"getaddrinfo|name resolution|name or service not known|unknown host"),
-    (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"nodename nor servname|enotfound|eai_again|could not resolve"),
+    (LoadFailure.LOAD_FAILURE_NAME_NOT_FOUND, r"nodename nor servname|enotfound|could not resolve"),
     (LoadFailure.LOAD_FAILURE_REFUSED, r"connection refused|econnrefused|actively refused|connect call failed"),
     (LoadFailure.LOAD_FAILURE_MISSING_COMMAND, r"command not found|no such file or directory|enoent\b"),
     (LoadFailure.LOAD_FAILURE_EXITED, r"exited (?:with|before)|exit (?:code|status)|terminated by signal"),
@@ -41,6 +41,8 @@ _TRANSIENT = (
     (LoadFailure.LOAD_FAILURE_CLOSED, r"connection (?:was )?closed|closed (?:the )?connection|server disconnected"),
     (LoadFailure.LOAD_FAILURE_CLOSED, r"remoteprotocolerror|unexpected eof|incomplete ?(?:read|chunked)"),
 )
+_TEMPORARY = re.compile(r"(?:getaddrinfo(?: failed)?\W+)?(?:\beai_again\b|temporary failure in name resolution)")
+"""How a text says that a name could not be looked up for now, which counts as a timeout."""
 _WHEN_OPEN = (LoadFailure.LOAD_FAILURE_RESET, LoadFailure.LOAD_FAILURE_CLOSED)
 """Failures of an open connection: before, a connection is refused or fails in TLS."""
 _BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 502, "service unavailable": 503}
@@ -48,7 +50,7 @@ _BUSY = {"too many requests": 429, "internal server error": 500, "bad gateway": 
 
 def signals_in_text(text: str) -> LoadSignals:
     """Return what a text certainly says about the failure of a load; nothing if it says nothing certain."""
-    lowered = without_addresses(text).lower()
+    lowered = _TEMPORARY.sub("timed out", without_addresses(text).lower())
     numbers = set(_numbers(lowered))
     if numbers:
         return LoadSignals(http_status=min(numbers, key=_carelessness), timeout_signature=timed_out_on_the_way(text))

@@ -80,7 +80,8 @@ def test_what_is_so_already_is_nothing_to_do(command: str, name: str, said: str,
 def test_a_server_that_is_switched_on_already_is_written_again_for_a_retry(config: Path) -> None:
     """A running gateway sees the new file; no byte of it differs."""
     before = config.stat()
-    said = "server `files` is switched on already; a running gateway retries it if it is not connected, or if its last call failed\n"
+    retried = "a running gateway retries it if it is not connected, or if its last call failed"
+    said = f"server `files` is switched on already; {retried}\n"
     assert servers("enable", "files", config=config) == (0, said, "")
     assert config.read_text() == CONFIG
     assert config.stat().st_ino != before.st_ino

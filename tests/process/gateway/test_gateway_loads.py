@@ -16,7 +16,7 @@ import pytest
 from mcp import Client
 
 from callability.gateway.config import load_config
-from callability.gateway.loading import Loader
+from callability.gateway.loading import Loader, supervisor
 from callability.gateway.loading.supervisor import LONGEST_PAUSE, longer
 from callability.gateway.runtime.pool import UpstreamPool
 from callability.gateway.upstream import HttpTarget, Upstream
@@ -68,7 +68,7 @@ def test_what_recovers_is_found_without_a_restart(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -> None:
+def test_what_does_not_recover_is_not_retried(tmp_path: Path) -> None:
     """While a server that recovers is retried, no connection to these is opened, and a denial says so (fault 11)."""
 
     async def story() -> None:
@@ -92,6 +92,111 @@ def test_what_does_not_recover_is_never_opened_again_by_itself(tmp_path: Path) -
                 assert list(messages) == ["transient", "denied", "permanent"]
                 assert messages["denied"].startswith('Access denied: "denying".')
                 assert "starting up" not in messages["denied"]
+
+    asyncio.run(story())
+
+
+def test_what_needs_attention_is_looked_at_again_and_a_denial_is_not(tmp_path: Path) -> None:
+    """Nothing that an agent reads promises it; with 0 as its time, a server is left alone (L-4)."""
+
+    async def story() -> None:
+        async with BadHttp().listening() as absent, BadHttp().listening() as left, BadHttp().listening() as denying:
+            absent.opening, left.opening, denying.opening = ABSENT, ABSENT, REFUSAL
+            never = {"deadlines": {"recheck_seconds": 0}}
+            servers = {"absent": http(absent), "left": http(left) | never, "denying": http(denying)}
+            config = write_config(tmp_path, servers, deadlines=DEADLINES | {"recheck_seconds": 0.1})
+            async with client_of(config) as client:
+                await becomes(loads(client, "left", "denying"), [("failed", "permanent"), ("failed", "denied")])
+                before, others = absent.accepted, (left.accepted, denying.accepted)
+
+                async def opened_again() -> bool:
+                    return absent.accepted >= before + 6
+
+                await becomes(opened_again, True)
+                words = (await listed(client))["loading"]["permanent"]
+                assert "elp" not in words
+                assert "etr" not in words
+                assert (left.accepted, denying.accepted) == others
+                absent.opening = None
+                await becomes(loads(client, "absent"), [("connected", "available")])
+
+    asyncio.run(story())
+
+
+def test_a_recheck_that_fails_as_the_last_one_is_logged_once_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that the server wrote; one that fails otherwise is logged, and so is what a server writes that works."""
+    program, said = tmp_path / "late", tmp_path / "said"
+    said.write_text("no database\n")
+    good = shelf(tmp_path, "late", READ)
+    program.write_text(
+        f"#!/bin/sh\necho started >> {tmp_path}/starts\ncat {said} >&2\n"
+        f"[ -e {tmp_path}/ready ] || exit $(cat {tmp_path}/code)\n"
+        f"exec {good['command']} {' '.join(good['args'])}\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "code").write_text("3")
+    config = write_config(tmp_path, {"late": {"command": str(program)}}, deadlines=DEADLINES | {"recheck_seconds": 0.1})
+
+    def logged(words: str) -> int:
+        return (tmp_path / "gateway.log").read_text().count(words)
+
+    async def is_started(times: int) -> None:
+        before = len((tmp_path / "starts").read_text().split())
+
+        async def look() -> bool:
+            return len((tmp_path / "starts").read_text().split()) >= before + times
+
+        await becomes(look, True)
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await becomes(loads(client, "late"), [("failed", "permanent")])
+            await is_started(6)
+            assert [logged("exited with code 3"), logged("did not load"), logged("no database")] == [1, 1, 2]
+            (tmp_path / "code").write_text("4")
+            await is_started(6)
+            assert logged("exited with code 4") == 1
+            assert logged("no database") in (3, 4)
+            monkeypatch.setattr(supervisor, "LOGGED_SECONDS", 0)
+            await is_started(8)
+            assert logged("exited with code 4") > 1
+            monkeypatch.undo()
+            await is_started(4)
+            said.write_text("ready\n")
+            (tmp_path / "ready").touch()
+            await becomes(loads(client, "late"), [("connected", "available")])
+            assert logged("stderr: ready") in (1, 2)
+
+    asyncio.run(story())
+
+
+def test_a_name_that_cannot_be_looked_up_for_now_is_looked_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that wakes without a network: the server is starting up, and is found once there is one."""
+    look_up, offline = socket.getaddrinfo, [True]
+
+    def resolve(host: Any, *rest: Any, **keys: Any) -> Any:
+        if host not in ("later.test", b"later.test"):
+            return look_up(host, *rest, **keys)
+        if offline:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up("127.0.0.1", *rest, **keys)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    async def story() -> None:
+        async with BadHttp().listening() as server:
+            entry = {"url": server.url.replace("127.0.0.1", "later.test")}
+            async with client_of(write_config(tmp_path, {"late": entry}, deadlines=DEADLINES)) as client:
+                notice = (await retrieve(client, "pid"))["notice"]
+                assert notice.startswith('Will retry automatically. Starting up: "late".')
+                [late] = (await listed(client))["servers"]
+                assert late["load"]["error"] == "could not be reached: its host name could not be looked up for now"
+                offline.clear()
+                await becomes(loads(client, "late"), [("connected", "available")])
 
     asyncio.run(story())
 

@@ -33,7 +33,7 @@ CALLS = 20
 LONG = 3600.0
 NOT_CONNECTED = (
     'Not done: server `it` is not connected; the call was not sent. Needs attention: "it" (exited with code 3 before it'
-    " answered). Waiting does not help. The operator must "
+    " answered). The operator must "
 )
 """What an agent reads about a known tool of a server that exits."""
 UNKNOWN = "is not connected, so its tools are not known; the call was not sent."

@@ -25,6 +25,7 @@ from callability.gateway.config.values import (
     Requests,
     Sealed,
     Seconds,
+    SecondsOrNever,
     ServerName,
     Sessions,
     Text,
@@ -54,6 +55,9 @@ class ServerDeadlines(_Model):
     )
     reopen_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.reopen_seconds`, for this server."
+    )
+    recheck_seconds: Annotated[SecondsOrNever | None, Given] = Field(
+        default=None, description="As `deadlines.recheck_seconds`, for this server."
     )
     open_seconds: Annotated[Seconds | None, Given] = Field(
         default=None, description="As `deadlines.open_seconds`, for this server."
@@ -224,6 +228,14 @@ class Deadlines(_Model):
             "Time until a server that is still starting up is loaded again, in seconds: above 0, at most 86,400. It"
             " doubles each time, up to ten minutes, or to the value itself if that is longer. A lost connection is"
             " opened again at once, or, if it lasted for less than this time, this long after it was opened."
+        ),
+    )
+    recheck_seconds: SecondsOrNever = Field(
+        default=600.0,
+        description=(
+            "Time until a server that needs attention is looked at again, in seconds: 0 to 86,400, and 0 for never. It"
+            " varies by a tenth, so that not all servers are looked at together. A server that denied access is never"
+            " looked at again by itself."
         ),
     )
     open_seconds: Seconds = Field(

@@ -91,6 +91,12 @@ def _seconds(value: object) -> object:
     return value
 
 
+def _seconds_or_none(value: object) -> object:
+    if isinstance(value, int | float) and not 0 <= value <= MAX_SECONDS:
+        raise PydanticCustomError("out-of-range", f"is not from 0 to {MAX_SECONDS:,} seconds")
+    return value
+
+
 def _port(value: int) -> int:
     if not 1 <= value <= MAX_PORT:
         raise PydanticCustomError("out-of-range", f"is not a port from 1 to {MAX_PORT:,}")
@@ -156,6 +162,11 @@ Seconds = Annotated[
     float,
     Field(strict=True, json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_SECONDS}),
     BeforeValidator(_seconds),
+]
+SecondsOrNever = Annotated[
+    float,
+    Field(strict=True, json_schema_extra={"minimum": 0, "maximum": MAX_SECONDS}),
+    BeforeValidator(_seconds_or_none),
 ]
 Port = Annotated[StrictInt, _Checked(_port, {"minimum": 1, "maximum": MAX_PORT})]
 Sessions = Annotated[StrictInt, _from_one_to(MAX_SESSIONS)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import random
 
 from callability.gateway.loading.load_outcome import LoadOutcome
 from callability.gateway.loading.loader import Loader
@@ -16,14 +18,19 @@ LOAD_SECONDS = 30.0
 """How long a load takes at most, unless two of its tries may take longer."""
 LONGEST_PAUSE = 600.0
 """The longest pause between two loads of a server, in seconds, unless the first pause is longer."""
+SPREAD = 0.1
+"""By what part of it the time to a recheck varies, so that not all servers are opened together."""
+LOGGED_SECONDS = 3600.0
+"""How often a recheck that fails as the last one is logged."""
 _logger = logging.getLogger(__name__)
 
 
 class Supervisor:
     """Keeps an upstream loaded, in a task of its own; each load has a new outcome (L-4).
 
-    After a transient outcome it loads again, after a pause that doubles each time. After any other failure it waits
-    until a call opens the upstream, and counts that as a load. A lost connection is loaded again at once. If the
+    After a transient outcome it loads again, after a pause that doubles each time. One that needs attention is looked
+    at again after a longer time. After a denial it waits until a call opens the upstream. An opening by a call counts
+    as a load. A lost connection is loaded again at once. If the
     connection lasted for less than the first pause, the rest of the pause comes first, so a server that exits as soon
     as it is connected is not started in a loop.
     """
@@ -32,6 +39,7 @@ class Supervisor:
         self._upstream = upstream
         self._stub = stub
         self._latest: LoadOutcome | None = None
+        self._logged = -math.inf
         self._known = asyncio.Event()
         self._classified = asyncio.Event()
         self._loaded = asyncio.Event()
@@ -90,8 +98,10 @@ class Supervisor:
 
     async def _load_for_ever(self) -> None:
         pause = 0.0
+        rechecked: LoadOutcome | None = None
         while True:
-            outcome = await self._load()
+            outcome = await self._load(rechecked)
+            rechecked = None
             first_pause = self._upstream.reopen_seconds
             if outcome.status is LoadStatus.AVAILABLE:
                 soonest = asyncio.get_running_loop().time() + first_pause
@@ -103,17 +113,32 @@ class Supervisor:
                 if not await self._opening_until(asyncio.get_running_loop().time() + pause):
                     pause = longer(pause, first_pause)
             else:
-                await self._opening_until(None)
+                rechecked = None if await self._opening_until(self._recheck(outcome)) else outcome
                 pause = 0.0
 
-    async def _load(self) -> LoadOutcome:
+    def _recheck(self, outcome: LoadOutcome) -> float | None:
+        """Return the time of the loop at which a server that failed is looked at again; None for never."""
+        seconds = self._upstream.recheck_seconds
+        if outcome.status is LoadStatus.DENIED or not seconds:
+            return None
+        return asyncio.get_running_loop().time() + seconds * random.uniform(1 - SPREAD, 1 + SPREAD)
+
+    async def _load(self, rechecked: LoadOutcome | None) -> LoadOutcome:
+        """Load; of a recheck, only what differs from the earlier outcome is logged, or an hour after the last line."""
         seconds = max(LOAD_SECONDS, 2 * self._upstream.longest_opening)
         loader = Loader(self._stub, seconds=seconds)
-        outcome = await loader.load(
-            self._upstream, retry_scheduled=True, report=self._take, begin=self._classified.clear
-        )
+        now = asyncio.get_running_loop().time()
+        self._upstream.is_rechecked = rechecked is not None and now < self._logged + LOGGED_SECONDS
+        try:
+            outcome = await loader.load(
+                self._upstream, retry_scheduled=True, report=self._take, begin=self._classified.clear
+            )
+            is_known = self._upstream.is_rechecked and rechecked is not None and _is_alike(outcome, rechecked)
+        finally:
+            self._upstream.is_rechecked = False
         self._loaded.set()
-        if outcome.status is not LoadStatus.AVAILABLE:
+        if outcome.status is not LoadStatus.AVAILABLE and not is_known:
+            self._logged = now
             _logger.info("`%s` did not load: %s (attempts: %d)", outcome.server_id, outcome.status, outcome.attempts)
         return outcome
 
@@ -137,6 +162,10 @@ class Supervisor:
 def longer(pause: float, first_pause: float) -> float:
     """Return the pause after a pause, in seconds: twice as long, up to ten minutes or to the first pause."""
     return min(2 * pause, max(LONGEST_PAUSE, first_pause))
+
+
+def _is_alike(outcome: LoadOutcome, earlier: LoadOutcome) -> bool:
+    return (outcome.status, outcome.error) == (earlier.status, earlier.error)
 
 
 def _opened_meanwhile(upstream: Upstream) -> LoadOutcome:

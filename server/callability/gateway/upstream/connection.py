@@ -72,7 +72,8 @@ class Connection:
     """Goes from connecting to connected or failed, and never back; `tools` are the given ones until it has its own.
 
     With `names_only` only the names of the tools are kept. With `opens_older` the handshake is that of MCP 2025-11-25
-    alone, since the server did not answer, or did not survive, the newer one.
+    alone, since the server did not answer, or did not survive, the newer one. An opening that fails as `expected` is
+    not logged, nor is what the child writes meanwhile.
     """
 
     def __init__(
@@ -86,7 +87,9 @@ class Connection:
         tools: tuple[UpstreamTool, ...],
         names_only: bool = False,
         opens_older: bool = False,
+        expected: Failure | None = None,
     ) -> None:
+        self._expected = expected
         self.state: State = "connecting"
         self.failure: Failure | None = None
         self.tools = tools
@@ -106,7 +109,11 @@ class Connection:
             names_only=names_only,
             latest=lambda: self._incoming.latest,
         )
-        self._child = StdioTransport(name, target, self._lose) if isinstance(target, StdioTarget) else None
+        self._child = (
+            StdioTransport(name, target, self._lose, is_held=expected is not None)
+            if isinstance(target, StdioTarget)
+            else None
+        )
         self._silence = Silence(self._child, self._end_when_idle) if self._child else None
         self._opening = Exchange(open_seconds, probe_seconds=min(open_seconds / 3, PROBE_SECONDS))
         self._opens_older = opens_older
@@ -250,7 +257,8 @@ class Connection:
             if not self._ended_at_probe:
                 raise
         words = "`%s` ended at `%s`: it is started again, and opened with `initialize`"
-        _logger.info(words, self._name, PROBE, extra=fields(server=self._name))
+        if self._expected is None:
+            _logger.info(words, self._name, PROBE, extra=fields(server=self._name))
         self._is_probing, self._opens_older = False, True
         await self._hold_one(expiry, exchange)
 
@@ -264,6 +272,7 @@ class Connection:
             expiry.cancel()
             if self.state == "connecting":
                 self._session, self.state, self.stood = client.session, "connected", True
+                self._release()
                 self.settled.set()
                 counted = (count := len(self.tools), "tool" if count == 1 else "tools")
                 _logger.info("`%s` is connected with %d %s", self._name, *counted, extra=fields(server=self._name))
@@ -329,7 +338,16 @@ class Connection:
             self.settled.set()
             self.ended.set()
             self._end_waits()
+            if self._expected is not None and self._expected.words == failure.words:
+                return
+            self._release()
             _logger.warning("`%s` %s", self._name, failure.words, extra=fields(server=self._name))
+
+    def _release(self) -> None:
+        """Log what was held back, since the opening does not fail as expected."""
+        self._expected = None
+        if self._child is not None:
+            self._child.release()
 
     def _end_waits(self) -> None:
         self._listing.end()

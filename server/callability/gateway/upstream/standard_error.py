@@ -28,14 +28,30 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class StandardError:
-    """Logs the lines of one child; after too many it pauses for `WINDOW_SECONDS`, then logs how many it left out."""
+    """Logs the lines of one child; after too many it pauses for `WINDOW_SECONDS`, then logs how many it left out.
 
-    def __init__(self, name: str, secrets: Secrets, clock: Callable[[], float] = time.monotonic) -> None:
+    With `held` the lines are kept there, until `release`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        secrets: Secrets,
+        clock: Callable[[], float] = time.monotonic,
+        held: deque[str] | None = None,
+    ) -> None:
         self._name = name
         self._secrets = secrets
         self._clock = clock
         self._logged: deque[float] = deque(maxlen=MOST_LINES)
         self._left_out = 0
+        self._held = held
+
+    def release(self) -> None:
+        """Log the lines that were held; later ones are logged at once."""
+        held, self._held = self._held or (), None
+        for text in held:
+            self._write(text)
 
     async def follow(self, stream: asyncio.StreamReader) -> None:
         """Log what a stream brings, to its end."""
@@ -64,8 +80,13 @@ class StandardError:
         self._logged.append(now)
         read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
-        said, about = _CONTROL.sub("?", text[:LINE_CHARACTERS]), fields(server=self._name)
-        _logger.info("`%s` stderr: %s", self._name, said, extra=about)
+        self._write(_CONTROL.sub("?", text[:LINE_CHARACTERS]))
+
+    def _write(self, text: str) -> None:
+        if self._held is None:
+            _logger.info("`%s` stderr: %s", self._name, text, extra=fields(server=self._name))
+        else:
+            self._held.append(text)
 
     def _is_enough(self, now: float) -> bool:
         if self._left_out:
@@ -73,7 +94,7 @@ class StandardError:
         return len(self._logged) == MOST_LINES and now - self._logged[0] < WINDOW_SECONDS
 
     def _report_left_out(self) -> None:
-        if self._left_out:
+        if self._left_out and self._held is None:
             words, about = "`%s` wrote too much on standard error: %d lines are left out", fields(server=self._name)
             _logger.warning(words, self._name, self._left_out, extra=about)
             self._left_out = 0

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import PIPE
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
@@ -36,7 +37,7 @@ from callability.gateway.upstream.lines import END_BYTES, Lines, LongLine
 from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.outgoing import OutgoingMessages
 from callability.gateway.upstream.secrets import Secrets
-from callability.gateway.upstream.standard_error import StandardError
+from callability.gateway.upstream.standard_error import MOST_LINES, StandardError
 from callability.gateway.upstream.target import StdioTarget
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -50,15 +51,20 @@ Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 class StdioTransport:
     """Runs a target while `streams` is entered; `on_end` is called with how the child ended, if it did so by itself.
 
-    Each time that it is entered, another child runs.
+    Each time that it is entered, another child runs. If it `is_held`, what the child writes is not logged before
+    `release`.
     """
 
-    def __init__(self, name: str, target: StdioTarget, on_end: Callable[[Failure], None]) -> None:
+    def __init__(
+        self, name: str, target: StdioTarget, on_end: Callable[[Failure], None], *, is_held: bool = False
+    ) -> None:
         self.heard = 0
         self._garbled = False
         self._name = name
         self._target = target
         self._on_end = on_end
+        self._held: deque[str] | None = deque(maxlen=MOST_LINES) if is_held else None
+        self._standard_error: StandardError | None = None
         self._probe: RequestId | None = None
         """The `server/discover` that awaits its answer."""
 
@@ -89,6 +95,12 @@ class StdioTransport:
                         await child.stop()
                     group.cancel_scope.cancel()
 
+    def release(self) -> None:
+        """Log what was held, and what comes from now on."""
+        if self._standard_error is not None:
+            self._standard_error.release()
+        self._held = None
+
     async def _start(self) -> Child:
         target = self._target
         loop = asyncio.get_running_loop()
@@ -111,7 +123,9 @@ class StdioTransport:
 
     async def _follow(self, child: Child) -> None:
         try:
-            await StandardError(self._name, Secrets.of(self._target)).follow(child.stderr)
+            secrets = Secrets.of(self._target)
+            self._standard_error = StandardError(self._name, secrets, held=self._held)
+            await self._standard_error.follow(child.stderr)
         finally:
             child.followed.set()
 
@@ -164,7 +178,7 @@ class StdioTransport:
             read = from_json(line.decode("utf-8", "replace"))
             message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
-            if not self._garbled:
+            if not self._garbled and self._held is None:
                 words = "`%s` wrote a line that is not MCP; further ones are not reported"
                 _logger.info(words, self._name, extra=fields(server=self._name))
             self._garbled = True

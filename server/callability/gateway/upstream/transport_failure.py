@@ -23,6 +23,12 @@ _Facts = tuple[str, LoadFailure, LoadPhase]
 """The words of a failure, what failed, and how far it had come."""
 
 _GONE: _Facts = (CLOSED.words, LoadFailure.CLOSED, LoadPhase.REQUEST)
+# A name server that cannot be asked, as on a machine without a network, may know the name later.
+_UNRESOLVED: _Facts = (
+    "could not be reached: its host name could not be looked up for now",
+    LoadFailure.TIMEOUT,
+    LoadPhase.RESOLVE,
+)
 _UNREACHED: _Facts = ("could not be reached", LoadFailure.OTHER, LoadPhase.CONNECT)
 _BY_CAUSE: tuple[tuple[type[Exception], _Facts], ...] = (
     (
@@ -99,6 +105,8 @@ def _facts_of(error: Exception, cause: BaseException) -> _Facts:
     for kind, facts in _BY_ERROR:
         if isinstance(error, kind):
             return facts
+    if isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN:
+        return _UNRESOLVED
     if isinstance(error, httpx2.ConnectError):
         return next((facts for kind, facts in _BY_CAUSE if isinstance(cause, kind)), _UNREACHED)
     # The one case in which only the library's text distinguishes two errors.

@@ -62,6 +62,10 @@ class Upstream:
         self._opened_older = opens_older
         self.reopen_seconds = 30.0
         """How long until its supervisor first tries a failed opening again."""
+        self.recheck_seconds = 600.0
+        """How long until its supervisor looks at it again if it needs attention; 0 for never."""
+        self.is_rechecked = False
+        """Whether an opening that starts and fails as the last one is not worth a line in the log."""
         self._connection: Connection | None = None
         # The connection's task, and those of earlier connections that still clean up.
         self._owners: set[asyncio.Task[None]] = set()
@@ -99,6 +103,7 @@ class Upstream:
         self._call_max_seconds = deadlines.call_max_seconds
         self._refresh_seconds = deadlines.refresh_seconds
         self.reopen_seconds = deadlines.reopen_seconds
+        self.recheck_seconds = deadlines.recheck_seconds
 
     def start(self) -> None:
         """Start to open, unless that is done or under way, and return at once; once closed, it stays closed."""
@@ -114,6 +119,7 @@ class Upstream:
             tools=self.tools,
             names_only=self._names_only,
             opens_older=self.opens_older,
+            expected=self.last_failure if self.is_rechecked else None,
         )
         self._openings += 1
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
