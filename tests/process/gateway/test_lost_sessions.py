@@ -91,7 +91,8 @@ def test_a_session_that_is_lost_is_opened_again_whatever_the_server_says_of_it(s
     """After three calls that failed and a listing that failed too; each call is sent once."""
 
     async def story() -> None:
-        async with Forgetful(step).listening() as server:
+        server = Forgetful(step)
+        async with server.listening():
             deadlines = QUICK | ({"call_seconds": 0.5, "open_seconds": 2} if step == "hang" else {})
             async with client_of(write_config(tmp_path, {"it": http(server)}, deadlines=deadlines)) as client:
                 assert await _works(client, "it:work")()
@@ -181,7 +182,8 @@ def test_tools_are_not_kept_for_ever_without_a_listing(tmp_path: Path, monkeypat
     monkeypatch.setattr(listing, "KEPT_SECONDS", 0.5)
 
     async def story() -> None:
-        async with Forgetful(reply(b"", status="503 Service Unavailable")).listening() as server:
+        server = Forgetful(reply(b"", status="503 Service Unavailable"))
+        async with server.listening():
             config = write_config(tmp_path, {"it": http(server)}, deadlines=QUICK | {"refresh_seconds": 0.2})
             async with client_of(config) as client:
                 await becomes(loads(client, "it"), [("connected", "available")])
