@@ -108,6 +108,26 @@ def test_a_session_that_is_lost_is_opened_again_whatever_the_server_says_of_it(s
     asyncio.run(story())
 
 
+def test_calls_that_agents_give_up_count_as_failed(tmp_path: Path) -> None:
+    """Their patience may be shorter than the gateway's."""
+
+    async def story() -> None:
+        server = Forgetful("hang")
+        async with server.listening():
+            deadlines = QUICK | {"call_seconds": 3600, "open_seconds": 2}
+            async with client_of(write_config(tmp_path, {"it": http(server)}, deadlines=deadlines)) as client:
+                assert await _works(client, "it:work")()
+                server.lost = server.broken_list = True
+                for count in range(TIRED):
+                    waiting = asyncio.create_task(call(client, "it:work"))
+                    await becomes(_is(lambda: server.calls), 1 + count + 1)
+                    waiting.cancel()
+                await becomes(_is(lambda: server.openings), TWICE)
+                await becomes(_works(client, "it:work"), True)
+
+    asyncio.run(story())
+
+
 def _is(look: Callable[[], int]) -> Callable[[], Any]:
     async def seen() -> int:
         return look()

@@ -106,6 +106,24 @@ def test_the_handshake_that_worked_is_remembered_until_an_opening_fails(how: str
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("how", ["exits", "is silent"])
+def test_a_server_of_the_catalog_is_opened_as_any_other(how: str, tmp_path: Path) -> None:
+    """What worked is remembered from one enable to the next."""
+
+    async def story() -> None:
+        config = write_config(tmp_path, {}, catalog={"it": _older(tmp_path, how)}, deadlines=SHORT)
+        async with client_of(config) as client:
+            for _ in range(2):
+                enabled = await client.call_tool("enable_server", {"id": "it"})
+                assert not enabled.is_error, text_of(enabled)
+                assert (await _pid(client)).isdecimal()
+                await client.call_tool("disable_server", {"id": "it"})
+
+    asyncio.run(story())
+    served = ["initialize", "tools/list", "tools/call"]
+    assert _record(tmp_path) == [*FIRST, *(["start"] if how == "exits" else []), *served, "start", *served]
+
+
 async def _answers(client: Client) -> bool:
     return (await _pid(client)).isdecimal()
 
@@ -119,6 +137,9 @@ _UNANSWERED: dict[str, Step] = {
     "stop in a body": Cut(HEAD, "hang"),
     "a body without an end": Cut(HEAD, "trickle"),
     "a stream without an end": Cut(STREAM, "trickle"),
+    "an open stream without an answer": Cut(STREAM + b"id: 1\ndata:\n\n", "hang"),
+    "an answer to no request": reply(b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32601, "message": "no"}}'),
+    "an answer to another request": reply(b'{"jsonrpc": "2.0", "id": 4711, "result": {}}'),
     "403": response(403),
 }
 

@@ -238,6 +238,10 @@ class Connection:
             raise self._counted(self._unanswered(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
             raise self._counted(self._call_error(error, exchange)) from None
+        except asyncio.CancelledError:
+            # The agent waited for less time than the gateway does.
+            self._count_failure()
+            raise
         finally:
             EXCHANGE.reset(outer)
             self._calls -= 1
@@ -361,10 +365,13 @@ class Connection:
     def _counted(self, error: UpstreamError) -> UpstreamError:
         """Count a call that failed: a server may say in any words that it has lost the session."""
         if not is_pool_full(error.failure):
-            self._failures += 1
-            if self._failures % FAILURES == 0:
-                self._listing.doubt()
+            self._count_failure()
         return error
+
+    def _count_failure(self) -> None:
+        self._failures += 1
+        if self._failures % FAILURES == 0:
+            self._listing.doubt()
 
     def _unanswered(self, deadline: CallDeadline, heard: int | None, exchange: Exchange) -> UpstreamError:
         if exchange.known is not None:

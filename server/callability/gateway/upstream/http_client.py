@@ -100,7 +100,9 @@ class HttpClient(httpx2.AsyncClient):
             limits["pool"] = min(limits.get("pool") or math.inf, left / 2)
         request.extensions = {**request.extensions, "timeout": limits}
         answer = await self._answer(request, method, exchange, *args, **options)
-        if method == PROBE and answer is not None and _is_unexplained(answer):
+        if method == PROBE and answer is not None and _is_to_another(answer, request):
+            answer, exchange.unanswered = None, True
+        elif method == PROBE and answer is not None and _is_unexplained(answer):
             exchange.unanswered = True
         elif method in _HANDSHAKE and exchange.status in _REFUSED_OR_DEFERRED:
             exchange.refusal = exchange.failure
@@ -113,8 +115,7 @@ class HttpClient(httpx2.AsyncClient):
         try:
             response = await super().send(request, *args, **options)
             if method == PROBE and exchange.probe_seconds is not None:
-                assert isinstance(response.stream, httpx2.AsyncByteStream)
-                response.stream = HurriedStream(response.stream, exchange.probe_seconds)
+                _hurry(response, request, exchange, exchange.probe_seconds)
             try:
                 return await judged(response, request, method, exchange)
             except BaseException:
@@ -132,6 +133,27 @@ class HttpClient(httpx2.AsyncClient):
             about = fields(server=self._name)
             _logger.warning("`%s` %s (%s)", self._name, _UNREADABLE.words, _place(error), extra=about)
         return None
+
+
+def _hurry(response: httpx2.Response, request: httpx2.Request, exchange: Exchange, seconds: float) -> None:
+    """Limit the time for the rest of an answer to `server/discover`."""
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    error = {"code": INTERNAL_ERROR, "message": "no answer in time"}
+    refusal = json.dumps({"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "error": error})
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    event = f"\n\nevent: message\ndata: {refusal}\n\n".encode() if is_stream else b""
+    response.stream = HurriedStream(response.stream, exchange, seconds, event)
+
+
+def _is_to_another(response: httpx2.Response, request: httpx2.Request) -> bool:
+    """Say whether an answer in JSON is to no request or another one, so that the SDK would wait on."""
+    if not response.is_success or not response.is_stream_consumed:
+        return False
+    try:
+        message = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(message, dict) and message.get("id") != json.loads(request.content)["id"]
 
 
 def _is_unexplained(response: httpx2.Response) -> bool:

@@ -121,17 +121,32 @@ class _ErrorBody:
 
 
 class HurriedStream(httpx2.AsyncByteStream):
-    """A body that has to arrive within some seconds, even if each piece of it comes soon after the last."""
+    """The body of an answer to `server/discover`, which has to arrive in time, even if it comes in many pieces.
 
-    def __init__(self, stream: httpx2.AsyncByteStream, seconds: float) -> None:
+    A stream of events that is late ends with `refusal`, in place of the answer: without one, the SDK would wait on.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange, seconds: float, refusal: bytes) -> None:
         self._stream = stream
+        self._exchange = exchange
         self._until = time.monotonic() + seconds
+        self._refusal = refusal
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        async for chunk in self._stream:
-            if time.monotonic() > self._until:
-                raise httpx2.ReadTimeout("")
-            yield chunk
+        is_late = False
+        try:
+            async for chunk in self._stream:
+                if is_late := time.monotonic() > self._until:
+                    break
+                yield chunk
+        except httpx2.ReadTimeout:
+            is_late = True
+        if not is_late:
+            return
+        self._exchange.unanswered = True
+        if not self._refusal:
+            raise httpx2.ReadTimeout("")
+        yield self._refusal
 
     async def aclose(self) -> None:
         """Close the body."""
