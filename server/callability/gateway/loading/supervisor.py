@@ -113,10 +113,10 @@ class Supervisor:
                 if not await self._opening_until(asyncio.get_running_loop().time() + pause):
                     pause = longer(pause, first_pause)
             else:
-                rechecked = None if await self._opening_until(self._recheck(outcome)) else outcome
+                rechecked = None if await self._opening_until(self._recheck_time(outcome)) else outcome
                 pause = 0.0
 
-    def _recheck(self, outcome: LoadOutcome) -> float | None:
+    def _recheck_time(self, outcome: LoadOutcome) -> float | None:
         """Return the time of the loop at which a server that failed is looked at again; None for never."""
         seconds = self._upstream.recheck_seconds
         if outcome.status is LoadStatus.DENIED or not seconds:

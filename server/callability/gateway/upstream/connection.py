@@ -235,9 +235,9 @@ class Connection:
                     request, ANSWER, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
-            raise self._counted(self._unanswered(deadline, heard, exchange)) from None
+            raise self._count_error(self._unanswered(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
-            raise self._counted(self._call_error(error, exchange)) from None
+            raise self._count_error(self._call_error(error, exchange)) from None
         except asyncio.CancelledError:
             # The agent waited for less time than the gateway does.
             self._count_failure()
@@ -362,8 +362,8 @@ class Connection:
         if self.failure is not None and self._calls == 0:
             self._leave.set()
 
-    def _counted(self, error: UpstreamError) -> UpstreamError:
-        """Count a call that failed: a server may say in any words that it has lost the session."""
+    def _count_error(self, error: UpstreamError) -> UpstreamError:
+        """Count a call that failed, and return its error: a lost session may be reported in any words."""
         if not is_pool_full(error.failure):
             self._count_failure()
         return error

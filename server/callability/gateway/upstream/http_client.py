@@ -153,7 +153,7 @@ def _is_to_another(response: httpx2.Response, request: httpx2.Request) -> bool:
         message = json.loads(response.content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(message, dict) and message.get("id") != json.loads(request.content)["id"]
+    return isinstance(message, dict) and str(message.get("id")) != str(json.loads(request.content)["id"])
 
 
 def _is_unexplained(response: httpx2.Response) -> bool:
