@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import typer
@@ -16,9 +14,10 @@ from callability.bundling.writing import NotWritten, checked_payload
 from callability.command_line.compiled_policy import accepted
 from callability.command_line.key_option import key_files
 from callability.command_line.options import leave, print_findings, refuse
-from callability.files.policy_source import source_in
+from callability.files.policy_source import policy_files, source_in
 from callability.files.shipped_policy import shipped_policy
 from callability.kernel.envelope import MAX_SIGNATURES, enveloped
+from callability.output_file import OutputRefused, descriptor_of, output_to
 from callability.policy.loading import check_source
 
 MAX_SEQUENCE = 2**64 - 1
@@ -64,13 +63,14 @@ def build(
     files = key_files(sign, "--sign", MAX_SIGNATURES)
     payload = _payload(directory, sequence, with_rule_files=with_rule_files)
     data = enveloped(payload, _signatures(payload, files))
-    if output == STANDARD_OUTPUT:
+    if output == STANDARD_OUTPUT or descriptor_of(Path(output)) == 1:
         sys.stdout.buffer.write(data)
         return
     try:
-        _write(Path(output), data)
-    except OSError as error:
-        leave(f"`{output}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+        with output_to(Path(output), (*policy_files(directory or shipped_policy()), *files.values())) as stream:
+            stream.write(data)
+    except OutputRefused as error:
+        leave(str(error), 1)
     typer.echo(f"{output}: {len(data):,} bytes, digest {sha256(payload).hexdigest()}")
 
 
@@ -99,17 +99,3 @@ def _signatures(payload: bytes, files: dict[str, Path]) -> list[bundle_pb2.Signa
         leave(str(error), 1)
     except OSError as error:
         leave(f"`{error.filename}` cannot be read: {(error.strerror or 'error').lower()}", 1)
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Write a file as a whole, so that a proxy that follows it never reads half of it."""
-    with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as written:
-        try:
-            written.write(data)
-            written.flush()
-            os.fsync(written.fileno())
-            os.chmod(written.name, 0o644)
-            os.replace(written.name, file)
-        except OSError:
-            Path(written.name).unlink(missing_ok=True)
-            raise

@@ -15,6 +15,7 @@ from callability.command_line.terminal import number_of
 from callability.finding import did_you_mean, shown
 from callability.gateway.offline.snapshot import snapshot
 from callability.log_output import log_to_standard_error
+from callability.output_file import OutputRefused, output_to
 
 
 def inventory(
@@ -56,14 +57,11 @@ def inventory(
     if output is None:
         typer.echo(text)
     else:
-        _write(output, f"{text}\n")
+        try:
+            with output_to(output, (config, files.path)) as stream:
+                stream.write(f"{text}\n".encode())
+        except OutputRefused as error:
+            leave(str(error), 1)
         tools = sum(len(server.tools) for server in request.servers)
         typer.echo(f"{number_of(tools, 'tool')} of {number_of(len(request.servers), 'server')} in `{output}`", err=True)
     raise typer.Exit(1 if failures else 0)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 1)

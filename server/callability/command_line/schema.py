@@ -10,6 +10,7 @@ import typer
 
 from callability.command_line.options import leave
 from callability.finding import did_you_mean, shown
+from callability.output_file import OutputRefused, output_to
 from callability.policy.questions.callability import CALLABILITY
 from callability.policy.questions.question import Question
 from callability.policy.questions.questions import QUESTIONS
@@ -48,8 +49,11 @@ def every(
         for name, question in QUESTIONS.items():
             for file, schema in ((name, schema_of_rules(question)), (f"{name}_test", schema_of_tests(question))):
                 path = directory / f"{file}.schema.json"
-                path.write_text(f"{json.dumps(schema, indent=2)}\n", encoding="utf-8")
+                with output_to(path) as stream:
+                    stream.write(f"{json.dumps(schema, indent=2)}\n".encode())
                 typer.echo(str(path))
+    except OutputRefused as error:
+        leave(str(error), 1)
     except OSError as error:
         leave(f"`{error.filename}` cannot be written: {(error.strerror or 'error').lower()}", 1)
 

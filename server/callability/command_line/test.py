@@ -16,6 +16,7 @@ from callability.files.bundle_origin import origin_at
 from callability.files.policy_source import PolicySource
 from callability.files.shipped_policy import shipped_policy
 from callability.finding import Severity, shown
+from callability.output_file import OutputRefused, output_to
 from callability.policy.loading import Check, ProvedRuleSet, check_source
 from callability.policy.proving.case_result import CaseResult
 from callability.policy.proving.coverage import coverage
@@ -68,7 +69,11 @@ def test(
         if wanted is not None and not tested.count() and not tested.errors and not watch:
             leave(f"no test has {shown(wanted)} in its name", 2)
         if to:
-            _write(to, junit(tested))
+            try:
+                with output_to(to, origin.followed()) as stream:
+                    stream.write(junit(tested))
+            except OutputRefused as error:
+                leave(str(error), 1)
         typer.echo(as_json(tested) if json else as_text(tested, verbose=verbose))
         return tested.passed
 
@@ -93,10 +98,3 @@ def _tested_rule_set(name: str, proved: ProvedRuleSet, wanted: str | None) -> Te
 def _is_wanted(result: CaseResult, wanted: str) -> bool:
     name, wanted = result.case.name.lower(), wanted.lower()
     return fnmatchcase(name, wanted) if {*"*?"} & {*wanted} else wanted in name
-
-
-def _write(path: Path, text: bytes) -> None:
-    try:
-        path.write_bytes(text)
-    except OSError as error:
-        leave(f"`{path}` cannot be written: {(error.strerror or 'error').lower()}", 1)

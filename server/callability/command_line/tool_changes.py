@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from callability.finding import shown
 from callability.kernel.calls import LocalCalls
 from callability.kernel.limits import InvalidRequest
 from callability.kernel.policy import read
+from callability.output_file import descriptor_of
 from callability.policy.loading import Policy
+from callability.regular_file import read_regular
 from callability.v1.callability_service_pb2 import CheckToolsRequest
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -25,8 +28,7 @@ MAX_BYTES = 64 * 1024 * 1024
 def read_inventory(path: Path) -> CheckToolsRequest:
     """Return what `callability inventory` wrote, or exit with code 1."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = _read(path)
     except OSError as error:
         leave(f"{shown(str(path))} cannot be read: {(error.strerror or 'error').lower()}", 1)
     if len(data) > MAX_BYTES:
@@ -36,6 +38,15 @@ def read_inventory(path: Path) -> CheckToolsRequest:
     except (ParseError, ValueError, RecursionError) as error:
         wanted = "wanted the JSON that `callability inventory` writes; `callability inventory diff` compares tables"
         leave(f"{shown(str(path))} is not an inventory: {str(error)[:200]} ({wanted})", 1)
+
+
+def _read(path: Path) -> bytes:
+    """Return the bytes of a file, or of a pipe that this process was given, as in `inventory | diff`."""
+    descriptor = descriptor_of(path)
+    if descriptor is None:
+        return read_regular(path, MAX_BYTES + 1)
+    with os.fdopen(os.dup(descriptor), "rb") as stream:
+        return stream.read(MAX_BYTES + 1)
 
 
 def _parsed(data: bytes) -> CheckToolsRequest:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from callability import document
 from callability.editing.edit import created, edited
 from callability.editing.spelling import Tree
+from callability.output_file import replacing
 
 
 def rewrite(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
@@ -63,21 +63,8 @@ def replace(target: Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written; what was there is as it was.
     """
-    beside = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}")
-    old = target.stat() if target.exists() else None
-    # Until it has the mode of the old one nobody else may open it: it may hold secrets.
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else 0o666)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if old:
-                _take_after(old, descriptor)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        beside.replace(target)
-    except BaseException:
-        beside.unlink()
-        raise
+    with replacing(target) as file:
+        file.write(data)
 
 
 @contextmanager
@@ -90,10 +77,3 @@ def _turn(directory: Path) -> Iterator[None]:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _take_after(old: os.stat_result, descriptor: int) -> None:
-    # In this order: a change of the owner takes bits of the mode away.
-    with suppress(PermissionError):
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, old.st_mode & 0o7777)

@@ -29,6 +29,7 @@ SHARED = {
     "callability.jsonc",
     "callability.log_interval",
     "callability.log_output",
+    "callability.output_file",
     "callability.regular_file",
     "callability.request_context",
     "callability.timeout_signature",
