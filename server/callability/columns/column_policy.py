@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from callability.bundle.v1 import bundle_pb2 as pb
+from callability.columns.decoding import plain_form
 from callability.columns.fact_column import Codes, FactReader, OddValues, UnfitColumn
 from callability.columns.rule_columns import RuleColumns
+from callability.columns.validation import ColumnCheck
 from callability.columns.verdict_columns import VerdictColumns
 from callability.finding import did_you_mean, listed, nearest
 from callability.kernel.envelope import opened
@@ -102,14 +104,20 @@ class Reading:
         self._rules, self._verdicts = rules, verdicts
         facts = rules.rule_set.facts
         self._readers = {place: FactReader(facts[place], rules.names.get(place)) for place in rules.facts}
-        self._table = schema
         self._rows_read = 0
         self._constants = _constants(self._readers, schema, columns)
+        self._columns = {place: each.name for place, each in self._readers.items() if place not in self._constants}
+        self._checks = {place: ColumnCheck() for place in self._columns}
         self._kept = tuple(schema.names) if columns.kept is None else columns.kept
         _check_kept(self._kept, schema, policy.verdict)
         self.missing = _missing((self._readers[place] for place in self._constants), columns)
         kept = [schema.field(name) for name in self._kept]
         self.schema = pa.schema([*kept, *policy.verdict], {**(schema.metadata or {}), **policy.metadata})
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that a batch must have: those of facts, and those that are passed on."""
+        return tuple(dict.fromkeys((*self._columns.values(), *self._kept)))
 
     @property
     def odd(self) -> Mapping[str, OddValues]:
@@ -122,14 +130,14 @@ class Reading:
         Raises:
             UnfitColumn: a column cannot be read as its fact; a row is counted from 1, from the first batch on.
         """
-        if batch.schema.names != self._table.names:
-            raise UnfitColumn(
-                f"a batch has the columns {_listed(batch.schema.names)}, not {_listed(self._table.names)}"
-            )
+        if any(len(batch.schema.get_all_field_indices(name)) != 1 for name in self.needed):
+            raise UnfitColumn(f"a batch has the columns {_listed(batch.schema.names)}, not {_listed(self.needed)}")
         codes: dict[int, Codes | int] = dict(self._constants)
-        for place, reader in self._readers.items():
-            if place not in self._constants:
-                codes[place] = reader.read(batch.column(reader.name), self._rows_read)
+        for place, name in self._columns.items():
+            column = batch.column(name)
+            if fault := self._checks[place].fault_of(column):
+                raise UnfitColumn(f"column `{name}`: {fault}")
+            codes[place] = self._readers[place].read(plain_form(column), self._rows_read)
         self._rows_read += batch.num_rows
         room = self._verdicts.room(batch.num_rows)
         for start in range(0, batch.num_rows, CHUNK):

@@ -7,29 +7,40 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.dataset
 import pyarrow.ipc
-import pyarrow.json
 import pyarrow.parquet
 
-from callability.columns.decoding import decoded, decoded_schema, plain_type
+from callability.columns.arrow_files import UnfitFile, arrow_schema, check_arrow_files, read_arrow
+from callability.columns.decoding import decoded, decoded_schema, plain_form, plain_form_type, plain_type
 from callability.columns.fact_column import UnfitColumn
 from callability.columns.table_format import TableFormat
-from callability.columns.unreadable import MAX_CHARACTERS, reason
+from callability.columns.text_tables import (
+    UnfitText,
+    names_in_csv,
+    names_in_json_lines,
+    read_csv,
+    read_json_lines,
+    text_schema,
+)
+from callability.columns.unreadable import reason
+from callability.columns.validation import one_line
+from callability.finding import shown
+from callability.output_file import OutputRefused, output_to
 
 BATCH_ROWS = 1 << 16
 _READ_BYTES = 1 << 20
 """Bytes of a column of a Parquet file that are read at once."""
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_NULLS = ["", "NULL", "null"]
 
 
 class TableRefused(Exception):
-    """A file that cannot be read as a table, or written. Its text names the file and says why."""
+    """A file that cannot be read as a table. Its text names the file and says why."""
 
 
 ENDINGS = {
@@ -50,77 +61,93 @@ class TableFile:
     path: Path
     format: TableFormat
 
-    def batches(self, facts: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the columns of the file and its rows. The columns of facts are read as `facts` has them.
+    @property
+    def is_empty_json(self) -> bool:
+        """Whether it is a file for JSON lines with nothing in it."""
+        return self.format is TableFormat.JSON_LINES and not self.path.stat().st_size
 
-        Texts are dictionary-encoded as they are read. In CSV an empty field, NULL and null are null, unless quoted.
+    def schema(self, facts: pa.Schema, kept: Sequence[str] = ()) -> pa.Schema:
+        """Return the columns of the file as they are read; in CSV and JSON lines facts have the types of `facts`.
+
+        JSON lines without a row lack no column: they have those of `facts`, and those that are `kept`.
 
         Raises:
-            TableRefused: the file cannot be read, also while it is read.
+            TableRefused: the file cannot be read.
         """
         with self._refused():
-            dataset = self._dataset(facts)
-            schema = dataset.schema
+            match self.format:
+                case TableFormat.PARQUET:
+                    found = pa.parquet.read_schema(self.path)
+                    found = pa.schema([_encoded(field) for field in found], found.metadata)
+                case TableFormat.ARROW:
+                    found = arrow_schema(self.path)
+                case TableFormat.CSV:
+                    found = text_schema(names_in_csv(self.path), facts)
+                case TableFormat.JSON_LINES:
+                    names = names_in_json_lines(self.path) or dict.fromkeys((*facts.names, *kept))
+                    found = text_schema(names, facts)
             # Names of columns are decoded here, and may not be UTF-8.
-            _ = schema.names
-        return schema, self._scan(dataset)
+            _ = found.names
+            return pa.schema([field.with_type(plain_form_type(field.type)) for field in found], found.metadata)
 
-    def _dataset(self, facts: pa.Schema) -> pa.dataset.Dataset:
-        whole = pa.dataset.dataset(self.path, format=self._format(facts, ()))
-        texts = [each.name for each in whole.schema if pa.types.is_string(each.type)]
-        if self.format is TableFormat.PARQUET:
-            return pa.dataset.dataset(self.path, format=self._format(facts, texts))
-        if self.format is TableFormat.JSON_LINES:
-            # Its reader does not encode texts: that is done for each batch.
-            fields = [facts.field(f.name) if f.name in facts.names else f for f in whole.schema]
-            plain = [f.with_type(pa.string()) if pa.types.is_dictionary(f.type) else f for f in fields]
-            return pa.dataset.dataset(self.path, schema=pa.schema(plain), format=self._format(facts, ()))
-        return whole
+    def batches(self, facts: pa.Schema, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield some of the columns of the file: at least one batch, which may be empty. The others are not read.
 
-    def _format(self, facts: pa.Schema, texts: Sequence[str]) -> pa.dataset.FileFormat:
+        Texts are dictionary-encoded as they are read, or plain. In CSV an empty field is null, unless it is quoted, and
+        so are NULL and null in the column of a fact.
+
+        Raises:
+            TableRefused: the file cannot be read.
+        """
+        empty = True
+        with self._refused():
+            for batch in self._read(facts, wanted.names):
+                empty = False
+                columns = [plain_form(batch.column(name)) for name in wanted.names]
+                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+        if empty:
+            yield pa.RecordBatch.from_pylist([], schema=wanted)
+
+    def _read(self, facts: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         match self.format:
             case TableFormat.PARQUET:
-                return pa.dataset.ParquetFileFormat(dictionary_columns=list(texts))
-            case TableFormat.ARROW:
-                return pa.dataset.IpcFileFormat()
-            case TableFormat.JSON_LINES:
-                return pa.dataset.JsonFileFormat()
-            case TableFormat.CSV:
-                options = pa.csv.ConvertOptions(
-                    column_types={each.name: each.type for each in facts},
-                    null_values=_NULLS,
-                    true_values=["true", "True", "TRUE"],
-                    false_values=["false", "False", "FALSE"],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                )
-                return pa.dataset.CsvFileFormat(convert_options=options)
-
-    def _scan(self, dataset: pa.dataset.Dataset) -> Iterator[pa.RecordBatch]:
-        with self._refused():
-            if self.format is TableFormat.PARQUET:
-                # A dataset decodes whole row groups, several at once, and they may have a million rows each.
-                texts = [each.name for each in dataset.schema if pa.types.is_dictionary(each.type)]
+                texts = [each.name for each in pa.parquet.read_schema(self.path) if pa.types.is_string(each.type)]
+                # Without a buffer of its own, it reads whole row groups, and they may have a million rows each.
                 with pa.parquet.ParquetFile(
                     self.path, read_dictionary=texts, buffer_size=_READ_BYTES, pre_buffer=False
                 ) as file:
-                    yield from file.iter_batches(batch_size=BATCH_ROWS)
-            else:
-                yield from dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+                    yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(names))
+            case TableFormat.ARROW:
+                for batch in read_arrow(self.path, names):
+                    yield from (batch.slice(start, BATCH_ROWS) for start in range(0, batch.num_rows, BATCH_ROWS))
+            case TableFormat.CSV:
+                yield from read_csv(self.path, facts, names)
+            case TableFormat.JSON_LINES:
+                yield from read_json_lines(self.path, facts, names, BATCH_ROWS)
 
     @contextmanager
     def _refused(self) -> Iterator[None]:
         try:
             yield
+        except UnfitText as error:
+            raise self._refusal(str(error)) from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            why = reason(self.path, self.format, error)
-            raise TableRefused(f"{self.path}: cannot be read as {self.format}: {why}") from None
+            raise self._refusal(reason(self.path, self.format, error)) from None
+
+    def _refusal(self, why: str) -> TableRefused:
+        return TableRefused(f"{self.path}: cannot be read as {self.format}: {why}")
+
+
+def _encoded(field: pa.Field) -> pa.Field:
+    """Return a field of Parquet as it is read: texts with a dictionary."""
+    return field.with_type(pa.dictionary(pa.int32(), pa.string())) if pa.types.is_string(field.type) else field
 
 
 def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
     """Return the files that some names stand for: files, directories, and patterns with `*`, `?` and `**`.
 
-    The files of a directory, at any depth, and those of a pattern are in the order of their paths.
+    The files of a directory, at any depth, and those of a pattern are in the order of their paths. Arrow files are
+    checked here.
 
     Raises:
         TableRefused: a name stands for nothing that can be read.
@@ -131,7 +158,14 @@ def table_files(names: Iterable[str]) -> tuple[TableFile, ...]:
             raise TableRefused(f"{name}: only local files are read; copy it to this machine")
         for path in _paths(name):
             found.setdefault(path, TableFile(path, format_of(path)))
-    return tuple(found.values())
+    # Without a row, JSON lines have no columns that others could be compared with.
+    with_columns = {path: file for path, file in found.items() if not file.is_empty_json} or found
+    if arrow := [path for path, file in found.items() if file.format is TableFormat.ARROW]:
+        try:
+            check_arrow_files(arrow)
+        except UnfitFile as error:
+            raise TableRefused(f"{error.path}: cannot be read as {TableFormat.ARROW}: {error}") from None
+    return tuple(with_columns.values())
 
 
 def format_of(path: Path) -> TableFormat:
@@ -167,8 +201,10 @@ def _paths(name: str) -> Sequence[Path]:
         if not files:
             raise TableRefused(f"{name}: the directory has no file that ends in {', '.join(ENDINGS)}")
         return files
-    if path.exists():
+    if path.is_file():
         return [path]
+    if path.exists():
+        raise TableRefused(f"{name}: is not a regular file; a table is read more than once: write it to a file first")
     matched = sorted(Path(each) for each in glob.glob(name, recursive=True) if Path(each).is_file())
     if not matched:
         what = "no file has such a name" if glob.has_magic(name) else "there is no such file"
@@ -178,31 +214,44 @@ def _paths(name: str) -> Sequence[Path]:
 
 @contextmanager
 def table_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter]:
-    """Yield what writes record batches to a file; if the block ends with an error, there is no file.
+    """Yield what writes record batches to a file; if the block ends with an error, the file is as it was.
 
     Raises:
-        TableRefused: the file cannot be written, or its format holds no tables of this kind.
+        OutputRefused: the file cannot be written, or its format holds no tables of this kind.
     """
-    beside = path.with_name(f".{path.name}.part")
+    form = output_format(path)
     try:
-        with _writer(beside, output_format(path), schema) as writer:
+        with output_to(path) as stream, _writer(stream, form, schema) as writer:
             yield writer
-        beside.replace(path)
-    except (pa.ArrowException, OSError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
-        raise TableRefused(f"{path}: cannot be written: {why[:MAX_CHARACTERS].lower()}") from None
-    finally:
-        beside.unlink(missing_ok=True)
+    except pa.ArrowException as error:
+        unfit = next((field for field in schema if not _holds(form, field)), None)
+        if unfit is None:
+            why = one_line(error).lower()
+        else:
+            why = f"{form} has no column of the type {unfit.type}, as {shown(unfit.name)} is"
+            why = f"{why}; choose columns with `--keep`, or another format"
+        raise OutputRefused(f"`{path}` cannot be written: {why}") from None
 
 
-def _writer(path: Path, form: TableFormat, schema: pa.Schema) -> pa.RecordBatchWriter:
+def _holds(form: TableFormat, field: pa.Field) -> bool:
+    """Say whether a format has columns of the type of a field."""
+    schema = pa.schema([field])
+    try:
+        with _writer(BytesIO(), form, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _writer(stream: BinaryIO, form: TableFormat, schema: pa.Schema) -> pa.RecordBatchWriter:
     match form:
         case TableFormat.PARQUET:
-            return pa.parquet.ParquetWriter(path, schema)
+            return pa.parquet.ParquetWriter(stream, schema)
         case TableFormat.ARROW:
-            return _PlainWriter(pa.ipc.new_file(path, decoded_schema(schema)))
+            return _PlainWriter(pa.ipc.new_file(stream, decoded_schema(schema)))
         case _:
-            return _PlainWriter(pa.csv.CSVWriter(path, decoded_schema(schema)))
+            return _PlainWriter(pa.csv.CSVWriter(stream, decoded_schema(schema)))
 
 
 class _PlainWriter:
@@ -224,22 +273,21 @@ class _PlainWriter:
         self._writer.close()
 
 
-def kept_as(batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """Return a batch whose kept columns have the types of another schema.
+def kept_as(batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch whose kept columns have the types of a schema.
 
     Raises:
-        UnfitColumn: a column is missing, or its values have no place in the other type.
+        UnfitColumn: the values of a column have no place in the other type.
     """
     for name in names:
-        place = batch.schema.get_field_index(name)
-        if place < 0:
-            raise UnfitColumn(f"{path}: there is no column `{name}`, which the first file has")
-        wanted = schema.field(name).type
-        if batch.column(place).type != wanted:
+        place, wanted = batch.schema.get_field_index(name), schema.field(name).type
+        column = batch.column(place)
+        if column.type != wanted:
             try:
-                column = batch.column(place).cast(plain_type(wanted))
-                column = column.dictionary_encode().cast(wanted) if pa.types.is_dictionary(wanted) else column
+                cast = column.cast(plain_type(column.type)).cast(plain_type(wanted))
+                cast = cast.dictionary_encode().cast(wanted) if pa.types.is_dictionary(wanted) else cast
             except pa.ArrowException as error:
-                raise UnfitColumn(f"{path}: column `{name}`: {' '.join(str(error).split())[:200]}") from None
-            batch = batch.set_column(place, name, column)
+                found = f"found the type {column.type}, wanted {wanted}, as in the first file ({one_line(error)})"
+                raise UnfitColumn(f"column `{name}`: {found}; choose columns with `--keep`") from None
+            batch = batch.set_column(place, name, cast)
     return batch

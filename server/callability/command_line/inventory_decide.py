@@ -26,6 +26,7 @@ from callability.command_line.inventory_tables import (
     with_agent,
 )
 from callability.command_line.terminal import number_of
+from callability.output_file import OutputRefused
 
 
 def decide(
@@ -52,7 +53,7 @@ def decide(
     policy or a table is refused, and nothing is written. 2: usage error.
     """
     decides = policy_at(policy)
-    tables = opened(files, keep, missing_unknown=allow_missing, output=output)
+    tables = opened(files, keep, missing_unknown=allow_missing, output=output, policies=[policy])
     statuses: Counter[str] = Counter()
     try:
         with rows_bar() as advance:
@@ -62,16 +63,15 @@ def decide(
                 for (batch,) in tables.readings([decides], name, advance)
             )
             _write(output, batches, statuses)
-    except (TableRefused, UnfitColumn) as error:
+    except (TableRefused, UnfitColumn, OutputRefused) as error:
         refused(error)
     counts = ", ".join(f"{number:,} {status}" for status, number in statuses.most_common())
-    typer.echo(f"{number_of(statuses.total(), 'row')} in `{output}`: {counts}", err=True)
+    rows = f"{number_of(statuses.total(), 'row')} in `{output}`"
+    typer.echo(f"{rows}: {counts}" if counts else rows, err=True)
 
 
 def _write(output: Path, batches: Iterator[pa.RecordBatch], statuses: Counter[str]) -> None:
-    first = next(batches, None)
-    if first is None:
-        raise TableRefused("the tables have no rows")
+    first = next(batches)
     with table_writer(output, first.schema) as writer:
         for batch in chain([first], batches):
             # The columns are alike; what else the schema of another file says is left out.

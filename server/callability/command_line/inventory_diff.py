@@ -31,6 +31,7 @@ from callability.command_line.inventory_tables import (
 from callability.command_line.options import JsonOption
 from callability.command_line.policy_pair import policy_pair
 from callability.command_line.terminal import escaped, number_of
+from callability.output_file import OutputRefused
 from callability.vocabulary import ToolStatus
 
 NAMES = ("server.name", "tool.name")
@@ -65,7 +66,8 @@ def diff(
     standard output. 2: usage error.
     """
     older, newer = _policies(against, policy)
-    tables = opened(files, NAMES, missing_unknown=allow_missing, output=output)
+    policies = [Path(against), policy]
+    tables = opened(files, NAMES, missing_unknown=allow_missing, output=output, policies=policies)
     rows = 0
     found: Counter[Change] = Counter()
     examples: dict[Change, list[str]] = {}
@@ -88,7 +90,7 @@ def diff(
                         found[change] += 1
                         if len(mine := examples.setdefault(change, [])) < limit:
                             mine.append(tool)
-    except (TableRefused, UnfitColumn) as error:
+    except (TableRefused, UnfitColumn, OutputRefused) as error:
         refused(error)
     ordered = sorted(found, key=_key)
     typer.echo(_as_json(rows, ordered, found, examples) if json_output else _as_text(rows, ordered, found, examples))

@@ -14,7 +14,7 @@ import typer
 
 from callability.bundling.payload import payload_of
 from callability.columns import ColumnPolicy, Columns, Reading, UnfitColumn
-from callability.columns.repeated_tools import RepeatedTools
+from callability.columns.repeated_tools import KEY, RepeatedTools
 from callability.columns.tables import ENDINGS, TableFile, TableRefused, kept_as, output_format, table_files
 from callability.command_line.compiled_policy import viewed
 from callability.command_line.options import leave
@@ -22,6 +22,7 @@ from callability.command_line.terminal import number_of
 from callability.finding import shown
 from callability.kernel.envelope import enveloped
 from callability.kernel.refusal import BundleRefused
+from callability.output_file import OutputRefused, check_output
 from callability.policy.loading import Policy
 from callability.regular_file import read_regular
 
@@ -73,21 +74,26 @@ class Tables:
             TableRefused: a file cannot be read.
             UnfitColumn: a column cannot be read as its fact.
         """
-        first: pa.Schema | None = None
+        first: dict[str, pa.Field] = {}
         repeated = RepeatedTools()
+        facts = _facts(policies)
         for file in self.files:
-            columns, batches = file.batches(_facts(policies))
-            first = columns if first is None else first
-            kept = tuple(first.names) if self.kept is None else self.kept
+            columns = file.schema(facts, self.kept or ())
+            kept = tuple(first or columns.names) if self.kept is None else self.kept
+            # A column of agents is replaced by the agent that is given.
+            kept = tuple(name for name in kept if agent is None or name != "agent.name")
             with _in(file):
-                readings = [
-                    policy.reading(columns, Columns(_kept_in(kept, columns, agent), agent, self.missing_unknown))
-                    for policy in policies
-                ]
-                for batch in batches:
+                alike = pa.schema(
+                    [first.get(each.name, each) if each.name in kept else each for each in columns], columns.metadata
+                )
+                readings = [policy.reading(alike, Columns(kept, agent, self.missing_unknown)) for policy in policies]
+                first = first or {each.name: each for each in columns}
+                names = dict.fromkeys(name for each in readings for name in each.needed)
+                names |= dict.fromkeys(name for name in KEY if len(columns.get_all_field_indices(name)) == 1)
+                for batch in file.batches(facts, pa.schema([columns.field(name) for name in names])):
                     repeated.look_at(batch)
-                    alike = kept_as(batch, _kept_in(kept, columns, agent), first, file.path)
-                    yield tuple(reading.decide(alike) for reading in readings)
+                    cast = kept_as(batch, kept, alike)
+                    yield tuple(reading.decide(cast) for reading in readings)
                     advance(batch.num_rows)
             for line in _warnings(file, readings):
                 self._report(line)
@@ -103,14 +109,22 @@ class Tables:
 
 
 def opened(
-    names: Iterable[str], kept: Sequence[str] | None, *, missing_unknown: bool, output: Path | None = None
+    names: Iterable[str],
+    kept: Sequence[str] | None,
+    *,
+    missing_unknown: bool,
+    output: Path | None = None,
+    policies: Iterable[Path | None] = (),
 ) -> Tables:
-    """Return the tables in some files, or exit with code 1; also if no `output` of that name is written."""
+    """Return the tables in some files, or exit with code 1; also if the `output` would overwrite what is read."""
     try:
         if output is not None:
             output_format(output)
-        return Tables(table_files(names), None if kept is None else tuple(kept), missing_unknown)
-    except TableRefused as error:
+        files = table_files(names)
+        if output is not None:
+            check_output(output, (*(file.path for file in files), *filter(None, policies)))
+        return Tables(files, None if kept is None else tuple(kept), missing_unknown)
+    except (TableRefused, OutputRefused) as error:
         leave(str(error), 1)
 
 
@@ -183,11 +197,6 @@ def _facts(policies: Sequence[ColumnPolicy]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def _kept_in(kept: Sequence[str], columns: pa.Schema, agent: str | None) -> tuple[str, ...]:
-    """Return the columns to pass on; a column of agents is replaced by the agent that is given."""
-    return tuple(name for name in kept if agent is None or name != "agent.name")
-
-
 @contextmanager
 def _in(file: TableFile) -> Iterator[None]:
     try:
@@ -195,9 +204,6 @@ def _in(file: TableFile) -> Iterator[None]:
     except UnfitColumn as error:
         text = str(error)
         raise UnfitColumn(text if text.startswith(f"{file.path}: ") else f"{file.path}: {text}") from None
-    except UnicodeDecodeError:
-        # Of a column that no fact has, such as the name of a tool that the policy does not read.
-        raise UnfitColumn(f"{file.path}: found bytes that are not UTF-8, wanted text in UTF-8") from None
 
 
 def _warnings(file: TableFile, readings: Iterable[Reading]) -> Iterator[str]:

@@ -382,3 +382,73 @@ def test_an_empty_batch_has_no_verdicts(policy: ColumnPolicy) -> None:
     batch = pa.RecordBatch.from_pylist([], _plain(policy))
     decided = next(decide([batch], policy))
     assert (decided.num_rows, decided.schema.names[-1]) == (0, "retry")
+
+
+def _bad_offsets() -> pa.Array:
+    return pa.StringArray.from_buffers(
+        2, pa.py_buffer(b"\0\0\0\0\xff\xff\xff\x7f\x08\0\0\0"), pa.py_buffer(b"readread")
+    )
+
+
+def _bad_indices() -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["read"]), safe=False)
+
+
+@pytest.mark.parametrize(
+    ("column", "array", "sentence"),
+    [
+        ("tool.name", _bad_offsets(), "column `tool.name`: its data is damaged (Offset invariant failure"),
+        ("tool.name", _bad_indices(), "column `tool.name`: its data is damaged (Dictionary indices invalid"),
+    ],
+)
+def test_a_damaged_column_in_memory_is_an_error(
+    policy: ColumnPolicy, column: str, array: pa.Array, sentence: str
+) -> None:
+    """It would be read as what lies beside it."""
+    batch = pa.RecordBatch.from_pylist([dict(_OPEN)] * 2, _plain(policy))
+    with pytest.raises(UnfitColumn) as caught:
+        _decided(policy, batch.set_column(batch.schema.get_field_index(column), column, array))
+    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).endswith("; write the table again")
+
+
+def test_each_batch_of_a_dictionary_that_is_shared_is_validated(policy: ColumnPolicy) -> None:
+    """The dictionary once, and what leads into it in every batch."""
+    words = pa.array(["read", "write"])
+    batch = pa.RecordBatch.from_pylist([dict(_OPEN)] * 2, _plain(policy))
+    place, reading = batch.schema.get_field_index("tool.name"), policy.reading(batch.schema)
+    for indices, sentence in (([0, 1], ""), ([1, 0], ""), ([0, 2], "index 2 of"), ([-1, 0], "index -1 of")):
+        column = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), words, safe=False)
+        shared = batch.set_column(place, "tool.name", column)
+        if not sentence:
+            assert reading.decide(shared).num_rows == 2
+            continue
+        with pytest.raises(
+            UnfitColumn, match=rf"^column `tool\.name`: its data is damaged \({sentence} a dictionary of"
+        ):
+            reading.decide(shared)
+
+
+def test_a_batch_may_have_more_columns_than_are_needed_and_not_fewer(policy: ColumnPolicy) -> None:
+    """The error names both."""
+    batch = pa.RecordBatch.from_pylist([{**_OPEN, "note": "x"}])
+    reading = policy.reading(batch.schema, Columns(kept=("tool.name",)))
+    assert {*reading.needed} == {*_OPEN}
+    assert reading.decide(batch.drop_columns(["note"])).schema.names[:2] == ["tool.name", "status"]
+    with pytest.raises(UnfitColumn, match=r"^a batch has the columns .*, not "):
+        reading.decide(batch.drop_columns(["tool.name"]))
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.large_string()])
+def test_text_is_read_in_every_form(policy: ColumnPolicy, kind: pa.DataType) -> None:
+    """Also in slices of runs, and in dictionaries of booleans."""
+    stages = ["trial", "trial", None, "adopted", "adopted"]
+    rows = [{**_OPEN, "server.label.stage": stage} for stage in stages]
+    plain = pa.RecordBatch.from_pylist(rows, _plain(policy))
+    ends, values = pa.array([2, 3, 5], pa.int16()), pa.array(["trial", None, "adopted"], kind)
+    runs = pa.RunEndEncodedArray.from_arrays(ends, values)
+    flags = pa.DictionaryArray.from_arrays(pa.array([0] * 5, pa.int8()), pa.array([False]))
+    place, other = (plain.schema.get_field_index(name) for name in ("server.label.stage", "server.quarantined"))
+    batch = plain.set_column(place, "server.label.stage", runs).set_column(other, "server.quarantined", flags)
+    assert _decided(policy, batch) == _decided(policy, plain)
+    assert _decided(policy, batch.slice(1, 3)) == _decided(policy, plain.slice(1, 3))

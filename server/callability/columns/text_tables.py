@@ -1,0 +1,215 @@
+"""Tables in text: every column of CSV and of JSON lines is read as text, and only those of facts are converted."""
+
+from __future__ import annotations
+
+import json
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from callability.columns.validation import NOT_UTF_8
+from callability.finding import shown
+
+_BLOCK = 1 << 20
+"""Bytes of CSV that are read at once."""
+_MAX_LINE = 1 << 20
+"""Bytes of a row of JSON lines."""
+_NULLS = frozenset({"NULL", "null"})
+"""What is null in CSV beside an empty field, in the column of a fact."""
+_NEVER_NULL = ("server.name", "tool.name")
+"""Facts that are known in every row: `null` is then a name."""
+_BOOLEANS = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+
+
+class UnfitText(Exception):
+    """A row that cannot be read. The text names its number and the column, what was found, and what is wanted."""
+
+
+def text_schema(names: Iterable[str], facts: pa.Schema) -> pa.Schema:
+    """Return the columns of a table in text: those of facts have the types of facts, and the others are text."""
+    return pa.schema([(name, facts.field(name).type if name in facts.names else pa.string()) for name in names])
+
+
+def names_in_csv(path: Path) -> list[str]:
+    """Return the names of the columns of a CSV file."""
+    with _csv_reader(path) as reader:
+        return list(reader.schema.names)
+
+
+def read_csv(path: Path, facts: pa.Schema, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of the rows of a CSV file.
+
+    Raises:
+        UnfitText: a value of a boolean fact is another word.
+        pa.ArrowException: the file is no CSV.
+    """
+    rows = 0
+    with _csv_reader(path, {name: _WORDS if name in facts.names else pa.string() for name in names}) as reader:
+        for batch in reader:
+            yield _converted(batch, facts, rows, in_csv=True)
+            rows += batch.num_rows
+
+
+def _csv_reader(path: Path, types: dict[str, pa.DataType] | None = None) -> pa.csv.CSVStreamingReader:
+    """Open a CSV file. An empty field is null and an empty text is none, so that both are written as they were read."""
+    return pa.csv.open_csv(
+        path,
+        # One thread counts the rows that errors name.
+        pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False),
+        pa.csv.ParseOptions(newlines_in_values=True),
+        pa.csv.ConvertOptions(
+            column_types=types,
+            include_columns=[*types] if types else None,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def names_in_json_lines(path: Path) -> list[str]:
+    """Return the names of the columns of a file with JSON lines: those of all rows, since any may have another.
+
+    Raises:
+        UnfitText: a line holds no JSON object.
+        OSError: the file cannot be read.
+    """
+    names: dict[str, None] = {}
+    for row in _objects(path):
+        names.update(dict.fromkeys(row))
+    return [*names]
+
+
+def read_json_lines(path: Path, facts: pa.Schema, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of the rows of a file with JSON lines.
+
+    What is no text is passed on as the JSON that it is.
+
+    Raises:
+        UnfitText: a line holds no JSON object, or a value of a boolean fact is another word.
+        OSError: the file cannot be read.
+    """
+    objects, rows = _objects(path), 0
+    while found := list(islice(objects, batch_rows)):
+        texts = {name: [_text(row.get(name)) for row in found] for name in names}
+        arrays = [_text_array(name, each, rows) for name, each in texts.items()]
+        yield _converted(pa.RecordBatch.from_arrays(arrays, names=list(names)), facts, rows, in_csv=False)
+        rows += len(found)
+
+
+class _Number(str):
+    """A number as the file writes it."""
+
+    __slots__ = ()
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object of each line that is not blank."""
+    rows = 0
+    with path.open("rb") as stream:
+        while line := stream.readline(_MAX_LINE + 1):
+            text = (line if rows else line.removeprefix(BOM_UTF8)).strip()
+            if text:
+                rows += 1
+                yield _row(rows, text)
+
+
+def _row(number: int, text: bytes) -> dict[str, Any]:
+    """Return the object of a line."""
+    try:
+        # What is cut is no JSON either.
+        found = _DECODER.decode(text.decode()) if len(text) < _MAX_LINE else f"more than {_MAX_LINE:,} bytes"
+    except UnicodeDecodeError:
+        raise UnfitText(f"row {number:,}: {NOT_UTF_8}") from None
+    except RecursionError:
+        raise UnfitText(f"row {number:,}: its values are nested too deeply") from None
+    except ValueError as error:
+        # The line that a JSON reader counts is always the first.
+        why = str(error).replace(": line 1 column", " at character").partition(" (char")[0]
+        raise UnfitText(f"row {number:,}: wanted a JSON object: {why[:1].lower()}{why[1:]}") from None
+    if not isinstance(found, dict):
+        raise UnfitText(f"row {number:,}: wanted a JSON object: found {shown(str(found))}")
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"it has two members {shown(counts.most_common(1)[0][0])}")
+    return found
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"found {shown(word)}, which is no JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_Number, parse_float=_Number, parse_constant=_no_number
+)
+
+
+def _text(value: Any) -> str | None:
+    """Return a value of JSON as text: a text as it is, and what else there is as JSON."""
+    return str(value) if isinstance(value, str) else None if value is None else _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    match value:
+        case _Number():
+            return str(value)
+        case dict():
+            return f"{{{', '.join(f'{_as_json(name)}: {_as_json(each)}' for name, each in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_as_json, value))}]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _text_array(name: str, texts: list[str | None], earlier: int) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError as error:
+        row = earlier + texts.index(error.object) + 1
+        found = "half of a surrogate pair, wanted characters"
+        raise UnfitText(f"row {row:,}, column {shown(name)}: found {found}; correct the row") from None
+
+
+def _converted(batch: pa.RecordBatch, facts: pa.Schema, earlier: int, *, in_csv: bool) -> pa.RecordBatch:
+    """Return a batch of texts with the columns of facts as facts are read."""
+    arrays = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name in facts.names:
+            words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+            nulls = _NULLS if in_csv and name not in _NEVER_NULL else frozenset()
+            column = _fact(facts.field(name), words, nulls, earlier)  # noqa: PLW2901
+        arrays.append(column)
+    return pa.RecordBatch.from_arrays(arrays, schema=text_schema(batch.schema.names, facts))
+
+
+def _fact(field: pa.Field, column: pa.DictionaryArray, nulls: Collection[str], earlier: int) -> pa.Array:
+    """Return a column of words as that of a fact; a word that the fact has as a value is not null."""
+    words = column.dictionary.to_pylist()
+    if pa.types.is_boolean(field.type):
+        read = [None if word in nulls else _BOOLEANS.get(word.strip(), word) for word in words]
+        unfit = [place for place, each in enumerate(read) if isinstance(each, str)]
+        if unfit:
+            row = int(np.flatnonzero(np.isin(column.indices.fill_null(-1).to_numpy(), unfit))[0])
+            found = shown(column[row].as_py())
+            where = f"row {earlier + row + 1:,}, column {shown(field.name)}"
+            raise UnfitText(f"{where}: found {found}, wanted true or false; correct the row")
+        return pa.array(read, pa.bool_()).take(column.indices)
+    values = (field.metadata or {}).get(b"values", b"").decode().split(", ")
+    unknown = {*nulls} - {*values}
+    if unknown.isdisjoint(words):
+        return column
+    places = pa.array([None if word in unknown else place for place, word in enumerate(words)], pa.int32())
+    return pa.DictionaryArray.from_arrays(places.take(column.indices), column.dictionary)
