@@ -9,6 +9,7 @@ STUBS ?= server
 FUZZ ?= 60
 FACTS ?= 1000000
 FUZZ_RUNS ?= 1000
+FUZZ_TABLES ?= 20000
 SOAK ?= 10
 PIP := -m pip --quiet --disable-pip-version-check
 # What is installed is locked by version and hash (make lock), and so is what builds a package that has no wheel.
@@ -114,7 +115,7 @@ facts: $(VENV)/installed ## Compare the reference evaluator, a local client and 
 
 # `FUZZ=600` is for ten minutes. What is found is left in build/fuzz, and so are the inputs that reach something new.
 # `SEED=1` tries the same inputs each time, a fixed number of them: what fails then fails again.
-fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files and of bundles, a minute each.
+fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files, of bundles and of Arrow files, a minute each.
 	mkdir -p build/fuzz/inputs build/fuzz/bundles build/fuzz/bundle-seeds
 	if $(BIN)/python -c 'import atheris'; then \
 	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/rule_files.py build/fuzz/inputs tests/fuzzing/seeds -dict=tests/fuzzing/words.dict \
@@ -123,6 +124,8 @@ fuzz: $(VENV)/fuzz ## Fuzz the readers of rule files and of bundles, a minute ea
 	  $(if $(SEED),PYTHONHASHSEED=0) $(BIN)/python tests/fuzzing/bundles.py build/fuzz/bundles build/fuzz/bundle-seeds \
 	    $(if $(SEED),-seed=$(SEED) -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ)) -max_len=8192 -timeout=30 -rss_limit_mb=1024 -artifact_prefix=build/fuzz/; \
 	else echo 'The fuzzer is not set up: only what Hypothesis draws is tried' >&2; fi
+	$(BIN)/python tests/fuzzing/arrow_files.py tests/fuzzing/arrow --found build/fuzz/arrow \
+	  $(if $(SEED),--seed $(SEED) --runs $(FUZZ_TABLES),--seconds $(FUZZ))
 	CALLABILITY_FUZZ=$(if $(SEED),2,5) $(BIN)/python -m pytest -q $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/policy/test_hostile_files.py tests/process/service/test_hostile_edits.py
 
 stubs: $(VENV)/stubs/installed ## Generate the Python stubs of the contract.

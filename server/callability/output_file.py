@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,16 +53,20 @@ def check_output(path: Path, inputs: Iterable[Path]) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[BinaryIO]:
+def replacing(target: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a stream to what takes the place of a file as the block ends, at once and with its owner and mode.
+
+    `mode` is that of a new file, less what the process masks.
 
     Raises:
         OSError: it cannot be written; what was there is as it was.
     """
     beside = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}")
     old = target.stat() if target.exists() else None
+    if old and not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file")
     # Until it has the mode of the old one nobody else may open it: it may hold secrets.
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else 0o666)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if old else mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if old:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from callability.output_file import replacing
 from callability.regular_file import read_regular
 
 _MAGIC = b"callability kept bundle 1\n"
@@ -62,18 +61,11 @@ class KeptBundle:
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         head = json.dumps({"confirmed_at": self._wall_clock(), "sequence": sequence}).encode()
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_MAGIC + head + b"\n" + bundle)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
-        _sync(self._path.parent)
+        # A link leads to the file that is replaced.
+        target = Path(os.path.realpath(self._path))
+        with replacing(target, 0o600) as file:
+            file.write(_MAGIC + head + b"\n" + bundle)
+        _sync(target.parent)
 
 
 def _split(data: bytes) -> tuple[bytes, bytes]:

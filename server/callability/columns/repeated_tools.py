@@ -8,9 +8,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from callability.columns.fact_column import UnfitColumn
-from callability.columns.validation import NOT_UTF_8
-
 MAX_ROWS = 1 << 20
 """Rows that are compared: their hashes take 8 MiB, whatever the size of the tables."""
 KEY = ("server.name", "tool.name", "agent.name")
@@ -67,10 +64,7 @@ def _hashes(batch: pa.RecordBatch, names: list[str]) -> NDArray[np.uint64]:
         column = batch.column(name)
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
-        try:
-            words = [*map(hash, column.dictionary.to_pylist()), hash(None)]
-        except UnicodeDecodeError:
-            raise UnfitColumn(f"column `{name}`: {NOT_UTF_8}") from None
+        words = [*map(hash, column.dictionary.to_pylist()), hash(None)]
         places = column.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False).astype(np.intp)
         found = found * _FACTOR ^ np.array(words, np.int64).view(np.uint64)[places]
     return found

@@ -29,7 +29,7 @@ from callability.columns.text_tables import (
     text_schema,
 )
 from callability.columns.unreadable import reason
-from callability.columns.validation import one_line
+from callability.columns.validation import ColumnCheck, one_line
 from callability.finding import shown
 from callability.output_file import OutputRefused, output_to
 
@@ -99,10 +99,15 @@ class TableFile:
         Raises:
             TableRefused: the file cannot be read.
         """
-        empty = True
+        # What reads a fact validates its column, and other readers give valid texts or have validated all.
+        others = [name for name in wanted.names if name not in facts.names and self.format is TableFormat.PARQUET]
+        checks, empty = {name: ColumnCheck() for name in others}, True
         with self._refused():
             for batch in self._read(facts, wanted.names):
                 empty = False
+                for name, check in checks.items():
+                    if fault := check.fault_of(batch.column(name)):
+                        raise self._refusal(f"column {shown(name)}: {fault}")
                 columns = [plain_form(batch.column(name)) for name in wanted.names]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
         if empty:

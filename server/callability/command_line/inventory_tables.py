@@ -91,9 +91,10 @@ class Tables:
                 names = dict.fromkeys(name for each in readings for name in each.needed)
                 names |= dict.fromkeys(name for name in KEY if len(columns.get_all_field_indices(name)) == 1)
                 for batch in file.batches(facts, pa.schema([columns.field(name) for name in names])):
-                    repeated.look_at(batch)
                     cast = kept_as(batch, kept, alike)
-                    yield tuple(reading.decide(cast) for reading in readings)
+                    decided = tuple(reading.decide(cast) for reading in readings)
+                    repeated.look_at(batch)
+                    yield decided
                     advance(batch.num_rows)
             for line in _warnings(file, readings):
                 self._report(line)

@@ -45,6 +45,17 @@ def test_bundles_that_reach_new_code_do_no_harm(tmp_path: Path) -> None:
     assert covered[-1] > 250
 
 
+def test_no_arrow_file_is_decided_that_ends_the_process(tmp_path: Path) -> None:
+    """Those that were found before, and a few hundred that are drawn; the same ones each time."""
+    command = [sys.executable, str(FUZZING / "arrow_files.py"), str(FUZZING / "arrow"), "--found", str(tmp_path)]
+    done = run_from_small_process([*command, "--seed", "1", "--runs", "400"], tmp_path, 1200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    counts = re.fullmatch(r"seed 1, 400 inputs: ([\d,]+) refused, ([\d,]+) decided(, .*)?\n", done.stdout)
+    assert counts, done.stdout
+    assert int(counts[1]) > 100
+    assert int(counts[2]) > 20
+
+
 def test_the_memory_of_other_tests_does_not_count_for_the_fuzzer(tmp_path: Path) -> None:
     """A program that this process starts directly has this process's peak; one from a small process has its own."""
     memory = bytearray(100 << 20)

@@ -269,6 +269,23 @@ def test_a_sequence_number_is_remembered_on_disk(local: Any, tmp_path: Path, rec
         assert caller.check().revision == policy_of("change-freeze").revision
 
 
+def test_a_link_to_what_is_kept_stays_a_link(local: Any, tmp_path: Path, recorded: Recorded) -> None:
+    """The file that it leads to is written, for its owner alone; a pipe is not replaced by a file."""
+    path, keep, kept = tmp_path / "policy.bundle", tmp_path / "kept", tmp_path / "volume/kept"
+    kept.parent.mkdir()
+    keep.symlink_to("volume/kept")
+    _written(path, bundle_of("shipped"))
+    with local(path, keep=keep) as caller:
+        caller.check()
+    assert (keep.is_symlink(), kept.stat().st_mode & 0o777) == (True, 0o600)
+    kept.unlink()
+    os.mkfifo(kept)
+    with local(path, keep=keep, hooks=recorded) as caller:
+        caller.check()
+    assert kept.is_fifo()
+    assert recorded.saw("bundle_not_kept")
+
+
 def test_a_file_that_is_gone_confirms_nothing(
     local: Any, tmp_path: Path, recorded: Recorded, set_clock: _Clocks
 ) -> None:
