@@ -12,8 +12,8 @@ import (
 const (
 	maxTools   = 20_000
 	maxServers = 2_000
-	// maxBytes are those of a request. A service takes twice as many: nobody has to count to the byte.
-	maxBytes = 8 << 20
+	// maxBytes are those of a request. A service takes 1 MiB more: nobody has to count to the byte.
+	maxBytes = 3 << 20
 	// around are the bytes around an item of a request, and some room.
 	around        = 16
 	maxNameBytes  = 512

@@ -9,8 +9,8 @@ from callability.v1.facts_pb2 import Agent
 
 MAX_TOOLS = 20_000
 MAX_SERVERS = 2_000
-MAX_BYTES = 8 * 1024 * 1024
-"""Bytes of a request. A service takes twice as many: nobody has to count to the byte."""
+MAX_BYTES = 3 * 1024 * 1024
+"""Bytes of a request. A service takes 1 MiB more: nobody has to count to the byte."""
 _AROUND = 16
 """Bytes around an item of a request, and some room."""
 

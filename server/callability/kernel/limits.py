@@ -9,7 +9,8 @@ from callability.finding import MAX_FINDINGS
 TOOLS = 20_000
 SERVERS = 2_000
 NAME_BYTES = 512
-MESSAGE_BYTES = 16 * 1024 * 1024
+MESSAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a request; a reply may have more."""
 LABELS = 64
 LABEL_KEY_BYTES = 128
 LABEL_VALUE_BYTES = 512

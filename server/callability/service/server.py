@@ -28,6 +28,7 @@ from callability.service.transport.guard import Guard
 from callability.service.transport.health import Health
 from callability.service.transport.places import Places
 from callability.service.transport.port import Port
+from callability.service.transport.reading import Reading
 from callability.service.transport.reflection import Reflection
 from callability.service.transport.streams import Streams
 from callability.service.transport.turns import Turns
@@ -43,8 +44,13 @@ _AT_ONCE_BYTES = 1_024
 """Bytes of a request that takes less time to decide than to arrive."""
 _SLOW = "ExplainTool"
 """The method that takes longer, however small its request is."""
+_IN_BULK = ("CheckTools", "ValidatePolicy")
+"""The methods whose requests may be large, and which are read apart from others, so that those need not wait."""
 _OPTIONS = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES),
+    # What waits to be read takes no more than this; by default, gRPC lets in as much as a fast connection sends.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 65_536),
     ("grpc.max_send_message_length", -1),
     # gRPC cancels the calls that wait beyond these numbers, and beyond 30 s; `Admission` says why it refuses one, and a
     # caller's deadline ends the wait.
@@ -87,12 +93,17 @@ class Server:
             },
             POLICY: {"GetPolicy": _any(about_policy.get_policy), "ValidatePolicy": _any(about_policy.validate_policy)},
         }
-        self._health = Health(large.ended)
+        reading = Reading(64, concurrent_calls, 1.0, calls, large.ended)
+        in_bulk = Reading(16, 256, 2.0, calls, large.ended)
+        # Without credentials, anybody may take these: a probe whose request has not arrived at once waits for nothing.
+        self._health = Health(Reading(2, 256, 0.05, calls, large.ended), large.ended)
         handlers = {
             **{
                 f"/{service}/{name}": unary(
                     answer,
+                    f"/{service}/{name}",
                     REQUEST_BYTES[f"{service}/{name}"],
+                    in_bulk if name in _IN_BULK else reading,
                     places,
                     large.ended,
                     calls.of(f"{service}/{name}"),
@@ -101,16 +112,15 @@ class Server:
                 for service, named in methods.items()
                 for name, answer in named.items()
             },
-            _WATCH: streaming(self._watches.follow, REQUEST_BYTES[_WATCH[1:]], large.ended),
+            _WATCH: streaming(self._watches.follow, _WATCH, REQUEST_BYTES[_WATCH[1:]], reading, large.ended),
             **self._health.handlers,
-            **Reflection((CALLABILITY, POLICY, health.SERVICE), large.ended).handlers,
+            **Reflection((CALLABILITY, POLICY, health.SERVICE), reading, large.ended).handlers,
         }
         guard = Guard(
             lambda: callers.authentication if callers else None,
             certificates=port.needs_client_certificate,
             open_methods=self._health.handlers,
             metrics=calls,
-            ended=large.ended,
         )
         streams = Streams(concurrent_calls, self._health.handlers, calls)
         self._admission = Admission(handlers, places, turns, streams, {health.CHECK}, guard, calls)

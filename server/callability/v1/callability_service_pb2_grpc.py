@@ -31,14 +31,16 @@ class CallabilityServiceStub(object):
     answer, never an error. The caller leaves out every tool that its agent may not see.
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
-    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a request has at most 4,194,304 bytes (4 MiB).
     The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
     may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
-    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
-    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
-    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    A request over 4 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A reply may have more. A call
+    that begins while `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the
+    reason `TOO_MANY_CALLS`: try again later. So many requests are read at a time that a request may have to wait for its
+    turn; one that has not arrived 5 seconds after that, or sooner while others wait, is refused with RESOURCE_EXHAUSTED
+    and the reason `REQUEST_TOO_SLOW`. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
@@ -47,8 +49,8 @@ class CallabilityServiceStub(object):
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
-    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Others may be added.
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `REQUEST_TOO_SLOW`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def __init__(self, channel):
@@ -90,14 +92,16 @@ class CallabilityServiceServicer(object):
     answer, never an error. The caller leaves out every tool that its agent may not see.
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
-    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a request has at most 4,194,304 bytes (4 MiB).
     The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
     may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
-    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
-    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
-    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    A request over 4 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A reply may have more. A call
+    that begins while `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the
+    reason `TOO_MANY_CALLS`: try again later. So many requests are read at a time that a request may have to wait for its
+    turn; one that has not arrived 5 seconds after that, or sooner while others wait, is refused with RESOURCE_EXHAUSTED
+    and the reason `REQUEST_TOO_SLOW`. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
@@ -106,8 +110,8 @@ class CallabilityServiceServicer(object):
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
-    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Others may be added.
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `REQUEST_TOO_SLOW`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     def CheckTool(self, request, context):
@@ -188,14 +192,16 @@ class CallabilityService(object):
     answer, never an error. The caller leaves out every tool that its agent may not see.
 
     Limits, which `PolicyService.GetPolicy` also returns as numbers: 20,000 tools and 2,000 servers in a request; a name has
-    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a message has at most 16,777,216 bytes (16 MiB).
+    1 to 512 bytes of UTF-8; the text of an error has at most 65,536 bytes; a request has at most 4,194,304 bytes (4 MiB).
     The facts of a server, a tool or an agent have at most 65,536 bytes, and with its name at most 73,728. What a request
     may hold in bytes is stated by method in `Limits.methods`. Bytes and items are counted before a request is parsed.
 
     A request over a limit is refused with INVALID_ARGUMENT and a `google.rpc.ErrorInfo` of the domain `callability.v1`.
-    A message over 16 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A call that begins while
-    `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the reason
-    `TOO_MANY_CALLS`: try again later. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
+    A request over 4 MiB is never read, and gRPC itself refuses it with RESOURCE_EXHAUSTED. A reply may have more. A call
+    that begins while `Limits.concurrent_calls` others are in progress is refused at once with RESOURCE_EXHAUSTED and the
+    reason `TOO_MANY_CALLS`: try again later. So many requests are read at a time that a request may have to wait for its
+    turn; one that has not arrived 5 seconds after that, or sooner while others wait, is refused with RESOURCE_EXHAUSTED
+    and the reason `REQUEST_TOO_SLOW`. A service that is being stopped reports NOT_SERVING, finishes the calls in flight
     for at most 5 seconds, and refuses new ones with UNAVAILABLE and the reason `SHUTTING_DOWN`: ask another instance.
 
     In `CheckTools`, an error in a tool or in the name of its server is an error of that item. An error in the agent, in
@@ -204,8 +210,8 @@ class CallabilityService(object):
     Reasons, of requests and of items: `REQUEST_MALFORMED`, `FACTS_MALFORMED`, `NAME_EMPTY`, `NAME_TOO_LONG`,
     `NAME_NOT_UTF8`, `TOO_MANY_TOOLS`, `TOO_MANY_SERVERS`, `TOO_MANY_LABELS`, `LABEL_KEY_SIZE`, `LABEL_VALUE_TOO_LONG`,
     `TOO_MANY_DECLARED_FACTS`, `DECLARED_FACT_NAME_SIZE`, `DECLARED_FACT_VALUE_SIZE`, `ERROR_TEXT_TOO_LONG`,
-    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `SHUTTING_DOWN`, and `INTERNAL` with the
-    code INTERNAL. Others may be added.
+    `FACTS_TOO_LARGE`, `ITEM_TOO_LARGE`, `REQUEST_TOO_LARGE`, `TOO_MANY_CALLS`, `REQUEST_TOO_SLOW`, `SHUTTING_DOWN`, and
+    `INTERNAL` with the code INTERNAL. Others may be added.
     """
 
     @staticmethod

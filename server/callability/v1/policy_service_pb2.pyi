@@ -758,7 +758,7 @@ class Limits(_message.Message):
     name_bytes: _builtins.int
     """Bytes in the name of a tool, a server or an agent."""
     message_bytes: _builtins.int
-    """Bytes in a message."""
+    """Bytes in a request. A reply may have more."""
     labels: _builtins.int
     """Labels of a server, a tool or an agent."""
     label_key_bytes: _builtins.int

@@ -1445,7 +1445,7 @@ type Limits struct {
 	Servers uint32 `protobuf:"varint,2,opt,name=servers,proto3" json:"servers,omitempty"`
 	// Bytes in the name of a tool, a server or an agent.
 	NameBytes uint32 `protobuf:"varint,3,opt,name=name_bytes,json=nameBytes,proto3" json:"name_bytes,omitempty"`
-	// Bytes in a message.
+	// Bytes in a request. A reply may have more.
 	MessageBytes uint32 `protobuf:"varint,4,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"`
 	// Labels of a server, a tool or an agent.
 	Labels uint32 `protobuf:"varint,5,opt,name=labels,proto3" json:"labels,omitempty"`

@@ -20,10 +20,12 @@ from callability.request_context import REQUEST_ID
 from callability.service.observability.call_metrics import MethodCalls
 from callability.service.requests.errors import InternalError, ServiceError, ShuttingDown
 from callability.service.transport.places import Places
-from callability.service.transport.received import Received, at_most, checked, size_of
+from callability.service.transport.received import at_most, checked, size_of
 
 DOMAIN = "callability.v1"
 if TYPE_CHECKING:
+    from callability.service.transport.reading import Reading
+
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
 Method = Callable[[bytes], Awaitable[bytes]]
@@ -46,7 +48,9 @@ class Refusal:
 
 def unary(
     answer: Answer,
+    path: str,
     request_bytes: int,
+    reading: Reading,
     places: Places,
     ended: Ended,
     calls: MethodCalls,
@@ -57,10 +61,11 @@ def unary(
     `is_cutting` says whether the service itself ends the calls that are left.
     """
 
-    async def handle(request: Received, context: Context) -> bytes:
-        started = perf_counter()
+    async def handle(_requests: object, context: Context) -> bytes:
         connection = context.peer()
         context.set_trailing_metadata(_request_id())
+        request = await reading.request(path, context, connection)
+        started = perf_counter()
         count, given_up = calls.refused, False
         try:
             places.take(connection)
@@ -78,6 +83,7 @@ def unary(
         except Exception as error:
             refused = refusal(error)
         finally:
+            reading.done(connection, size_of(request))
             ended(size_of(request))
         # The exception that `abort` raises stays in a cycle of references, and this frame with it.
         del request
@@ -85,32 +91,36 @@ def unary(
         count(code, perf_counter() - started, reason)
         return await abort(context, refused)
 
-    return grpc.unary_unary_rpc_method_handler(handle, at_most(request_bytes, ended))
+    return grpc.stream_unary_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
-def conversing(method: Method, request_bytes: int, ended: Ended) -> Handler:
+def conversing(method: Method, path: str, request_bytes: int, reading: Reading, ended: Ended) -> Handler:
     """Return the handler of a call in which each request of a stream, of at most so many bytes, has one reply."""
 
-    async def handle(requests: AsyncIterator[Received], context: Context) -> AsyncIterator[bytes]:
-        refused = None
-        async for request in requests:
+    async def handle(_requests: object, context: Context) -> AsyncIterator[bytes]:
+        connection = context.peer()
+        while (request := await reading.request(path, context, connection)) is not None:
             try:
                 reply = await method(checked(request))
             except Exception as error:
                 refused = refusal(error)
                 break
             yield reply
-        if refused:
-            await abort(context, refused)
+        else:
+            return
+        await abort(context, refused)
 
     return grpc.stream_stream_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
-def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: int, ended: Ended) -> Handler:
+def streaming(
+    follow: Callable[[bytes], AsyncIterator[bytes]], path: str, request_bytes: int, reading: Reading, ended: Ended
+) -> Handler:
     """Return the handler of a call with one request, of at most so many bytes, and replies without an end."""
 
-    async def handle(request: Received, context: Context) -> AsyncIterator[bytes]:
+    async def handle(_requests: object, context: Context) -> AsyncIterator[bytes]:
         context.set_trailing_metadata(_request_id())
+        request = await reading.request(path, context, context.peer())
         try:
             async for reply in follow(checked(request)):
                 yield reply
@@ -120,7 +130,7 @@ def streaming(follow: Callable[[bytes], AsyncIterator[bytes]], request_bytes: in
             refused = refusal(error)
         await abort(context, refused)
 
-    return grpc.unary_stream_rpc_method_handler(handle, at_most(request_bytes, ended))
+    return grpc.stream_stream_rpc_method_handler(handle, at_most(request_bytes, ended))
 
 
 def refusing(error: ServiceError) -> Handler:

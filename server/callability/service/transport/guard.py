@@ -16,8 +16,7 @@ from callability.service.callers.callers_file import Caller
 from callability.service.callers.right import Right, right_of
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ServiceError, Unauthenticated
-from callability.service.transport.edge import Ended, abort, refusal, refusing
-from callability.service.transport.received import size_of
+from callability.service.transport.edge import abort, refusal, refusing
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Handler
@@ -33,7 +32,6 @@ class Guard:
 
     `authentication` returns the current one, which knows callers; None if any caller may call anything. With
     `certificates`, a caller may also be known by the certificate of its connection, which gRPC has verified.
-    `ended` is called with the size of a request that is refused by it.
     """
 
     def __init__(
@@ -43,9 +41,7 @@ class Guard:
         certificates: bool,
         open_methods: Collection[str],
         metrics: CallMetrics,
-        ended: Ended,
     ) -> None:
-        self._ended = ended
         self._metrics = metrics
         self._authentication = authentication
         self._certificates = certificates
@@ -92,7 +88,7 @@ class Guard:
                 await abort(context, refusal(error))
             return False
 
-        return _checked_first(handler, refused, self._ended)
+        return _checked_first(handler, refused)
 
     def _note(self, error: ServiceError, method: str) -> None:
         self._metrics.refused(method, error.code.name, error.reason)
@@ -114,37 +110,19 @@ def _authorization(metadata: Any) -> str | None:
     return None
 
 
-def _checked_first(handler: Any, refused: Callable[[Context], Any], ended: Ended) -> Handler:
-    """Return a handler that ends the call if it is refused, and goes on as the given one does otherwise.
+def _checked_first(handler: Any, refused: Callable[[Context], Any]) -> Handler:
+    """Return a handler that ends the call if it is refused, before its request is read, and goes on otherwise."""
+    answer: Any = handler.stream_stream or handler.stream_unary
 
-    `ended` is called with the size of a request that is refused.
-    """
-    answer: Any = handler.stream_stream or handler.unary_stream or handler.stream_unary or handler.unary_unary
-
-    async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
+    async def stream(requests: Any, context: Context) -> AsyncIterator[Any]:
         await refused(context)
-        async for reply in answer(request, context):
+        async for reply in answer(requests, context):
             yield reply
 
-    async def single(request: Any, context: Context) -> Any:
-        # The exception that ends a call keeps this frame, which must not keep the request.
-        held = [request]
-        del request
-        try:
-            await refused(context)
-        except BaseException:
-            ended(size_of(held.pop()))
-            raise
-        return await answer(held.pop(), context)
+    async def single(requests: Any, context: Context) -> Any:
+        await refused(context)
+        return await answer(requests, context)
 
-    made: Any = {
-        (False, False): grpc.unary_unary_rpc_method_handler,
-        (False, True): grpc.unary_stream_rpc_method_handler,
-        (True, False): grpc.stream_unary_rpc_method_handler,
-        (True, True): grpc.stream_stream_rpc_method_handler,
-    }[handler.request_streaming, handler.response_streaming]
-    return made(  # type: ignore[no-any-return]
-        stream if handler.response_streaming else single,
-        request_deserializer=handler.request_deserializer,
-        response_serializer=handler.response_serializer,
-    )
+    if handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(stream, handler.request_deserializer, handler.response_serializer)
+    return grpc.stream_unary_rpc_method_handler(single, handler.request_deserializer, handler.response_serializer)

@@ -8,7 +8,8 @@ from callability.service.requests.errors import TooManyAtOnce
 
 SHARED_PEER = "unix:"
 """What gRPC calls every client of a Unix socket."""
-_REASON = "TOO_MANY_CALLS"
+TOO_MANY = "TOO_MANY_CALLS"
+"""The reason of a refusal for want of a place."""
 
 
 class Places:
@@ -27,7 +28,7 @@ class Places:
     @property
     def error(self) -> TooManyAtOnce:
         """What a call is refused with if all are taken."""
-        return TooManyAtOnce(_REASON, f"{self._does}, and has as many: try again")
+        return TooManyAtOnce(TOO_MANY, f"{self._does}, and has as many: try again")
 
     @property
     def taken(self) -> bool:
@@ -54,7 +55,7 @@ class Places:
             raise self.error
         # The clients of a Unix socket cannot be distinguished: they share all places.
         if (mine := self._of[connection]) >= self._free and connection != SHARED_PEER:
-            raise TooManyAtOnce(_REASON, f"{self._does}, and this connection has its share of {mine:,}: try again")
+            raise TooManyAtOnce(TOO_MANY, f"{self._does}, and this connection has its share of {mine:,}: try again")
         self._free -= 1
         self._of[connection] = mine + 1
 

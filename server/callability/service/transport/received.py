@@ -35,17 +35,19 @@ def at_most(limit: int, dropped: Callable[[int], object]) -> Callable[[bytes], R
     return received
 
 
-def size_of(request: Received) -> int:
+def size_of(request: Received | None) -> int:
     """Return how many bytes are held of a request."""
     return len(request) if isinstance(request, bytes) else 0
 
 
-def checked(request: Received) -> bytes:
+def checked(request: Received | None) -> bytes:
     """Return a request.
 
     Raises:
-        InvalidRequest: it has more bytes than its method takes.
+        InvalidRequest: there is none, or it has more bytes than its method takes.
     """
+    if request is None:
+        raise InvalidRequest("REQUEST_MALFORMED", "the call has no request")
     if isinstance(request, TooLarge):
         sentence = f"the request has {request.size:,} bytes, and may have {request.limit:,}"
         raise InvalidRequest("REQUEST_TOO_LARGE", sentence)

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2 as pb
 
 from callability.kernel.calls import parsed
 from callability.service.transport.edge import Ended, conversing
+from callability.service.transport.reading import Reading
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Handler
@@ -27,15 +28,18 @@ _POOL = descriptor_pool.Default()
 class Reflection:
     """Describes services and what their messages consist of."""
 
-    def __init__(self, services: Collection[str], ended: Ended) -> None:
+    def __init__(self, services: Collection[str], reading: Reading, ended: Ended) -> None:
+        self._reading = reading
         self._ended = ended
         self._services = sorted({*services, *SERVICES})
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """What answers each method, by its path."""
-        handler = conversing(self.answer, _REQUEST_BYTES, self._ended)
-        return {f"/{service}/ServerReflectionInfo": handler for service in SERVICES}
+        return {
+            path: conversing(self.answer, path, _REQUEST_BYTES, self._reading, self._ended)
+            for path in (f"/{service}/ServerReflectionInfo" for service in SERVICES)
+        }
 
     async def answer(self, data: bytes) -> bytes:
         """Answer a `ServerReflectionRequest` with a `ServerReflectionResponse`.

@@ -38,7 +38,7 @@ class Streams:
     def placed(self, handler: Any, method: str) -> Handler:
         """Return a handler that ends a stream for which there is no place, and goes on as the given one otherwise."""
         places = self._open if method in self._open_methods else self._others
-        answer: Any = handler.stream_stream or handler.unary_stream
+        answer: Any = handler.stream_stream
 
         async def stream(request: Any, context: Context) -> None:
             connection = context.peer()
@@ -55,14 +55,7 @@ class Streams:
                 return
             await abort(context, refused)
 
-        made: Any = (
-            grpc.stream_stream_rpc_method_handler if handler.request_streaming else grpc.unary_stream_rpc_method_handler
-        )
-        return made(  # type: ignore[no-any-return]
-            stream,
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
-        )
+        return grpc.stream_stream_rpc_method_handler(stream, handler.request_deserializer, handler.response_serializer)
 
 
 async def _written(replies: Any, context: Context) -> None:
