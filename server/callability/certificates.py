@@ -194,6 +194,8 @@ class WatchedCertificates:
         """How often the files were replaced."""
         self.changed: Callable[[bool], None] = lambda in_effect: None
         """Called after each change of the files, with whether it is in effect."""
+        self.authorities_changed: Callable[[], None] = lambda: None
+        """Called when connections that begin from now on are checked by other authorities."""
 
     async def follow(self) -> None:
         """Read the files again when they change, for ever; the last good state stays in effect."""
@@ -211,6 +213,7 @@ class WatchedCertificates:
         # The files may be replaced one after the other: the next look sees whether they fit together.
         self._seen = seen
         refused: CertificateRefused | None = None
+        before = self.current.client_authorities
         try:
             self.current = read_certificates(self.files)
         except CertificateRefused as error:
@@ -220,6 +223,8 @@ class WatchedCertificates:
             _logger.error("the edit of the certificates is refused: the previous ones stay in effect")
         else:
             self.edition += 1
+            if self.current.client_authorities != before:
+                self.authorities_changed()
             _logger.info("the certificate is replaced; the new one expires at %s", self.current.not_after.isoformat())
         self.changed(refused is None)
 

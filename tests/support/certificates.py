@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,11 +50,22 @@ class Authority:
         context.load_cert_chain(pair.certificate, pair.key)
         return context
 
-    def pair(self, name: str, identity: str = "", *, days: float = 1, key: PrivateKey | None = None) -> Pair:
-        """Write a certificate for 127.0.0.1, or for another `identity`, and its key; it expires in so many days."""
+    def pair(
+        self,
+        name: str,
+        identity: str = "",
+        *,
+        days: float = 1,
+        key: PrivateKey | None = None,
+        names: Sequence[x509.GeneralName] | None = None,
+    ) -> Pair:
+        """Write a certificate for 127.0.0.1, or for another `identity`, and its key; it expires in so many days.
+
+        `names` are its subject alternative names instead of the identity, which then is its Common Name alone.
+        """
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, identity or "127.0.0.1")])
-        certificate = self._certificate(subject, key, authority=False, identity=identity, days=days)
+        certificate = self._certificate(subject, key, authority=False, identity=identity, days=days, names=names)
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}-key.pem")
         form = serialization.PrivateFormat.PKCS8
         pair.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
@@ -68,11 +80,13 @@ class Authority:
         authority: bool,
         identity: str = "",
         days: float = 1,
+        names: Sequence[x509.GeneralName] | None = None,
     ) -> x509.Certificate:
         now = datetime.now(UTC)
         loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        names = x509.SubjectAlternativeName([x509.DNSName(identity) if identity else loopback])
-        return (
+        if names is None:
+            names = [x509.DNSName(identity) if identity else loopback]
+        unsigned = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
@@ -81,6 +95,7 @@ class Authority:
             .not_valid_before(now - timedelta(days=10))
             .not_valid_after(now + timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(names, critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        if names:
+            unsigned = unsigned.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return unsigned.sign(self._key, hashes.SHA256())

@@ -118,7 +118,7 @@ class Server:
         }
         guard = Guard(
             lambda: callers.authentication if callers else None,
-            certificates=port.needs_client_certificate,
+            certificates=port.client_certificates(lambda: self.address),
             open_methods=self._health.handlers,
             metrics=calls,
         )

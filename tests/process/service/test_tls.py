@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import stat
 from pathlib import Path
 
 import grpc
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from callability.v1.callability_service_pb2_grpc import CallabilityServiceStub
+from callability.v1.policy_service_pb2 import WatchPolicyRequest
+from callability.v1.policy_service_pb2_grpc import PolicyServiceStub
 from support.callers import bearer, tls_channel, token_entry, write_callers
 from support.certificates import Authority, Pair, PrivateKey
 from support.commands import callability
 from support.running import serving
-from support.services import SWITCHED_OFF
+from support.services import SWITCHED_OFF, reason_of
 from support.waiting import eventually
 
 SECONDS = 120
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 
 
 def _tls(pair: Pair, *more: str) -> tuple[str, ...]:
@@ -31,6 +36,15 @@ def _check(channel: grpc.Channel, **options: object) -> str:
         return CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF, timeout=SECONDS, **options).verdict.rule  # type: ignore[arg-type]
     except grpc.RpcError as error:
         return str(error.code().name)
+
+
+def _reason(channel: grpc.Channel) -> str:
+    """Ask about a tool, and return the reason of the error; none if it is answered."""
+    try:
+        CallabilityServiceStub(channel).CheckTool(SWITCHED_OFF, timeout=SECONDS)
+    except grpc.RpcError as error:
+        return reason_of(error)
+    return ""
 
 
 @pytest.fixture
@@ -134,6 +148,82 @@ def test_a_caller_is_known_by_the_name_in_its_certificate(authority: Authority, 
                 assert _check(channel) == outcome
                 assert _check(channel, metadata=bearer("secret")) == "user-off"
                 assert _check(channel, metadata=bearer("other")) == "UNAUTHENTICATED"
+
+
+_KINDS: dict[str, tuple[x509.GeneralName | None, str]] = {
+    "the Common Name alone": (None, "UNAUTHENTICATED"),
+    "a DNS name": (x509.DNSName("Gateway.Example"), "user-off"),
+    "a URI that is written as the DNS name": (x509.UniformResourceIdentifier("gateway.example"), "UNAUTHENTICATED"),
+    "an address for mail that is written as the DNS name": (x509.RFC822Name("gateway.example"), "UNAUTHENTICATED"),
+    "a URI": (x509.UniformResourceIdentifier("spiffe://example/gateway"), "user-off"),
+    "a DNS name that is written as the URI": (x509.DNSName("spiffe://example/gateway"), "UNAUTHENTICATED"),
+    "an IP address": (x509.IPAddress(ipaddress.ip_address("2001:db8::7")), "user-off"),
+    "a DNS name that is written as the address": (x509.DNSName("2001:db8::7"), "UNAUTHENTICATED"),
+}
+
+
+def test_a_name_of_a_certificate_counts_as_its_own_kind(authority: Authority, tmp_path: Path) -> None:
+    """Another kind is another name, and the Common Name is none."""
+    names = ["gateway.example", "uri:spiffe://example/gateway", "ip:2001:0db8::0:7"]
+    callers = write_callers(tmp_path, gateway={"certificates": names, "may": ["check"]})
+    files = ("--tls-client-ca", str(authority.path), "--callers", str(callers))
+    with serving(*_tls(authority.pair("server"), *files)) as address:
+        for number, (kind, (name, outcome)) in enumerate(_KINDS.items()):
+            client = authority.pair(f"client-{number}", "gateway.example", names=[name] if name else [])
+            with tls_channel(address, authority.path, client) as channel:
+                assert _check(channel) == outcome, kind
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["a caller", "anybody with a certificate"])
+def test_what_a_certificate_permits_ends_when_it_expires(authority: Authority, tmp_path: Path, knows: bool) -> None:
+    """On connections that were made before, too, and for a stream that is open."""
+    callers = write_callers(tmp_path, gateway={"certificates": ["gateway.example"], "may": ["check", "watch"]})
+    files = ("--tls-client-ca", str(authority.path), *(("--callers", str(callers)) if knows else ()))
+    with serving(*_tls(authority.pair("server"), *files)) as address:
+        client = authority.pair("client", "gateway.example", days=8 / 86_400)
+        with tls_channel(address, authority.path, client) as channel:
+            assert _check(channel) == "user-off"
+            watching = PolicyServiceStub(channel).WatchPolicy(WatchPolicyRequest())
+            assert next(watching).revision
+            eventually(lambda: _reason(channel) == "CERTIFICATE_EXPIRED")
+            with pytest.raises(grpc.RpcError) as caught:
+                list(watching)
+            assert (caught.value.code(), reason_of(caught.value)) == (UNAUTHENTICATED, "CERTIFICATE_EXPIRED")
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["a caller", "anybody with a certificate"])
+def test_connections_are_made_again_after_an_edit_of_the_authorities(
+    authority: Authority, tmp_path: Path, knows: bool
+) -> None:
+    """Whether they had made a call or not; the error says so, and a token is still known."""
+    other, trusted = Authority(tmp_path, "other"), tmp_path / "clients.pem"
+    trusted.write_bytes(authority.path.read_bytes())
+    callers = write_callers(
+        tmp_path,
+        gateway={"certificates": ["gateway.example"], "may": ["check", "watch"]},
+        script={"tokens": [token_entry("secret")], "may": ["check"]},
+    )
+    files = ("--tls-client-ca", str(trusted), *(("--callers", str(callers)) if knows else ()))
+    client, next_one = authority.pair("client", "gateway.example"), other.pair("next", "gateway.example")
+    with (
+        serving(*_tls(authority.pair("server"), *files)) as address,
+        tls_channel(address, authority.path, client) as used,
+        tls_channel(address, authority.path, client) as idle,
+    ):
+        grpc.channel_ready_future(idle).result(SECONDS)
+        watching = PolicyServiceStub(used).WatchPolicy(WatchPolicyRequest())
+        assert next(watching).revision
+        trusted.write_bytes(authority.path.read_bytes() + other.path.read_bytes())
+        eventually(lambda: _reason(used) == "AUTHORITIES_CHANGED")
+        assert _reason(idle) == "AUTHORITIES_CHANGED"
+        with pytest.raises(grpc.RpcError) as caught:
+            list(watching)
+        assert str(caught.value.details()).endswith("were edited after this connection was made: connect again")
+        if knows:
+            assert _check(used, metadata=bearer("secret")) == "user-off"
+        for each in (client, next_one):
+            with tls_channel(address, authority.path, each) as channel:
+                assert _check(channel) == "user-off"
 
 
 @pytest.mark.parametrize(

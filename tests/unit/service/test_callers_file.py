@@ -11,6 +11,7 @@ import pytest
 from callability.finding import line
 from callability.service.callers.authentication import Authentication, check_right
 from callability.service.callers.callers_file import Callers, CallersRefused, load_callers
+from callability.service.callers.certificate_names import CertificateName
 from callability.service.callers.right import METHODS, Right, right_of
 from callability.service.requests.errors import NotPermitted, Unauthenticated
 from callability.v1 import callability_service_pb2, policy_service_pb2
@@ -44,7 +45,7 @@ GOOD = f"""callers:
     tokens:
       - {{sha256: "{_sha256("old")}", expires: "{LATER}"}}
       - {{sha256: "{_sha256("new")}", expires: "{LATER}"}}
-    certificates: [gateway.example, "spiffe://example/gateway"]
+    certificates: [gateway.example, "uri:spiffe://example/gateway", "ip:192.0.2.7"]
     may: [check, policy, watch]
   people:
     certificates: [people.example]
@@ -57,8 +58,13 @@ def test_a_caller_is_known_by_two_tokens_or_by_names_of_certificates(tmp_path: P
     authentication = Authentication(_read(tmp_path, GOOD))
     for token in ("old", "new"):
         assert authentication.by_token(f"Bearer {token}").name == "gateway"
-    assert authentication.by_certificate([b"other.example", b"spiffe://example/gateway"]).name == "gateway"
-    assert authentication.by_certificate([b"people.example"]).rights == {Right.EXPLAIN, Right.VALIDATE}
+    names = [CertificateName("dns", "other.example"), CertificateName("uri", "spiffe://example/gateway")]
+    assert authentication.by_certificate(names).name == "gateway"
+    assert authentication.by_certificate([CertificateName("ip", "192.0.2.7")]).name == "gateway"
+    assert authentication.by_certificate([CertificateName("dns", "people.example")]).rights == {
+        Right.EXPLAIN,
+        Right.VALIDATE,
+    }
 
 
 @pytest.mark.parametrize(

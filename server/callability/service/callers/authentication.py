@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from callability.service.callers.callers_file import Caller, Callers
+from callability.service.callers.certificate_names import CertificateName
 from callability.service.callers.right import Right
 from callability.service.requests.errors import NotPermitted, Unauthenticated
 
@@ -34,7 +35,7 @@ class Authentication:
             for caller in callers.every
             for token in caller.tokens
         }
-        self._certificates: Mapping[str, Caller] = {
+        self._certificates: Mapping[CertificateName, Caller] = {
             name: caller for caller in callers.every for name in caller.certificates
         }
 
@@ -54,14 +55,14 @@ class Authentication:
             raise Unauthenticated("TOKEN_EXPIRED", "the token of the call has expired")
         return known.caller
 
-    def by_certificate(self, names: Iterable[bytes]) -> Caller:
+    def by_certificate(self, names: Iterable[CertificateName]) -> Caller:
         """Return the caller whose certificate has one of these names.
 
         Raises:
             Unauthenticated: no caller has one.
         """
         for name in names:
-            if caller := self._certificates.get(name.decode(errors="replace")):
+            if caller := self._certificates.get(name):
                 return caller
         raise Unauthenticated("CERTIFICATE_UNKNOWN", "the client certificate of the connection is that of no caller")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from callability import document
 from callability.document import Node, Scalar, Sequence
 from callability.finding import Finding, Place, Severity, did_you_mean, has_errors, in_order, listed, shown
+from callability.service.callers.certificate_names import CertificateName, NotAName, parse_name
 from callability.service.callers.right import Right
 
 TOKENS = 2
@@ -35,7 +36,7 @@ class Caller:
     name: str
     rights: frozenset[Right]
     tokens: tuple[Token, ...] = ()
-    certificates: tuple[str, ...] = ()
+    certificates: tuple[CertificateName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,23 @@ class _Reading:
                 sentence = f"{shown(str(item.value))} in `may` of {subject} is not a right"
                 self._find(item.place, "unknown-value", sentence, did_you_mean(str(item.value), Right))
 
-    def _certificates(self, keys: Mapping[str, tuple[Scalar, Node]], subject: str, caller: str) -> Iterator[str]:
+    def _certificates(
+        self, keys: Mapping[str, tuple[Scalar, Node]], subject: str, caller: str
+    ) -> Iterator[CertificateName]:
         if "certificates" not in keys:
             return
         for item in self._items(keys["certificates"][1], f"`certificates` of {subject}"):
             if not isinstance(item.value, str) or not item.value:
                 self._find(item.place, "wrong-type", f"a name in `certificates` of {subject} is not text")
-            elif self._is_owned(item.value, item.place, caller, "certificate name"):
-                yield item.value
+                continue
+            try:
+                name = parse_name(item.value)
+            except NotAName as wanted:
+                sentence = f"{shown(item.value)} in `certificates` of {subject} is no name of a certificate"
+                self._find(item.place, "bad-certificate-name", sentence, str(wanted))
+                continue
+            if self._is_owned(name, item.place, caller, "certificate name"):
+                yield name
 
     def _tokens(self, keys: Mapping[str, tuple[Scalar, Node]], subject: str, caller: str) -> Iterator[Token]:
         if "tokens" not in keys:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -16,14 +18,13 @@ from callability.service.callers.callers_file import Caller
 from callability.service.callers.right import Right, right_of
 from callability.service.observability.call_metrics import CallMetrics
 from callability.service.requests.errors import ServiceError, Unauthenticated
+from callability.service.transport.client_certificates import ClientCertificates
 from callability.service.transport.edge import abort, refusal, refusing
 
 if TYPE_CHECKING:
     from callability.service.transport.edge import Context, Handler
 
-_NO_CREDENTIALS = "the call has no credentials"
-_NO_TOKEN = f"{_NO_CREDENTIALS}: send `authorization: Bearer TOKEN`"
-_NO_CERTIFICATE = f"{_NO_CREDENTIALS}: send `authorization: Bearer TOKEN`, or connect with a client certificate"
+_NO_TOKEN = "the call has no credentials: send `authorization: Bearer TOKEN`"
 _logger = logging.getLogger(__name__)
 
 
@@ -31,14 +32,14 @@ class Guard:
     """Authenticates calls, except those of the `open` methods.
 
     `authentication` returns the current one, which knows callers; None if any caller may call anything. With
-    `certificates`, a caller may also be known by the certificate of its connection, which gRPC has verified.
+    `certificates`, every connection has one, which has to be valid, and by which a caller may be known.
     """
 
     def __init__(
         self,
         authentication: Callable[[], Authentication | None],
         *,
-        certificates: bool,
+        certificates: ClientCertificates | None,
         open_methods: Collection[str],
         metrics: CallMetrics,
     ) -> None:
@@ -51,21 +52,24 @@ class Guard:
     def guarded(self, details: grpc.HandlerCallDetails, handler: Handler) -> Handler | ServiceError:
         """Return the handler of a call, or the error of a call that is to be refused, which is not counted yet.
 
-        A certificate is only known once the handler runs. A token is checked before anything of the request is read.
+        A certificate is only known once the handler runs. A token is checked before that. The rights of a stream are
+        checked again before each of its replies.
         """
-        authentication = self._authentication()
         method = details.method
-        if authentication is None or method in self._open:
+        knows = self._authentication() is not None
+        if method in self._open or not (knows or self._certificates):
             return handler
-        authorization = _authorization(details.invocation_metadata)
+        authorization = _authorization(details.invocation_metadata) if knows else None
         if authorization is None and self._certificates:
-            return self._by_certificate(handler, authentication, method)
+            by_certificate = partial(self._check_certificate, self._certificates, method)
+            return _checked_first(handler, partial(self._end_refused, by_certificate, method))
+        by_token = partial(self._check_token, authorization, method)
         try:
-            if authorization is None:
-                raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
-            _permitted(authentication.by_token(authorization), right_of(method))
+            by_token()
         except ServiceError as error:
             return error
+        if handler.response_streaming:
+            return _checked_first(handler, partial(self._end_refused, lambda _context: by_token(), method))
         return handler
 
     def refused(self, error: ServiceError, method: str) -> Handler:
@@ -73,22 +77,23 @@ class Guard:
         self._note(error, method)
         return refusing(error)
 
-    def _by_certificate(self, handler: Handler, authentication: Authentication, method: str) -> Handler:
-        def check(context: Context) -> None:
-            names = context.peer_identities() or ()
-            if not names:
-                raise Unauthenticated("NO_CREDENTIALS", _NO_CERTIFICATE)
+    def _check_token(self, authorization: str | None, method: str) -> None:
+        if authentication := self._authentication():
+            if authorization is None:
+                raise Unauthenticated("NO_CREDENTIALS", _NO_TOKEN)
+            _permitted(authentication.by_token(authorization), right_of(method))
+
+    def _check_certificate(self, certificates: ClientCertificates, method: str, context: Context) -> None:
+        names = certificates.names(context)
+        if authentication := self._authentication():
             _permitted(authentication.by_certificate(names), right_of(method))
 
-        async def refused(context: Context) -> bool:
-            try:
-                check(context)
-            except ServiceError as error:
-                self._note(error, method)
-                await abort(context, refusal(error))
-            return False
-
-        return _checked_first(handler, refused)
+    async def _end_refused(self, check: Callable[[Context], None], method: str, context: Context) -> None:
+        try:
+            check(context)
+        except ServiceError as error:
+            self._note(error, method)
+            await abort(context, refusal(error))
 
     def _note(self, error: ServiceError, method: str) -> None:
         self._metrics.refused(method, error.code.name, error.reason)
@@ -110,17 +115,19 @@ def _authorization(metadata: Any) -> str | None:
     return None
 
 
-def _checked_first(handler: Any, refused: Callable[[Context], Any]) -> Handler:
-    """Return a handler that ends the call if it is refused, before its request is read, and goes on otherwise."""
+def _checked_first(handler: Any, check: Callable[[Context], Awaitable[None]]) -> Handler:
+    """Return a handler that checks the caller before the request is read, and before each reply of a stream."""
     answer: Any = handler.stream_stream or handler.stream_unary
 
     async def stream(requests: Any, context: Context) -> AsyncIterator[Any]:
-        await refused(context)
-        async for reply in answer(requests, context):
-            yield reply
+        await check(context)
+        async with aclosing(answer(requests, context)) as replies:
+            async for reply in replies:
+                await check(context)
+                yield reply
 
     async def single(requests: Any, context: Context) -> Any:
-        await refused(context)
+        await check(context)
         return await answer(requests, context)
 
     if handler.response_streaming:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from callability.address import (
     socket_path,
 )
 from callability.certificates import Certificates, WatchedCertificates
+from callability.service.transport.client_certificates import ClientCertificates
 
 _AGE_GRACE_MS = 30_000
 """Milliseconds that calls have to end on a connection that has reached its age."""
@@ -66,6 +68,12 @@ class Port:
     def needs_client_certificate(self) -> bool:
         """Whether every client needs a certificate."""
         return self.certificates is not None and self.certificates.files.client_authorities is not None
+
+    def client_certificates(self, address: Callable[[], str]) -> ClientCertificates | None:
+        """Return what knows the certificates of clients, if each needs one; `address` returns where it listens."""
+        if self.certificates is None or not self.needs_client_certificate:
+            return None
+        return ClientCertificates(self.certificates, address)
 
     def check(self) -> None:
         """Check that the address may be listened on, and that it is free.
