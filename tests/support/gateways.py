@@ -36,6 +36,23 @@ def shelf(directory: Path, name: str, *tools: dict[str, Any], **keys: Any) -> di
     return {"command": sys.executable, "args": [str(SHELF), str(path)], **keys}
 
 
+def alternating(
+    directory: Path, name: str, first: list[dict[str, Any]], second: list[dict[str, Any]], **keys: Any
+) -> dict[str, Any]:
+    """Return the config entry of a server that lists the `first` tools whenever it starts an odd time, else others."""
+    entries = shelf(directory, f"{name}-0", *first), shelf(directory, f"{name}-1", *second)
+    program = directory / f"{name}-alternating"
+    starts = directory / f"{name}-starts"
+    starts.write_text("")
+    program.write_text(
+        f"#!/bin/sh\nstarts=$(wc -c < {starts})\nprintf . >> {starts}\n"
+        f"[ $((starts % 2)) = 0 ] && exec {shlex.join([sys.executable, *entries[0]['args']])}\n"
+        f"exec {shlex.join([sys.executable, *entries[1]['args']])}\n"
+    )
+    program.chmod(0o755)
+    return {"command": str(program), **keys}
+
+
 def bad(*how: str, **keys: Any) -> dict[str, Any]:
     """Return the config entry of a server that misbehaves."""
     return {"command": sys.executable, "args": [str(BAD), *how], **keys}

@@ -46,7 +46,8 @@ def poisoned_tools(say: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
 def pins(sha256: str = "") -> dict[str, Any]:
     """Return records of the poisoned tools in their current form, or with another fingerprint, as of changed tools."""
     return {
-        tool["name"]: {"sha256": sha256 or fingerprint(Tool.model_validate(tool))} for tool in poisoned_tools(POISON)
+        tool["name"]: {"sha256": sha256 or fingerprint(Tool.model_validate(tool)).current}
+        for tool in poisoned_tools(POISON)
     }
 
 

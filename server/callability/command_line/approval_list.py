@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from callability.command_line.gateway_files import GatewayFiles
 from callability.command_line.tool_name_quoting import argument_of, cell_of
 from callability.gateway.config import ApprovalRecord
+from callability.gateway.config.fingerprint import Fingerprint
 from callability.gateway.offline.inspection import Inspected
 
 COLUMNS = ("server", "tool", "approval", "pinned", "listed")
@@ -60,12 +61,12 @@ def tool_approvals(
         listed = inspected.tools if inspected else {}
         config = files.config.server(server)
         for name in dict.fromkeys((*listed, *files.approvals.tools(server), *config.listed_tools)):
-            sha256 = listed[name].sha256 if name in listed else None
-            yield tool_approval(files, server, name, sha256, listed=name in listed if connected else None)
+            fingerprint = listed[name].fingerprint if name in listed else None
+            yield tool_approval(files, server, name, fingerprint, listed=name in listed if connected else None)
 
 
 def tool_approval(
-    files: GatewayFiles, server: str, tool: str, sha256: str | None, *, listed: bool | None
+    files: GatewayFiles, server: str, tool: str, fingerprint: Fingerprint | None, *, listed: bool | None
 ) -> ToolApproval:
     """Return the approval of a tool with a fingerprint; without a record, the `trust` of its server decides (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
@@ -74,10 +75,10 @@ def tool_approval(
     return ToolApproval(
         server=server,
         tool=tool,
-        approval=record.status_of(sha256) or "unknown",
+        approval=record.status_of(fingerprint) or "unknown",
         disabled=record.disabled,
         config_denied=config.config_denies(tool),
-        pinned=bool(record.sha256),
+        pinned=record.is_pinned,
         listed=listed,
-        sha256=sha256,
+        sha256=None if fingerprint is None else fingerprint.current,
     )

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from callability.command_line.approval_list import COLUMNS, tool_approval, tool_approvals
+from callability.command_line.approval_list import COLUMNS, tool_approvals
+from callability.command_line.approving import approve_form, approve_names, counted, is_approved, show_tool
 from callability.command_line.gateway_files import (
     ApprovalsOption,
     ConfigOption,
@@ -18,7 +19,6 @@ from callability.command_line.gateway_files import (
     sound_files,
 )
 from callability.command_line.listed_tools import (
-    commands_of,
     inspect_servers,
     known_tool,
     known_tools,
@@ -26,12 +26,10 @@ from callability.command_line.listed_tools import (
     verify_listed,
 )
 from callability.command_line.options import JsonOption, leave
-from callability.command_line.review import definition_of, reviewed
 from callability.command_line.terminal import escaped, number_of, write_table
 from callability.command_line.tool_name_quoting import cell_of, is_cut, name_of
 from callability.editing.spelling import Value
 from callability.finding import MAX_LISTED, did_you_mean, shown
-from callability.gateway.config.approved_definitions import Definitions
 from callability.gateway.upstream import UpstreamTool
 from callability.tool_name import is_plain, unrecordable
 
@@ -101,7 +99,7 @@ def show(
     files = sound_files(config, approvals)
     tools = tools_of(files, server)
     for name in tools if named is None else (known_tool(tools, server, named),):
-        _show(files, server, tools[name])
+        show_tool(files, server, tools[name])
 
 
 def approve(
@@ -114,32 +112,45 @@ def approve(
         str | None,
         typer.Option("--sha256", metavar="HEX", help="Approve the one tool only with exactly this definition."),
     ] = None,
+    any_form: Annotated[
+        bool, typer.Option("--any-form", help="Approve the names alone: a later change locks nothing.")
+    ] = False,
     approvals: ApprovalsOption = None,
 ) -> None:
     """Approve tools with their current definitions.
 
-    The server is connected, even in quarantine, and each definition is shown. On a terminal, the command asks;
-    elsewhere it needs `--yes` or `--sha256`. A tool whose definition changes later has to be approved again. `--all`
-    skips tools whose names are not 1 to 128 characters of `[A-Za-z0-9_.-]`: approve such a tool by its name. Exit code
-    0: done, or nothing to do. 1: a file is refused, the server cannot be connected, the answer was no, or a tool was
-    skipped. 2: usage error.
+    The server is connected twice, even in quarantine, and each definition is shown; a server on stdio is started twice.
+    On a terminal, the command asks, about each tool that changed after its approval by itself; elsewhere it needs
+    `--yes` or `--sha256`. A tool whose definition changes later has to be approved again. A tool whose definition
+    differs between the two connections is not approved, since it would be locked at the next one: `--any-form` approves
+    it by its name. `--all` skips tools whose names are not 1 to 128 characters of `[A-Za-z0-9_.-]`: approve such a tool
+    by its name. Exit code 0: done, or nothing to do. 1: a file is refused, the server cannot be connected, the answer
+    was no, or a tool was skipped. 2: usage error.
     """
     named = tuple(dict.fromkeys(map(name_of, tools or ())))
     if bool(named) == every:
         leave("name the tools, or give `--all` for every tool of the server", 2)
     if sha256 is not None and len(named) != 1:
         leave("`--sha256` goes with one tool", 2)
+    if any_form and (every or sha256 is not None):
+        leave("`--any-form` goes with the names of tools, and without `--sha256`", 2)
     files = sound_files(config, approvals)
     known_server(files.config.names, server)
     if not yes and sha256 is None and not sys.stdin.isatty():
         leave("nobody can be asked, as standard input is not a terminal: give `--yes` or `--sha256 HEX`", 2)
     there = tools_of(files, server)
     chosen = [there[name] for name in (filter(is_plain, there) if every else known_tools(files, there, server, named))]
-    if sha256 is not None and chosen[0].sha256 != sha256.lower():
-        leave(f"tool {shown(named[0])} has changed: its SHA-256 is {chosen[0].sha256}", 1)
-    _approve(files, server, chosen, ask=not yes and sha256 is None)
+    if sha256 is not None and not chosen[0].fingerprint.is_named(sha256):
+        leave(f"tool {shown(named[0])} has changed: its SHA-256 is {chosen[0].fingerprint.current}", 1)
+    ask = not yes and sha256 is None
+    if any_form:
+        approve_names(files, server, chosen, ask=ask)
+        return
+    refused = approve_form(files, server, chosen, ask=ask)
     if every:
         _report_skipped(server, [tool for tool in there.values() if not _is_settled(files, server, tool)])
+    if refused:
+        leave(f"not approved: {counted(refused)} of server {shown(server)}", 1)
 
 
 def disable(
@@ -177,33 +188,9 @@ def enable(server: ServerArgument, tool: ToolArgument, config: ConfigOption, app
     _switch(files, server, name, disabled=False)
 
 
-def _approve(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *, ask: bool) -> None:
-    todo = [tool for tool in tools if not _is_approved(files, server, tool)]
-    if not todo:
-        typer.echo(f"nothing to do: {_tools(tools)} of server {shown(server)} approved as it is, and pinned")
-        return
-    for tool in todo:
-        _show(files, server, tool)
-    if ask and not typer.confirm(f"Approve {_tools(todo)} of server {shown(server)} in this form?"):
-        leave("nothing was approved", 1)
-    definitions = Definitions.beside(files.path)
-    try:
-        for tool in todo:
-            definitions.keep(tool.sha256, definition_of(tool))
-    except OSError as error:
-        leave(f"`{escaped(str(definitions.directory))}` cannot be written: {(error.strerror or 'error').lower()}", 1)
-    files.change({server: {tool.name: {"status": "approved", "sha256": tool.sha256} for tool in todo}})
-    for tool in todo:
-        typer.echo(f"tool {shown(tool.name)} of server {shown(server)} is approved in the form {tool.sha256}")
-        record = files.approvals.record(server, tool.name)
-        if record and record.disabled:
-            phrase = commands_of(files).about(server, tool.name)["enable_tool"]
-            typer.echo(f"  it stays switched off; to switch it on, {phrase}")
-
-
 def _is_settled(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
     """Say whether `--all` has nothing left to do about a tool."""
-    return is_plain(tool.name) or _is_approved(files, server, tool)
+    return is_plain(tool.name) or is_approved(files, server, tool)
 
 
 def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
@@ -223,20 +210,6 @@ def _report_skipped(server: str, tools: Sequence[UpstreamTool]) -> None:
     )
 
 
-def _is_approved(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
-    record = files.approvals.record(server, tool.name)
-    return record is not None and record.status == "approved" and record.sha256 == tool.sha256
-
-
-def _show(files: GatewayFiles, server: str, tool: UpstreamTool) -> None:
-    stands = tool_approval(files, server, tool.name, tool.sha256, listed=True)
-    typer.echo(f"tool {shown(tool.name)} of server {shown(server)}: {stands.words}")
-    typer.echo(f"sha256: {tool.sha256}")
-    for line in reviewed(tool, files.approvals.record(server, tool.name), Definitions.beside(files.path)):
-        typer.echo(line)
-    typer.echo()
-
-
 def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> None:
     record = files.approvals.record(server, tool)
     word = "off" if disabled else "on"
@@ -254,7 +227,3 @@ def _switch(files: GatewayFiles, server: str, tool: str, *, disabled: bool) -> N
     files.change({server: {tool: values}})
     written = ", ".join(f"`{key}: {str(value).lower()}`" for key, value in values.items())
     typer.echo(f"{subject} is switched {word} now: {written} in `{escaped(str(files.path))}`")
-
-
-def _tools(tools: Sequence[UpstreamTool]) -> str:
-    return f"tool {shown(tools[0].name)}" if len(tools) == 1 else number_of(len(tools), "tool")

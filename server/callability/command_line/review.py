@@ -10,7 +10,7 @@ from typing import Any
 from callability.command_line.terminal import escaped
 from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.approved_definitions import Definitions
-from callability.gateway.config.fingerprint import approved_part
+from callability.gateway.config.fingerprint import approved_part, sort_sets
 from callability.gateway.upstream.tool import UpstreamTool
 
 _FIRST = ("name", "title", "description")
@@ -22,25 +22,35 @@ def reviewed(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Def
     Nothing in them plays with a terminal: each character that is not seen is escaped, and no line of a text can be
     taken for one of ours.
     """
-    now = tuple(_lines(definition_of(tool)))
-    pinned = record.sha256 if record else ""
-    if pinned in {"", tool.sha256}:
-        yield from now
+    if record is None or not record.is_pinned or tool.fingerprint.matches(record.sha256):
+        yield from _lines(definition_of(tool))
         return
-    before = definitions.kept(pinned)
+    before = definitions.kept(record.sha256)
     if before is None:
-        yield f"it was approved in another form, {pinned}, whose text is not kept; as it is now:"
-        yield from now
+        yield f"it was approved in another form, {record.sha256}, whose text is not kept; as it is now:"
+        yield from _lines(definition_of(tool))
         return
-    yield from difflib.unified_diff(
-        tuple(_lines(before)), now, f"approved {pinned}", f"now      {tool.sha256}", lineterm=""
-    )
+    sort_sets(before)
+    changes = tuple(_difference(before, f"approved {record.sha256}", tool, "now      "))
+    if changes:
+        yield "it changed after its approval:"
+    yield from changes or (f"it differs from what was approved, {record.sha256}, only in the order of sets",)
+
+
+def difference(one: UpstreamTool, other: UpstreamTool) -> Iterator[str]:
+    """Yield the lines of the difference between two forms of a tool, which two processes of its server list."""
+    return _difference(definition_of(one), f"first  {one.fingerprint.current}", other, "second ")
 
 
 def definition_of(tool: UpstreamTool) -> dict[str, Any]:
     """Return what is approved of a tool; it is there wherever a person looks at the tool."""
     assert tool.definition is not None
     return approved_part(tool.definition)
+
+
+def _difference(before: dict[str, Any], label: str, tool: UpstreamTool, now: str) -> Iterator[str]:
+    lines = tuple(_lines(before)), tuple(_lines(definition_of(tool)))
+    return difflib.unified_diff(*lines, label, f"{now}{tool.fingerprint.current}", lineterm="")
 
 
 def _lines(definition: Mapping[str, Any]) -> Iterator[str]:

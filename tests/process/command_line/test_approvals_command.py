@@ -63,7 +63,7 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
     code, said, _ = approvals("approve", "files", "read", "--yes")
     assert code == 0
     assert "description:\n  | Reads.\n  | Whole files.\ninputSchema:\n  {\n" in said
-    [digest] = set(re.findall(r"[0-9a-f]{64}", said))
+    [digest] = set(re.findall(r"v2:[0-9a-f]{64}", said))
     record = f'files:\n  read: {{status: approved, sha256: "{digest}"}}\n'
     assert (tmp_path / "approvals.yaml").read_text() == record
     assert json.loads((tmp_path / "mcp_config.json").read_text())["approvals"] == "approvals.yaml"
@@ -75,15 +75,15 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
     ]
     code, said, _ = approvals("show", "files", "read")
     assert code == 0
-    assert f"\n--- approved {digest}\n+++ now      " in said
+    assert f"\nit changed after its approval:\n--- approved {digest}\n+++ now      " in said
     assert "\n   | Reads.\n-  | Whole files.\n+  | Whole disks.\n" in said
-    now = said.partition("sha256: ")[2][:64]
+    now = said.partition("sha256: ")[2].partition("\n")[0]
     code, _, error = approvals("approve", "files", "read", "--sha256", digest)
     assert (code, error.splitlines()[-1]) == (1, f"callability: tool `read` has changed: its SHA-256 is {now}")
     assert (tmp_path / "approvals.yaml").read_text() == record
     assert approvals("approve", "files", "read", "--sha256", now.upper())[0] == 0
     assert (tmp_path / "approvals.yaml").read_text() == record.replace(digest, now)
-    assert {path.stem for path in (tmp_path / "approvals.definitions").iterdir()} == {digest, now}
+    assert {path.stem for path in (tmp_path / "approvals.definitions").iterdir()} == {digest[3:], now[3:]}
 
 
 def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approvals: Command) -> None:
@@ -106,7 +106,7 @@ def test_all_tools_are_approved_and_nothing_else_of_their_records_changes(tmp_pa
     command = f"callability approvals enable files read --config {tmp_path}/mcp_config.json"
     assert f"it stays switched off; to switch it on, run `{command}`" in said
     after = (tmp_path / "approvals.yaml").read_text()
-    [one, other] = re.findall(r"[0-9a-f]{64}", after)
+    [one, other] = re.findall(r"v2:[0-9a-f]{64}", after)
     assert after == before.replace("true}", f'true, status: approved, sha256: "{one}"}}') + (
         f'  "1e5": {{status: approved, sha256: "{other}"}}\n'
     )

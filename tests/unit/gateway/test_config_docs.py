@@ -100,7 +100,7 @@ def test_the_page_says_what_a_record_is_that_leaves_a_key_out(tmp_path: Path) ->
     page = (DOCS / "config.md").read_text(encoding="utf-8")
     assert "| `disabled` | `true` or `false` | `false` |" in page
     assert "| `status` | `approved`, `pending`, `changed` | `approved` |" in page
-    assert "| `sha256` | 64 hexadecimal digits | none |" in page
+    assert "| `sha256` | `v2:` and 64 hexadecimal digits, or `any` | none |" in page
 
 
 def test_the_schema_is_one() -> None:

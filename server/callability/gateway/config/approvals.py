@@ -11,28 +11,38 @@ from typing import Literal, get_args
 from callability import document
 from callability.document import Node, Scalar
 from callability.finding import Finding, Place, Severity, did_you_mean, in_order, listed, shown
+from callability.gateway.config.fingerprint import VERSION, Fingerprint
 
 ApprovalStatus = Literal["approved", "pending", "changed"]
 
-_DIGEST = re.compile("[0-9a-fA-F]{64}")
+ANY_FORM = "any"
+"""What a record has for a fingerprint if a person approved the name of the tool, in whichever form."""
+
+_PIN = re.compile(f"(?:{VERSION})?[0-9a-f]{{64}}|{ANY_FORM}")
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
     """A person's decisions about one tool; None is unknown, never a default (A.2).
 
-    `sha256` is the fingerprint of the tool that was looked at, in lower case; empty, the record is for any tool of that
-    name.
+    `sha256` is the fingerprint of the tool that was looked at, in lower case; if it is empty or `ANY_FORM`, the record
+    is for any tool of that name.
     """
 
     disabled: bool | None
     status: ApprovalStatus | None
     sha256: str = ""
 
-    def status_of(self, sha256: str | None) -> ApprovalStatus | None:
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the record is for one form of the tool."""
+        return self.sha256 not in ("", ANY_FORM)
+
+    def status_of(self, fingerprint: Fingerprint | None) -> ApprovalStatus | None:
         """Return the status for a fingerprint, None if it is not known: another fingerprint is `changed`."""
-        pinned = bool(self.sha256) and sha256 is not None and self.status is not None
-        return "changed" if pinned and sha256 != self.sha256 else self.status
+        if self.status is None or not self.is_pinned or fingerprint is None or fingerprint.matches(self.sha256):
+            return self.status
+        return "changed"
 
 
 UNKNOWN_APPROVAL = ApprovalRecord(disabled=None, status=None)
@@ -139,8 +149,8 @@ def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord
                 record = replace(record, disabled=disabled)
             case "status", Scalar(value="approved" | "pending" | "changed" as status):
                 record = replace(record, status=status)
-            case "sha256", Scalar(value=str(digest)) if _DIGEST.fullmatch(digest):
-                record = replace(record, sha256=digest.lower())
+            case "sha256", Scalar(value=str(pin)) if _PIN.fullmatch(pin.lower()):
+                record = replace(record, sha256=pin.lower())
             case "disabled", _:
                 record = replace(record, disabled=None)
                 warnings.append(_unknown_value(key, value, subject, ("true", "false")))
@@ -149,8 +159,9 @@ def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord
                 warnings.append(_unknown_value(key, value, subject, get_args(ApprovalStatus)))
             case "sha256", _:
                 unreadable.append(key)
-                sentence = f"`sha256` of {subject} is not 64 hexadecimal digits, so its status counts as unknown"
-                warnings.append(Finding(_place(key, value), "unknown-value", sentence, severity=Severity.WARNING))
+                sentence = f"`sha256` of {subject} is no fingerprint, so its status counts as unknown"
+                hint = f"a fingerprint is `{VERSION}` and 64 hexadecimal digits; `{ANY_FORM}` stands for any form"
+                warnings.append(Finding(_place(key, value), "unknown-value", sentence, hint, Severity.WARNING))
             case _:
                 sentence = f"unknown key {_word(key)} in the record of {subject} is passed over"
                 hint = did_you_mean(str(key.value), ("disabled", "status", "sha256"))

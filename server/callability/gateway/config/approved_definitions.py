@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from callability.editing.rewriting import replace
-from callability.gateway.config.fingerprint import canonical_form
+from callability.gateway.config.fingerprint import canonical_form, digits_of
 from callability.regular_file import read_regular
 
 
@@ -24,20 +24,21 @@ class Definitions:
         """Return the definitions that go with an approvals file."""
         return cls(approvals.with_name(f"{approvals.stem}.definitions"))
 
-    def keep(self, sha256: str, definition: dict[str, Any]) -> None:
-        """Keep a definition in its canonical form, of which `sha256` is the digest.
+    def keep(self, fingerprint: str, definition: dict[str, Any]) -> None:
+        """Keep the definition that a fingerprint is of, in its canonical form.
 
         Raises:
             OSError: it cannot be written.
         """
-        data = canonical_form(definition)
-        if self.kept(sha256) is not None or _read(data, sha256) is None:
+        data, sha256 = canonical_form(definition), digits_of(fingerprint)
+        if self.kept(fingerprint) is not None or _read(data, sha256) is None:
             return
         self.directory.mkdir(exist_ok=True)
         replace(self._path(sha256), data)
 
-    def kept(self, sha256: str) -> dict[str, Any] | None:
-        """Return the definition with a digest, or None if none is kept, or another one is."""
+    def kept(self, fingerprint: str) -> dict[str, Any] | None:
+        """Return the definition with a fingerprint, or None if none is kept, or another one is."""
+        sha256 = digits_of(fingerprint)
         try:
             data = read_regular(self._path(sha256))
         except OSError:

@@ -64,10 +64,11 @@ _RECORD_KEYS = (
     ),
     (
         "sha256",
-        "64 hexadecimal digits",
+        "`v2:` and 64 hexadecimal digits, or `any`",
         "none",
         "The fingerprint of the tool that was reviewed. If the server lists another form of it, the status is"
-        " `changed`. A value that is no fingerprint makes the status unknown.",
+        " `changed`. `any` stands for any form. A fingerprint without `v2:` is of the version before. Any other value"
+        " makes the status unknown.",
     ),
 )
 _ONE = {"string": "text", "number": "a number", "integer": "a whole number", "boolean": "`true` or `false`"}

@@ -13,6 +13,7 @@ from callability.client.judgements import KnownServer as JudgedFacts
 from callability.gateway.catalog import Joined
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.config.approvals import ApprovalRecord, Approvals
+from callability.gateway.config.fingerprint import Fingerprint
 from callability.gateway.inventory.agent import declared_facts
 from callability.gateway.inventory.refusal import refusal_of
 from callability.gateway.inventory.tool_index import SearchDocument
@@ -52,7 +53,7 @@ class KnownServer:
     tools: tuple[UpstreamTool, ...]
     connected: bool
     by_name: Mapping[str, ListedTool | None]
-    fingerprints: Mapping[str, str]
+    fingerprints: Mapping[str, Fingerprint]
     facts: JudgedFacts
     """The facts to judge the tools by."""
 
@@ -154,7 +155,7 @@ class Inventory:
     ) -> KnownServer:
         by_name = self._by_name(server, tools, connected=connected)
         # If a name is listed twice, the first one counts.
-        fingerprints = {tool.name: tool.sha256 for tool in reversed(tools)}
+        fingerprints = {tool.name: tool.fingerprint for tool in reversed(tools)}
         tool_facts = {
             name: _tool_facts(config, records, name, listed, fingerprints.get(name)) for name, listed in by_name.items()
         }
@@ -205,7 +206,7 @@ def _tool_facts(
     records: Mapping[str, ApprovalRecord] | None,
     tool: str,
     listed: ListedTool | None,
-    fingerprint: str | None,
+    fingerprint: Fingerprint | None,
 ) -> facts_pb2.ToolFacts:
     return facts_pb2.ToolFacts(
         config_denied=config.config_denies(tool),
@@ -217,7 +218,9 @@ def _tool_facts(
     )
 
 
-def _approval(config: ServerConfig, record: ApprovalRecord | None, fingerprint: str | None) -> facts_pb2.Approval:
+def _approval(
+    config: ServerConfig, record: ApprovalRecord | None, fingerprint: Fingerprint | None
+) -> facts_pb2.Approval:
     """No record counts as pending under `trust: manual` (A.2)."""
     if record is None:
         if config.trust == "auto":

@@ -106,10 +106,10 @@ class GatewayRuntime:
         before, now = self._approvals, self._files.approvals
         self._approvals = now
         for name, upstream in self._pool.upstreams.items():
-            listed = {tool.name: tool.sha256 for tool in upstream.tools}
+            listed = {tool.name: tool.fingerprint for tool in upstream.tools}
             for tool, record in now.records.get(name, {}).items():
                 new = record != before.record(name, tool)
-                if new and record.sha256 and listed.get(tool, record.sha256) != record.sha256:
+                if new and record.is_pinned and tool in listed and not listed[tool].matches(record.sha256):
                     upstream.renew()
 
     def _gateway_of(self, agent: str) -> Gateway:

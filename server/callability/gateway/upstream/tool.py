@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from mcp_types import Tool
 
-from callability.gateway.config.fingerprint import fingerprint
+from callability.gateway.config.fingerprint import Fingerprint, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +14,12 @@ class UpstreamTool:
     """A tool of an upstream; of a server in quarantine only the name and the fingerprint are kept (A.4)."""
 
     name: str
-    sha256: str
+    fingerprint: Fingerprint
     definition: Tool | None = field(repr=False)
 
     def without_text(self) -> UpstreamTool:
         """Return what may be kept of the tool while its server is in quarantine."""
-        return UpstreamTool(self.name, self.sha256, None)
+        return UpstreamTool(self.name, self.fingerprint, None)
 
 
 def upstream_tool(tool: Tool) -> UpstreamTool:
