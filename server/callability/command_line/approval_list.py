@@ -11,18 +11,24 @@ from callability.gateway.config import ApprovalRecord
 from callability.gateway.config.fingerprint import Fingerprint
 from callability.gateway.offline.inspection import Inspected
 
+NOT_REVIEWED = "not_reviewed"
+"""The approval of a tool without a record that can be called nevertheless."""
 COLUMNS = ("server", "tool", "approval", "pinned", "listed")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolApproval:
-    """The approval of one tool; `listed` is None if its server was not connected, and `disabled` if it is not known."""
+    """The approval of one tool; `listed` is None if its server was not connected, and `disabled` if it is not known.
+
+    `held`: the server is disabled or in quarantine, so that no tool of it can be called.
+    """
 
     server: str
     tool: str
     approval: str
     disabled: bool | None
     config_denied: bool
+    held: bool
     pinned: bool
     listed: bool | None
     sha256: str | None
@@ -37,7 +43,9 @@ class ToolApproval:
         """The approval in words, and what else keeps the tool from being called."""
         switch = {True: ", disabled", False: "", None: ", disabled or not is unknown"}[self.disabled]
         denial = ", denied by config" if self.config_denied else ""
-        return f"{self.approval}{switch}{denial}"
+        if self.approval != NOT_REVIEWED:
+            return f"{self.approval}{switch}{denial}"
+        return f"not reviewed{denial}" if denial or self.held else "not reviewed, callable under `trust: auto`"
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -48,7 +56,9 @@ class ToolApproval:
     @property
     def as_json(self) -> dict[str, object]:
         """The tool for programs; `argument` is the TOOL of a command that is about it."""
-        return {**asdict(self), "argument": argument_of(self.tool)}
+        fields = asdict(self)
+        del fields["held"]
+        return {**fields, "argument": argument_of(self.tool)}
 
 
 def tool_approvals(
@@ -70,14 +80,17 @@ def tool_approval(
 ) -> ToolApproval:
     """Return the approval of a tool with a fingerprint; without a record, the `trust` of its server decides (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
-    if record is None:
-        record = ApprovalRecord(disabled=False, status="approved" if config.trust == "auto" else "pending")
+    approval = NOT_REVIEWED if record is None and config.trust == "auto" else "pending"
+    if record is not None:
+        approval = record.status_of(fingerprint) or "unknown"
+    record = record or ApprovalRecord(disabled=False, status=None)
     return ToolApproval(
         server=server,
         tool=tool,
-        approval=record.status_of(fingerprint) or "unknown",
+        approval=approval,
         disabled=record.disabled,
         config_denied=config.config_denies(tool),
+        held=config.quarantined or not config.enabled,
         pinned=record.is_pinned,
         listed=listed,
         sha256=None if fingerprint is None else fingerprint.current,

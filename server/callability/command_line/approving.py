@@ -126,7 +126,7 @@ def is_approved(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
 
 def _is_approved_by_name(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
     record = files.approvals.record(server, tool.name)
-    return record is not None and record.status == "approved" and record.sha256 == ANY_FORM
+    return record is not None and record.status == "approved" and record.is_for_any_form
 
 
 def _approval(files: GatewayFiles, server: str, tool: UpstreamTool) -> ToolApproval:

@@ -23,8 +23,9 @@ from callability.command_line.policy_service import (
     PolicyTokenFileOption,
 )
 from callability.command_line.start_report import CheckedPolicy, FormOption, ReportFormat, StartReport, StrictOption
+from callability.command_line.terminal import number_of
 from callability.files.policy_source import source_in
-from callability.finding import Finding, Place, Severity, did_you_mean, shown
+from callability.finding import Finding, Place, Severity, did_you_mean, listed, shown
 from callability.gateway.config import NO_APPROVALS, Approvals, Config, ConfigRefused, load_approvals, load_config
 from callability.gateway.config.disagreements import TOOL_LISTS
 from callability.gateway.config.label_findings import has_labels, label_findings
@@ -100,6 +101,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
         *config.warnings,
         *missing_commands(config, os.environ),
         *_unchecked_tools(config, records),
+        *_open_to_changes(config),
         *_of_approvals(records),
         *leftovers,
     )
@@ -155,6 +157,20 @@ def _unchecked_tools(config: Config, approvals: Approvals) -> Iterator[Finding]:
                 at = config.place("mcpServers", name, key)
                 yield Finding(at, "tools-not-checked", sentence, hint, Severity.NOTE)
                 return
+
+
+def _open_to_changes(config: Config) -> Iterator[Finding]:
+    """Yield one note if there are servers whose tools may change without a review."""
+    open_to_any = [name for name in config.names if config.server(name).trust == "auto"]
+    if open_to_any:
+        one = len(open_to_any) == 1
+        sentence = (
+            f"{number_of(len(open_to_any), 'server')} {'accepts' if one else 'accept'} any change of"
+            f" {'its' if one else 'their'} tools without a review (`trust: auto`): {listed(open_to_any)}"
+        )
+        hint = "with `trust: manual`, a tool is locked until it is approved, and again when it changes"
+        section = "catalog" if open_to_any[0] in config.catalog else "mcpServers"
+        yield Finding(config.place(section), "any-change-accepted", sentence, hint, Severity.NOTE)
 
 
 def _of_approvals(approvals: Approvals) -> Iterator[Finding]:

@@ -26,9 +26,8 @@ from callability.gateway.config import (
     load_approvals,
     load_config,
 )
+from callability.gateway.config.approvals import DEFAULT_APPROVALS
 from callability.tool_name import unrecordable
-
-DEFAULT_APPROVALS = "approvals.yaml"
 
 _CONFIG_HELP = (
     "The config of the gateway. Default: `$CALLABILITY_CONFIG`, or else `gateway.yaml` or `gateway.json` in"

@@ -26,7 +26,7 @@ def rewrite(path: Path, tree: Tree, *, create: bool = False, touch: bool = False
         OSError: the file cannot be written; it is as it was.
     """
     target = path.resolve()
-    with _turn(target.parent):
+    with turn(target.parent):
         if create and not target.exists():
             replace(target, created(target.name, tree))
             return True
@@ -50,25 +50,25 @@ def overwrite(path: Path, data: bytes, *, only_if: str) -> None:
         OSError: the file cannot be written; it is as it was.
     """
     target = path.resolve()
-    with _turn(target.parent):
+    with turn(target.parent):
         now = document.digest(document.read_bytes(target, str(path))) if target.exists() else ""
         if now != only_if:
             raise ChangedMeanwhile(str(path))
         replace(target, data)
 
 
-def replace(target: Path, data: bytes) -> None:
-    """Put a file in the place of another, if there is one, at once and with its owner and mode.
+def replace(target: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Put a file in the place of another, if there is one, at once and with its owner and mode; a new one has `mode`.
 
     Raises:
         OSError: it cannot be written; what was there is as it was.
     """
-    with replacing(target) as file:
+    with replacing(target, mode) as file:
         file.write(data)
 
 
 @contextmanager
-def _turn(directory: Path) -> Iterator[None]:
+def turn(directory: Path) -> Iterator[None]:
     """Wait until no other command changes a file of a directory; a file that is replaced cannot be waited for."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

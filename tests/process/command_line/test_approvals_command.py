@@ -71,7 +71,7 @@ def test_a_tool_is_approved_in_one_form_and_its_change_is_shown(tmp_path: Path, 
     (tmp_path / "files-tools.json").write_text(json.dumps([READ | {"description": "Reads.\nWhole disks."}, WRITE]))
     assert _rows(approvals("list")[1])[1:] == [
         ["files", "read", "changed", "yes", "yes"],
-        ["files", "write", "approved", "no", "yes"],
+        ["files", "write", "not reviewed, callable under `trust: auto`", "no", "yes"],
     ]
     code, said, _ = approvals("show", "files", "read")
     assert code == 0
@@ -126,7 +126,7 @@ def test_the_list_shows_what_is_known_about_each_tool(tmp_path: Path, approvals:
         ["held", "'bu\\u202ern'", "pending", "no", "yes"],
         ["files", "read", "approved, disabled", "no", "yes"],
         ["off", "read", "unknown", "no", "not asked"],
-        ["off", "format", "approved, denied by config", "no", "not asked"],
+        ["off", "format", "not reviewed, denied by config", "no", "not asked"],
     ]
     assert "server `off` is switched off, and is not connected\nconnecting `files`, `held`, `broken`\n" in errors
     assert "\nserver `broken` could not be started: command `no-such-program` was not found\n" in errors
@@ -245,7 +245,7 @@ def test_a_poisoned_definition_cannot_play_with_the_terminal(tmp_path: Path, app
     assert all(line.isprintable() for line in said.splitlines())
     assert "\ufe0f" not in said
     lines = said.splitlines()
-    assert lines[0] == "tool `re\\u001bad` of server `files`: approved"
+    assert lines[0] == "tool `re\\u001bad` of server `files`: not reviewed, callable under `trust: auto`"
     assert "  | \\u001b[2J\\u202e\\u200b\\ufe0f\\U000e0041\\u000dsha256: 0\\\\u001b" in lines
     assert lines.count("inputSchema:") == 1
 

@@ -32,7 +32,7 @@ def _commands(*options: str) -> list[list[str]]:
 def test_files_without_findings_are_accepted_and_nothing_is_started(command: list[str], tmp_path: Path) -> None:
     """No server is run, and nothing is listened on."""
     (tmp_path / "approvals.yaml").write_text("marks: {wipe: {disabled: true}}\n")
-    config = write_config(tmp_path, {"marks": _touching(tmp_path)}, approvals="approvals.yaml")
+    config = write_config(tmp_path, {"marks": {**_touching(tmp_path), "trust": "manual"}}, approvals="approvals.yaml")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         listening = ["--transport", "http", "--address", address] if command[0] == "gateway" else []
@@ -41,6 +41,19 @@ def test_files_without_findings_are_accepted_and_nothing_is_started(command: lis
     assert re.fullmatch(POLICY_LINE if command[0] == "gateway" else "", done.stdout.partition(f"{config}: ")[0])
     assert done.stdout.endswith(f"{config}: accepted, 0 errors, 0 warnings\n")
     assert not (tmp_path / "started").exists()
+
+
+def test_servers_that_accept_any_change_are_counted(tmp_path: Path) -> None:
+    """Also those of the catalog; with `--strict` they are still accepted, since somebody may want that."""
+    server = {"command": "sh"}
+    servers = {"files": server, "clock": {**server, "trust": "manual"}, "mail": {**server, "trust": "auto"}}
+    config = write_config(tmp_path, servers, catalog={"news": server})
+    done = callability("gateway", "--check", "--strict", "--config", str(config))
+    assert done.returncode == 0
+    assert (
+        "note: 3 servers accept any change of their tools without a review (`trust: auto`): `files`, `mail`, `news` ("
+        in done.stdout
+    )
 
 
 @pytest.mark.parametrize("command", [["config", "check"], ["gateway", "--check"]], ids=["config check", "gateway"])

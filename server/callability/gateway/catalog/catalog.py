@@ -12,6 +12,7 @@ from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.switch import Switch
 from callability.gateway.config import CatalogEntry, Config
 from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.upstream import Witness, unwitnessed
 
 _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 """The keys of an entry that say how its server is reached; with other values it is another server."""
@@ -20,15 +21,21 @@ _REACHING = ("command", "args", "env", "cwd", "url", "headers", "oauth")
 class Catalog:
     """One switch for each entry; use it in one event loop.
 
-    `changed` is called with the name of a server when it has joined, and when it has gone.
+    `changed` is called with the name of a server when it has joined, and when it has gone, and `witness` is awaited
+    with each list of tools of a server before it counts.
     """
 
     def __init__(
-        self, policy: PolicyClient, changed: Callable[[str], None], environment: Mapping[str, str] = os.environ
+        self,
+        policy: PolicyClient,
+        changed: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+        witness: Witness = unwitnessed,
     ) -> None:
         self._classifier = EnableClassifier(policy)
         self._report_change = changed
         self._environment = environment
+        self._witness = witness
         self._switches: dict[str, Switch] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._joined: Mapping[str, Joined] = MappingProxyType({})
@@ -69,7 +76,7 @@ class Catalog:
             self._gather()
             self._report_change(name)
 
-        return Switch(name, entry, config.deadlines, self._classifier, changed, self._environment)
+        return Switch(name, entry, config.deadlines, self._classifier, changed, self._environment, self._witness)
 
     def _gather(self) -> None:
         """Replace the mapping of enabled servers if it has changed."""

@@ -17,7 +17,7 @@ from callability.gateway.catalog.joined import Joined
 from callability.gateway.catalog.redirect import Redirect
 from callability.gateway.config import CatalogEntry, Deadlines
 from callability.gateway.config.variables import Unfillable, filled, unset
-from callability.gateway.upstream import Authorization, Failure, Upstream, target_of
+from callability.gateway.upstream import Authorization, Failure, Upstream, Witness, target_of, unwitnessed
 from callability.log_output import fields
 from callability.vocabulary import EnableAuthorization, EnableEnd, LoadFailure, LoadPhase
 
@@ -53,12 +53,14 @@ class Switch:
         classifier: EnableClassifier,
         changed: Callable[[], None],
         environment: Mapping[str, str] = os.environ,
+        witness: Witness = unwitnessed,
     ) -> None:
         self.name = name
         self.entry = entry
         self.deadlines = deadlines
         self.joined: Joined | None = None
         self._environment = environment
+        self._witness = witness
         self._classifier = classifier
         self._changed = changed
         self._kept = False
@@ -212,6 +214,7 @@ class Switch:
             refresh_seconds=deadlines.refresh_seconds,
             once_within=self.deadlines.enable_seconds * 2 + self.deadlines.dialog_seconds,
             opens_older=self._opens_older,
+            witness=self._witness,
         )
 
     def _authorization(self, attempt: Attempt, redirect: Redirect) -> Authorization:

@@ -15,6 +15,9 @@ from callability.gateway.config.fingerprint import VERSION, Fingerprint
 
 ApprovalStatus = Literal["approved", "pending", "changed"]
 
+DEFAULT_APPROVALS = "approvals.yaml"
+"""The name of an approvals file that no config and no option names, beside the config."""
+
 ANY_FORM = "any"
 """What a record has for a fingerprint if a person approved the name of the tool, in whichever form."""
 
@@ -37,6 +40,11 @@ class ApprovalRecord:
     def is_pinned(self) -> bool:
         """Whether the record is for one form of the tool."""
         return self.sha256 not in ("", ANY_FORM)
+
+    @property
+    def is_for_any_form(self) -> bool:
+        """Whether a person approved the name, whatever the tool becomes."""
+        return self.sha256 == ANY_FORM
 
     def status_of(self, fingerprint: Fingerprint | None) -> ApprovalStatus | None:
         """Return the status for a fingerprint, None if it is not known: another fingerprint is `changed`."""

@@ -22,7 +22,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Metrics:
-    """Counts and gauges; none of them names a server or a tool of one, and one names the agents of the config."""
+    """Counts and gauges; none of them names a tool of a server, one names servers, and one the agents of the config."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -73,6 +73,9 @@ class Metrics:
         self.sessions: Callable[[], Mapping[str, int]] = dict
         """The number of open sessions over HTTP by agent; an agent without a name is empty."""
         self.registry.register(_Sessions(self))
+        self.changed_definitions: Callable[[], Mapping[str, int]] = dict
+        """The number of tools by server whose definitions changed, and that are not approved in their new form."""
+        self.registry.register(_ChangedDefinitions(self))
         self.undeclared_labels = 0
         self.labels_unchecked = False
         self.opted_in_calls = 0
@@ -159,4 +162,22 @@ class _Sessions(Collector):
         )
         for agent, sessions in sorted(self._metrics.sessions().items()):
             family.add_metric((agent,), sessions)
+        yield family
+
+
+class _ChangedDefinitions(Collector):
+    """The tools that changed, by server, as they are when they are read."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "callability_changed_definitions",
+            "Listed tools whose definition changed, and which nobody has approved in the new form, by server.",
+            None,
+            ("server",),
+        )
+        for server, tools in sorted(self._metrics.changed_definitions().items()):
+            family.add_metric((server,), tools)
         yield family

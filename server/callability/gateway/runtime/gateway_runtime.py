@@ -13,9 +13,11 @@ from callability.client.judgements import Judgements
 from callability.gateway.agents.router import AgentRouter, Tokens
 from callability.gateway.catalog import Catalog
 from callability.gateway.config import HttpConfig
+from callability.gateway.config.approvals import DEFAULT_APPROVALS
 from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
+from callability.gateway.observability.definition_changes import DefinitionChanges
 from callability.gateway.observability.unread_facts import UnreadFacts
 from callability.gateway.runtime.name_warnings import NameWarnings
 from callability.gateway.runtime.options import GatewayOptions
@@ -24,6 +26,7 @@ from callability.gateway.runtime.watched_files import Files
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
+from callability.gateway.upstream import UpstreamTool
 
 _logger = logging.getLogger(__name__)
 
@@ -47,8 +50,10 @@ class GatewayRuntime:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
-        self._pool = UpstreamPool(options.policy, options.rest_seconds)
-        self._catalog = Catalog(options.policy, self._announce)
+        self._changes = DefinitionChanges()
+        options.metrics.changed_definitions = self._changes.counts
+        self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness)
+        self._catalog = Catalog(options.policy, self._announce, witness=self._witness)
         options.metrics.follow(self._pool.states, self._pool.loads)
         self._inventory: Inventory | None = None
         self._approvals = self._files.approvals
@@ -83,12 +88,15 @@ class GatewayRuntime:
         if self._options.labels is not None:
             await self._options.labels.close()
         await asyncio.gather(self._pool.close(), self._catalog.close())
+        await self._changes.close()
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
         """Return gateways over the current files: for each agent, for a caller without a name, and for nobody."""
         config = self._files.config
         if self._options.labels is not None:
             self._options.labels.apply(config)
+        approvals_file = self._files.given or config.approvals or config.path.with_name(DEFAULT_APPROVALS)
+        self._changes.apply(config, self._files.approvals, approvals_file)
         self._pool.apply(config)
         self._catalog.apply(config)
         inventory = Inventory(
@@ -133,7 +141,12 @@ class GatewayRuntime:
             loads=Loads(self._pool.supervisors),
             indexes=self._indexes,
             latest=latest,
+            changed_definitions=self._changes.unreviewed,
         )
+
+    async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
+        """See each list of a server's tools before it counts."""
+        self._changes.take(server, tools)
 
     def _announce(self, server: str) -> None:
         """Notify the agents that may see a server of the catalog that its tools have come or gone."""

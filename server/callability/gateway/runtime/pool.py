@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
 from callability.gateway.loading import LoadPolicy, Supervisor, in_words, numbers_of
-from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, target_of
+from callability.gateway.upstream import REST_SECONDS, Target, Upstream, UpstreamTool, Witness, target_of, unwitnessed
 
 _logger = logging.getLogger(__name__)
 
@@ -36,11 +36,13 @@ class _Member:
 class UpstreamPool:
     """One upstream for each server of the config; use it in one event loop. The policy classifies failed loads.
 
-    For `rest_seconds` after the start of an opening that fails, no call opens the server again.
+    For `rest_seconds` after the start of an opening that fails, no call opens the server again. `witness` is awaited
+    with each list of tools before it counts.
     """
 
-    def __init__(self, policy: LoadPolicy, rest_seconds: float = REST_SECONDS) -> None:
+    def __init__(self, policy: LoadPolicy, rest_seconds: float = REST_SECONDS, witness: Witness = unwitnessed) -> None:
         self._policy = policy
+        self._witness = witness
         self._rest_seconds = rest_seconds
         self._members: Mapping[str, _Member] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -124,6 +126,7 @@ class UpstreamPool:
             tools=kept,
             rest_seconds=self._rest_seconds,
             opens_older=opens_older,
+            witness=self._witness,
         )
         upstream.set_deadlines(config.deadlines.of(server))
         return _Member(wanted, upstream, Supervisor(upstream, self._policy) if wanted.enabled else None)

@@ -51,6 +51,7 @@ class Gateway:
     """Answers the tools for one agent; each answer depends only on the inventory and the policy.
 
     `latest` returns the gateway that currently answers the agent: after an edit, what waits is answered there.
+    `changed_definitions` returns how many tools of a server have changed since a person or the gateway saw them.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Gateway:
         loads: Loads | None = None,
         indexes: Indexes | None = None,
         latest: Callable[[], Gateway] | None = None,
+        changed_definitions: Callable[[str], int] = lambda server: 0,
     ) -> None:
         self._latest = current = latest or (lambda: self)
         loads = loads or Loads()
@@ -72,7 +74,7 @@ class Gateway:
         self._inventory = inventory
         self._discovery = Discovery(inventory, decisions, phrases, loads, indexes)
         self._calls = ToolCalls(agent, inventory, decisions, phrases, loads, metrics, lambda: current()._calls)
-        self._servers = ServerList(inventory, decisions, phrases, loads, file_status)
+        self._servers = ServerList(inventory, decisions, phrases, loads, file_status, changed_definitions)
         self._catalog_tools = (
             CatalogTools(catalog, inventory, decisions, phrases, loads, lambda: current()._catalog_tools)
             if catalog is not None

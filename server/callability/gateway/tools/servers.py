@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rapidfuzz import fuzz, process
@@ -27,13 +27,20 @@ class ServerList:
     """Answers for one agent, to which no other servers exist than those that it may see (FR-007)."""
 
     def __init__(
-        self, inventory: Inventory, decisions: Decisions, phrases: Commands, loads: Loads, file_status: FileStatus
+        self,
+        inventory: Inventory,
+        decisions: Decisions,
+        phrases: Commands,
+        loads: Loads,
+        file_status: FileStatus,
+        changed_definitions: Callable[[str], int],
     ) -> None:
         self._inventory = inventory
         self._decisions = decisions
         self._phrases = phrases
         self._loads = loads
         self._file_status = file_status
+        self._changed_definitions = changed_definitions
 
     async def upstream_servers(self, arguments: Mapping[str, Any]) -> Result:
         """List the servers, or look at one of them, with the counts of their tools (A.6).
@@ -63,7 +70,9 @@ class ServerList:
         if operation == "get" and not there:
             return unknown_server(name, self._inventory.servers)
         entries = [
-            server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server)) for server in there
+            server_entry(self._inventory, server, counts.get(server), self._loads.outcome(server))
+            | _changed(self._changed_definitions(server))
+            for server in there
         ]
         listed: dict[str, Any] = {"server": entries[0]} if operation == "get" else {"servers": entries}
         if messages := self._loads.messages(servers, self._phrases.about_any()):
@@ -95,6 +104,14 @@ def server_entry(
     if counts:
         entry["tools"] = dict(counts)
     return entry
+
+
+def _changed(tools: int) -> dict[str, Any]:
+    """Return the note about tools whose definitions changed, without their names; empty if there are none."""
+    if not tools:
+        return {}
+    whose = "the definition of 1 tool" if tools == 1 else f"the definitions of {tools:,} tools"
+    return {"changed": f"{whose} changed, and nobody has approved that since: ask the user to review the server"}
 
 
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:

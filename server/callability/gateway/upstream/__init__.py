@@ -4,7 +4,7 @@ from callability.gateway.upstream.authorization import Authorization, Authorizat
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError, UpstreamRefusal
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, target_of
-from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
 from callability.gateway.upstream.upstream import REST_SECONDS, Upstream
 
 __all__ = [
@@ -22,5 +22,7 @@ __all__ = [
     "UpstreamError",
     "UpstreamRefusal",
     "UpstreamTool",
+    "Witness",
     "target_of",
+    "unwitnessed",
 ]

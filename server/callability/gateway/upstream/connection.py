@@ -43,7 +43,7 @@ from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.silence import Silence
 from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
-from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
 from callability.gateway.upstream.tool_call import ANSWER, answer_failure, call_request, without_reserved_meta
 from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
@@ -88,6 +88,7 @@ class Connection:
         names_only: bool = False,
         opens_older: bool = False,
         expected: Failure | None = None,
+        witness: Witness = unwitnessed,
     ) -> None:
         self._expected = expected
         self.state: State = "connecting"
@@ -107,6 +108,7 @@ class Connection:
             list_seconds=list_seconds,
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
+            witness=witness,
             latest=lambda: self._incoming.latest,
         )
         self._child = (

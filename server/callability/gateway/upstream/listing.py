@@ -20,7 +20,7 @@ from callability.gateway.config.fingerprint import canonical_form
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, Failure
 from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
-from callability.gateway.upstream.tool import UpstreamTool, upstream_tool
+from callability.gateway.upstream.tool import UpstreamTool, Witness, upstream_tool
 from callability.gateway.upstream.tool_call import answer_failure
 from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
@@ -53,6 +53,8 @@ _logger = logging.getLogger("callability.gateway.upstream")
 class Listing:
     """The tools that an upstream lists; `take` is handed each new list, and `lost` why there is none any more.
 
+    `witness` is awaited with each list before `take` has it.
+
     `latest` returns the latest result of the upstream as it came, for what is wrong with it.
 
     With `again_seconds` the list is read again now and then: a change that is announced over HTTP can get lost with its
@@ -68,6 +70,7 @@ class Listing:
         list_seconds: float,
         again_seconds: float | None,
         names_only: bool,
+        witness: Witness,
         latest: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._name = name
@@ -77,6 +80,7 @@ class Listing:
         self._list_seconds = list_seconds
         self._again_seconds = again_seconds
         self._names_only = names_only
+        self._witness = witness
         self._announced = 0
         self._covered = 0
         self._is_announced = False
@@ -112,7 +116,9 @@ class Listing:
             if exchange.failure is None and unread and error.code == PARSE_ERROR:
                 raise fault_of_text(unread) from None
             raise
-        self._take(tuple(tool.without_text() for tool in tools) if self._names_only else tools)
+        kept = tuple(tool.without_text() for tool in tools) if self._names_only else tools
+        await self._witness(self._name, kept)
+        self._take(kept)
         self._covered = max(self._covered, covered)
         self._odd, self._is_kept, self._is_crowded_out = 0, False, False
         self._listed_at = time.monotonic()

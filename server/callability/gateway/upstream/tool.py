@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from mcp_types import Tool
@@ -20,6 +21,14 @@ class UpstreamTool:
     def without_text(self) -> UpstreamTool:
         """Return what may be kept of the tool while its server is in quarantine."""
         return UpstreamTool(self.name, self.fingerprint, None)
+
+
+Witness = Callable[[str, tuple[UpstreamTool, ...]], Awaitable[None]]
+"""Is awaited with the name of a server and each list that it gives, before the list counts."""
+
+
+async def unwitnessed(server: str, tools: tuple[UpstreamTool, ...]) -> None:
+    """Witness nothing."""
 
 
 def upstream_tool(tool: Tool) -> UpstreamTool:

@@ -14,7 +14,7 @@ from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.target import Target
-from callability.gateway.upstream.tool import UpstreamTool
+from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
 
 # Every owner limits the time of its own closing; this limits those that exceed it.
 CLOSE_SECONDS = 8
@@ -32,7 +32,7 @@ class Upstream:
     quarantine (A.4). `tools` are those listed earlier. With `once_within` it opens only once, for at most so many
     seconds, because a person may be asked on the way; a second opening needs another `Upstream`. A call within
     `rest_seconds` after the start of an opening that failed gets that failure, and opens nothing. `opens_older` is
-    that of an earlier upstream with the same target.
+    that of an earlier upstream with the same target. `witness` is awaited with each list of tools before it counts.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Upstream:
         once_within: float | None = None,
         rest_seconds: float = 0,
         opens_older: bool = False,
+        witness: Witness = unwitnessed,
     ) -> None:
         self.name = name
         self._once_within = once_within
@@ -58,6 +59,7 @@ class Upstream:
         self._call_max_seconds = call_max_seconds
         self._refresh_seconds = refresh_seconds
         self._names_only = names_only
+        self._witness = witness
         self._earlier = tools
         self._opened_older = opens_older
         self.reopen_seconds = 30.0
@@ -120,6 +122,7 @@ class Upstream:
             names_only=self._names_only,
             opens_older=self.opens_older,
             expected=self.last_failure if self.is_rechecked else None,
+            witness=self._witness,
         )
         self._openings += 1
         self._rests_until = asyncio.get_running_loop().time() + self._rest_seconds
