@@ -172,7 +172,7 @@ FAULTY = {
     ),
     "a trust that is a truth value": (
         ONE + "url: http://h\n    trust: true",
-        ["4:12: `trust` of server `files` is a truth value, but must be text (one of `auto`, `manual`)"],
+        ["4:12: `trust` of server `files` is a truth value, but must be text (one of `auto`, `first_use`, `manual`)"],
     ),
     "keys of other clients": (
         ONE + "command: x\n    disabled: 1\n    autoApprove: []\n    alwaysAllow: [a]\n    timeout: 60\n"

@@ -20,7 +20,7 @@ COLUMNS = ("server", "tool", "approval", "pinned", "listed")
 class ToolApproval:
     """The approval of one tool; `listed` is None if its server was not connected, and `disabled` if it is not known.
 
-    `held`: the server is disabled or in quarantine, so that no tool of it can be called.
+    `callable_under`: the `trust` by which a tool that nobody reviewed can be called; empty if it cannot.
     """
 
     server: str
@@ -28,7 +28,7 @@ class ToolApproval:
     approval: str
     disabled: bool | None
     config_denied: bool
-    held: bool
+    callable_under: str
     pinned: bool
     listed: bool | None
     sha256: str | None
@@ -43,9 +43,8 @@ class ToolApproval:
         """The approval in words, and what else keeps the tool from being called."""
         switch = {True: ", disabled", False: "", None: ", disabled or not is unknown"}[self.disabled]
         denial = ", denied by config" if self.config_denied else ""
-        if self.approval != NOT_REVIEWED:
-            return f"{self.approval}{switch}{denial}"
-        return f"not reviewed{denial}" if denial or self.held else "not reviewed, callable under `trust: auto`"
+        trust = f", callable under `trust: {self.callable_under}`" if self.callable_under else ""
+        return f"{self.approval.replace('_', ' ')}{switch}{denial}{trust}"
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ class ToolApproval:
     def as_json(self) -> dict[str, object]:
         """The tool for programs; `argument` is the TOOL of a command that is about it."""
         fields = asdict(self)
-        del fields["held"]
+        del fields["callable_under"]
         return {**fields, "argument": argument_of(self.tool)}
 
 
@@ -80,17 +79,20 @@ def tool_approval(
 ) -> ToolApproval:
     """Return the approval of a tool with a fingerprint; without a record, the `trust` of its server decides (A.2)."""
     config, record = files.config.server(server), files.approvals.record(server, tool)
-    approval = NOT_REVIEWED if record is None and config.trust == "auto" else "pending"
-    if record is not None:
-        approval = record.status_of(fingerprint) or "unknown"
-    record = record or ApprovalRecord(disabled=False, status=None)
+    is_reviewed = record is not None and (record.has_status or config.trust != "first_use")
+    record = record or ApprovalRecord(disabled=False, status="pending" if config.trust == "manual" else "approved")
+    approval: str = record.status_of(fingerprint) or "unknown"
+    if approval == "approved" and not is_reviewed:
+        approval = NOT_REVIEWED
+    is_denied = record.disabled is not False or config.config_denies(tool)
+    is_open = approval == NOT_REVIEWED and config.enabled and not config.quarantined and not is_denied
     return ToolApproval(
         server=server,
         tool=tool,
         approval=approval,
         disabled=record.disabled,
         config_denied=config.config_denies(tool),
-        held=config.quarantined or not config.enabled,
+        callable_under=config.trust if is_open else "",
         pinned=record.is_pinned,
         listed=listed,
         sha256=None if fingerprint is None else fingerprint.current,

@@ -10,7 +10,7 @@ from callability.command_line.approval_list import ToolApproval, tool_approval
 from callability.command_line.gateway_files import GatewayFiles
 from callability.command_line.listed_tools import commands_of, tools_of
 from callability.command_line.options import leave
-from callability.command_line.review import definition_of, difference, reviewed
+from callability.command_line.review import definition_of, difference, last_seen, reviewed
 from callability.command_line.terminal import escaped, number_of
 from callability.command_line.tool_name_quoting import cell_of
 from callability.finding import shown
@@ -65,7 +65,8 @@ def _accepted(files: GatewayFiles, server: str, tools: Sequence[UpstreamTool], *
     for tool in changed:
         show_tool(files, server, tool)
         subject = f"tool {shown(tool.name)} of server {shown(server)}"
-        if _is_confirmed(f"It changed after its approval. Approve {subject} in the new form?", ask=ask):
+        since = last_seen(files.approvals.record(server, tool.name))
+        if _is_confirmed(f"It changed after {since}. Approve {subject} in the new form?", ask=ask):
             accepted.append(tool)
     if tools and not accepted:
         leave("nothing was approved", 1)
@@ -119,9 +120,11 @@ def _report_disabled(files: GatewayFiles, server: str, tool: UpstreamTool) -> No
 
 
 def is_approved(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:
-    """Say whether a record approves a tool in the form that it has, by a fingerprint of the current version."""
+    """Say whether a person approved a tool in the form that it has, by a fingerprint of the current version."""
     record = files.approvals.record(server, tool.name)
-    return record is not None and record.status == "approved" and record.sha256 == tool.fingerprint.current
+    if record is None or not record.has_status or record.status != "approved":
+        return False
+    return record.sha256 == tool.fingerprint.current
 
 
 def _is_approved_by_name(files: GatewayFiles, server: str, tool: UpstreamTool) -> bool:

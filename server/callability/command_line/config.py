@@ -102,6 +102,7 @@ def checked_files(chosen: Path | None, given: Path | None) -> CheckedFiles:
         *missing_commands(config, os.environ),
         *_unchecked_tools(config, records),
         *_open_to_changes(config),
+        *config.unrecordable(of_approvals),
         *_of_approvals(records),
         *leftovers,
     )
@@ -168,7 +169,7 @@ def _open_to_changes(config: Config) -> Iterator[Finding]:
             f"{number_of(len(open_to_any), 'server')} {'accepts' if one else 'accept'} any change of"
             f" {'its' if one else 'their'} tools without a review (`trust: auto`): {listed(open_to_any)}"
         )
-        hint = "with `trust: manual`, a tool is locked until it is approved, and again when it changes"
+        hint = "with `trust: first_use`, a tool that changes is locked; with `trust: manual`, a new one is locked too"
         section = "catalog" if open_to_any[0] in config.catalog else "mcpServers"
         yield Finding(config.place(section), "any-change-accepted", sentence, hint, Severity.NOTE)
 

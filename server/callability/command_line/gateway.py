@@ -142,7 +142,7 @@ def gateway(
         choice = PolicyChoice(policy or (shipped_policy() if service is None else None), service)
         listening = port if transport is Transport.HTTP else None
         raise _checked(config, approvals, choice, agent, listening, strict=strict).printed(form)
-    read = _config(config)
+    read = _config(config, approvals)
     if agent:
         _check_agent(read, agent, transport)
     if transport is Transport.HTTP:
@@ -185,9 +185,11 @@ def _check_agent(config: Config, agent: str, transport: Transport) -> None:
         leave(f"the config has no agent {shown(agent)}" + (f" ({hint})" if hint else ""), 2)
 
 
-def _config(path: Path | None) -> Config:
+def _config(path: Path | None, approvals: Path | None) -> Config:
     try:
-        return load_config(config_or_default(path), os.environ)
+        config = load_config(config_or_default(path), os.environ)
+        config.check_recordable(approvals or config.approvals)
+        return config
     except ConfigRefused as refused:
         print_refused(refused)
         raise typer.Exit(1) from None

@@ -27,14 +27,20 @@ def reviewed(tool: UpstreamTool, record: ApprovalRecord | None, definitions: Def
         return
     before = definitions.kept(record.sha256)
     if before is None:
-        yield f"it was approved in another form, {record.sha256}, whose text is not kept; as it is now:"
+        since = last_seen(record)
+        yield f"it changed after {since}, and the text of that form, {record.sha256}, is not kept; as it is now:"
         yield from _lines(definition_of(tool))
         return
     sort_sets(before)
     changes = tuple(_difference(before, f"approved {record.sha256}", tool, "now      "))
     if changes:
-        yield "it changed after its approval:"
-    yield from changes or (f"it differs from what was approved, {record.sha256}, only in the order of sets",)
+        yield f"it changed after {last_seen(record)}:"
+    yield from changes or (f"it differs from what was recorded, {record.sha256}, only in the order of sets",)
+
+
+def last_seen(record: ApprovalRecord | None) -> str:
+    """Return when the recorded form of a tool was seen: under `trust: first_use`, nobody approved it."""
+    return "its approval" if record is None or record.has_status else "it was recorded"
 
 
 def difference(one: UpstreamTool, other: UpstreamTool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from callability.editing.spelling import Tree
 from callability.output_file import replacing
 
 
-def rewrite(path: Path, tree: Tree, *, create: bool = False, touch: bool = False) -> bool:
+def rewrite(path: Path, tree: Tree | Callable[[], Tree], *, create: bool = False, touch: bool = False) -> bool:
     """Set values in a file, all of them or none, and return whether its content changed.
+
+    A function returns the values while no other command can change the file.
 
     A symbolic link leads to the file that is changed. `create`: a file that does not exist is created. `touch`: the
     file is written even if its content stays the same, so that a program that follows it notices.
@@ -27,11 +29,12 @@ def rewrite(path: Path, tree: Tree, *, create: bool = False, touch: bool = False
     """
     target = path.resolve()
     with turn(target.parent):
+        wanted = tree() if callable(tree) else tree
         if create and not target.exists():
-            replace(target, created(target.name, tree))
+            replace(target, created(target.name, wanted))
             return True
         old = document.read_bytes(target, str(path))
-        new = edited(old, str(path), tree)
+        new = edited(old, str(path), wanted)
         if touch or new != old:
             replace(target, new)
         return new != old

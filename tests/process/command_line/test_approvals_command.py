@@ -93,7 +93,9 @@ def test_a_form_whose_text_is_not_kept_is_said_to_be_so(tmp_path: Path, approval
     (tmp_path / f"approvals.definitions/{'0' * 64}.json").write_text('{"name": "read", "description": "Harmless."}')
     code, said, _ = approvals("show", "files", "read")
     assert code == 0
-    assert f"it was approved in another form, {'0' * 64}, whose text is not kept; as it is now:\nname: read\n" in said
+    said_first, _, shown_whole = said.partition(", is not kept; as it is now:\n")
+    assert said_first.endswith(f"it changed after it was recorded, and the text of that form, {'0' * 64}")
+    assert shown_whole.startswith("name: read\n")
     assert "Harmless" not in said
 
 

@@ -156,7 +156,7 @@ def test_an_order_that_alone_changed_is_said_to_be_so(tmp_path: Path, approvals:
     assert _answer(config).startswith("Not called: ")
     code, said, _ = approvals("approve", "files", "read", "--yes")
     assert code == 0
-    assert f"it differs from what was approved, {earlier}, only in the order of sets\n" in said
+    assert f"it differs from what was recorded, {earlier}, only in the order of sets\n" in said
     assert _record(tmp_path) == {"sha256": pinned, "status": "approved"}
 
 

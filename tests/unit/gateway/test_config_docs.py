@@ -86,7 +86,7 @@ def test_every_key_is_on_the_page() -> None:
     for heading, model in models.items():
         keys = [field.alias or name for name, field in model.model_fields.items()]
         assert re.findall(r"^\| `([\w$]+)` \|", sections[heading], re.MULTILINE) == keys
-    keys = [field.name for field in fields(ApprovalRecord)]
+    keys = [field.name for field in fields(ApprovalRecord) if field.compare]
     assert re.findall(r"^\| `(\w+)` \|", sections["The approvals file"], re.MULTILINE) == keys
 
 

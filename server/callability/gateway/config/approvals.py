@@ -35,11 +35,18 @@ class ApprovalRecord:
     disabled: bool | None
     status: ApprovalStatus | None
     sha256: str = ""
+    has_status: bool = field(default=False, compare=False)
+    """Whether a person decided about the tool; a gateway that records the first form of a tool gives none."""
 
     @property
     def is_pinned(self) -> bool:
         """Whether the record is for one form of the tool."""
         return self.sha256 not in ("", ANY_FORM)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it approves every form of the tool although nobody said so: under `first_use`, a form is missing."""
+        return not self.sha256 and self.status == "approved"
 
     @property
     def is_for_any_form(self) -> bool:
@@ -156,7 +163,7 @@ def _record(node: Node, subject: str, warnings: list[Finding]) -> ApprovalRecord
             case "disabled", Scalar(value=bool(disabled)):
                 record = replace(record, disabled=disabled)
             case "status", Scalar(value="approved" | "pending" | "changed" as status):
-                record = replace(record, status=status)
+                record = replace(record, status=status, has_status=True)
             case "sha256", Scalar(value=str(pin)) if _PIN.fullmatch(pin.lower()):
                 record = replace(record, sha256=pin.lower())
             case "disabled", _:

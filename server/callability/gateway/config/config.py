@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +79,29 @@ class Config:
         """Return the place of a key, or of the nearest one above it."""
         return key_place(self.root, keys)
 
+    def unrecordable(self, approvals: Path | None) -> tuple[Finding, ...]:
+        """Return an error for each server with `trust: first_use`, if the approvals in effect cannot be written."""
+        why, hint = _unwritable(approvals)
+        found = (name for name in self.names if why and self.server(name).trust == "first_use")
+        return in_order(
+            Finding(
+                self.place("catalog" if name in self.catalog else "mcpServers", name, "trust"),
+                "unrecordable-forms",
+                f"`trust` of server {shown(name)} is `first_use`, which records its tools in the approvals, but {why}",
+                hint,
+            )
+            for name in found
+        )
+
+    def check_recordable(self, approvals: Path | None) -> None:
+        """Raise what `unrecordable` finds.
+
+        Raises:
+            ConfigRefused: it finds something.
+        """
+        if found := self.unrecordable(approvals):
+            raise ConfigRefused(in_order((*self.warnings, *found)))
+
     def unmatched(self, server: str, tools: Iterable[str]) -> tuple[Finding, ...]:
         """Return a warning for each entry of a server's two lists that names none of its tools (A.2).
 
@@ -132,6 +156,21 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         file.http,
         strict_labels=file.strict_labels,
     )
+
+
+def _unwritable(approvals: Path | None) -> tuple[str, str]:
+    """Return why approvals cannot be written, and what to do; both are empty if they can."""
+    if approvals is None:
+        return "the config has no `approvals`", "create a file with `{}`, and name it under `approvals`"
+    target = approvals.resolve()
+    if not target.is_file():
+        return f"{shown(str(approvals))} is not a file", "create it with `{}`"
+    if not os.access(target.parent, os.R_OK | os.W_OK | os.X_OK):
+        return (
+            f"the directory of {shown(str(approvals))} cannot be written",
+            "let the gateway write it, or move the file",
+        )
+    return "", ""
 
 
 def _near(name: str, tools: frozenset[str]) -> str:

@@ -63,7 +63,7 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
     oauth, headers, trust = (server.get(key) for key in ("oauth", "headers", "trust"))
     if not isinstance(oauth, Mapping):
         return
-    if isinstance(trust, Scalar) and trust.value == "manual":
+    if isinstance(trust, Scalar) and trust.value in {"manual", "first_use"}:
         sentence = f"{subject} has `oauth`, so no command can show its tools for approval"
         yield Finding(trust.place, "unreviewable", sentence, "leave `trust` out")
     for header, _ in headers.entries if isinstance(headers, Mapping) else ():

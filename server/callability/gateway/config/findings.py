@@ -36,7 +36,7 @@ _WANTED = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-_DOMAINS = {"type": ("stdio", "http"), "trust": ("auto", "manual")}
+_DOMAINS = {"type": ("stdio", "http"), "trust": ("auto", "first_use", "manual")}
 _MODELS: dict[object, type[BaseModel]] = {
     "deadlines": Deadlines,
     "http": HttpConfig,

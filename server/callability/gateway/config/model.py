@@ -89,9 +89,10 @@ class _Entry(_Model):
         " `command` or `url`.",
         json_schema_extra={"enum": ["stdio", *HTTP_SPELLINGS]},
     )
-    trust: Literal["auto", "manual"] = Field(
+    trust: Literal["auto", "first_use", "manual"] = Field(
         default="auto",
-        description="What a tool without an approval record counts as: approved (`auto`) or pending (`manual`).",
+        description="What a tool without an approval record counts as: approved (`auto`) or pending (`manual`). With"
+        " `first_use`, the form in which it is first listed is recorded, and counts as approved.",
     )
     enabled_tools: Annotated[tuple[Text, ...] | None, Given] = Field(
         default=None, description="The only tools that may be called, by exact name. It cannot be empty."

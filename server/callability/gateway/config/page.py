@@ -34,7 +34,7 @@ _TOGETHER = """\
 - A server has at most one of `enabled_tools` and `disabled_tools`.
 - A `client_secret` needs a `client_id`.
 - With `oauth`, `headers` have no `Authorization`.
-- With `oauth`, `trust` is not `manual`, since no command could show the tools for approval.
+- With `oauth`, `trust` is neither `manual` nor `first_use`, since no command could show the tools for approval.
 - A server of the catalog has a name that no server in `mcpServers` has.
 - An agent's `servers` are in `mcpServers` or in the catalog, and no two agents have the same token.
 
@@ -44,7 +44,8 @@ The gateway also checks the following, which the schema does not cover:
 - how many bytes a label has: a key 1 to 128, a value at most 512;
 - how many bytes a fact has: a name and a value 1 to 128 each;
 - which hosts and ports `url` may have;
-- that no key is repeated.
+- that no key is repeated;
+- that the approvals can be written if a server has `trust: first_use`.
 """
 _APPROVALS = """\
 ## The approvals file

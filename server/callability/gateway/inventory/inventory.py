@@ -221,12 +221,17 @@ def _tool_facts(
 def _approval(
     config: ServerConfig, record: ApprovalRecord | None, fingerprint: Fingerprint | None
 ) -> facts_pb2.Approval:
-    """No record counts as pending under `trust: manual` (A.2)."""
+    """No record counts as approved only under `trust: auto` (A.2).
+
+    Under `first_use`, a record comes before the tool is known, unless it could not be written; then the tool waits.
+    """
     if record is None:
         if config.trust == "auto":
             return facts_pb2.Approval()
         record = ApprovalRecord(disabled=False, status="pending")
     status = record.status_of(fingerprint)
+    if config.trust == "first_use" and record.is_open:
+        status = "pending"
     wire = None if status is None else _STATUS[status]
     return facts_pb2.Approval(record=facts_pb2.ApprovalRecord(disabled=record.disabled, status=wire))
 

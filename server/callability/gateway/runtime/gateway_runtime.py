@@ -19,10 +19,11 @@ from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import Loads
 from callability.gateway.observability.definition_changes import DefinitionChanges
 from callability.gateway.observability.unread_facts import UnreadFacts
+from callability.gateway.runtime.first_forms import FirstForms
 from callability.gateway.runtime.name_warnings import NameWarnings
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.runtime.pool import UpstreamPool
-from callability.gateway.runtime.watched_files import Files
+from callability.gateway.runtime.watched_files import Edit, Files
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.dispatch import Gateway
 from callability.gateway.tools.remedies import phrases
@@ -50,6 +51,7 @@ class GatewayRuntime:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._files = Files(options.config, options.approvals, options.metrics, options.file_status, options.labels)
+        self._forms = FirstForms(self._files, self._apply)
         self._changes = DefinitionChanges()
         options.metrics.changed_definitions = self._changes.counts
         self._pool = UpstreamPool(options.policy, options.rest_seconds, self._witness)
@@ -67,18 +69,25 @@ class GatewayRuntime:
     async def follow(self) -> None:
         """Apply edits of the files, forever; a call that is not sent yet is decided again."""
         async for edit in self._files.edits():
-            try:
-                before = self.router.tools
-                self.router.replace(*self._made())
-                if edit.config:
-                    self._pool.retry(renew="config" not in edit.accepted)
-                self._renew()
-                after = self.router.tools
-                self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
-                self._warn_of_names()
-                self._files.report_applied(edit)
-            except Exception:
-                _logger.exception("an edit could not be applied")
+            self._apply(edit)
+
+    def _apply(self, edit: Edit) -> None:
+        try:
+            before = self.router.tools
+            self.router.replace(*self._made())
+            if edit.config:
+                self._pool.retry(renew="config" not in edit.accepted)
+            self._renew()
+            after = self.router.tools
+            self._begin(self._announced(agent for agent in after if after[agent] != before.get(agent)))
+            self._warn_of_names()
+            self._files.report_applied(edit)
+            # A record may have been removed, or `trust` changed.
+            for upstream in (*self._pool.upstreams.values(), *(it.upstream for it in self._catalog.joined.values())):
+                if upstream.state == "connected":
+                    self._begin(self._forms.record(upstream.name, upstream.tools))
+        except Exception:
+            _logger.exception("an edit could not be applied")
 
     async def close(self) -> None:
         """Disconnect every server."""
@@ -88,6 +97,7 @@ class GatewayRuntime:
         if self._options.labels is not None:
             await self._options.labels.close()
         await asyncio.gather(self._pool.close(), self._catalog.close())
+        await self._forms.close()
         await self._changes.close()
 
     def _made(self) -> tuple[dict[str, Gateway], Gateway, Tokens, HttpConfig]:
@@ -95,7 +105,7 @@ class GatewayRuntime:
         config = self._files.config
         if self._options.labels is not None:
             self._options.labels.apply(config)
-        approvals_file = self._files.given or config.approvals or config.path.with_name(DEFAULT_APPROVALS)
+        approvals_file = self._files.approvals_path(config) or config.path.with_name(DEFAULT_APPROVALS)
         self._changes.apply(config, self._files.approvals, approvals_file)
         self._pool.apply(config)
         self._catalog.apply(config)
@@ -147,6 +157,7 @@ class GatewayRuntime:
     async def _witness(self, server: str, tools: tuple[UpstreamTool, ...]) -> None:
         """See each list of a server's tools before it counts."""
         self._changes.take(server, tools)
+        await self._forms.record(server, tools)
 
     def _announce(self, server: str) -> None:
         """Notify the agents that may see a server of the catalog that its tools have come or gone."""

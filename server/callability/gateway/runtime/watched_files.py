@@ -58,26 +58,36 @@ class Files:
         """The edition of the policy by which the labels of the config were refused, if they are."""
         self._out_of_descriptors = False
         self._accepted: list[str] = []
+        self._looking = asyncio.Lock()
         self._config_seen = config.digest
         self._config_stamp = _stamp(self.config.path)
-        self._path = self._approvals_path(self.config)
+        self._path = self.approvals_path(self.config)
         self.approvals = _approvals(self._path)
         self._approvals_seen = self.approvals.digest
         self.file_status.approvals_readable = self.approvals.readable
         metrics.stands("approvals", broken=not self.approvals.readable)
         _log(self.approvals.warnings, refusing=not self.approvals.readable)
 
+    def approvals_path(self, config: Config) -> Path | None:
+        """Return the approvals file that is in effect under a config."""
+        return self.given or config.approvals
+
     async def edits(self) -> AsyncIterator[Edit]:
         """Yield every edit, accepted or not, forever. What was accepted is to be applied and then `report_applied`."""
         async for _ in looks(self._files):
             try:
-                # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
-                edit = await asyncio.to_thread(self._read)
+                edit = await self.look()
             except Exception:
                 _logger.exception("the files could not be read: they are read again in %d s", LOOK_SECONDS)
                 continue
             if edit:
                 yield edit
+
+    async def look(self) -> Edit | None:
+        """Return what was written since the last look, None if nothing was."""
+        async with self._looking:
+            # In a thread: a large and odd file takes seconds to read, and calls go on meanwhile.
+            return await asyncio.to_thread(self._read)
 
     def report_applied(self, edit: Edit) -> None:
         """Report that an edit is in effect."""
@@ -142,9 +152,11 @@ class Files:
         """Load the current config.
 
         Raises:
-            ConfigRefused: it has errors, or labels that the policy does not declare, and `strict_labels`.
+            ConfigRefused: it has errors, labels that the policy does not declare and `strict_labels`, or servers whose
+                tools cannot be recorded.
         """
         config = load_config(self.config.path, os.environ)
+        config.check_recordable(self.approvals_path(config))
         if self._labels is None:
             return config
         edition, found = self._labels.edition, self._labels.findings(config)
@@ -154,7 +166,7 @@ class Files:
         return config
 
     def _read_approvals(self) -> bool:
-        path = self._approvals_path(self.config)
+        path = self.approvals_path(self.config)
         if path == self._path and _digest(path) == self._approvals_seen:
             return False
         approvals = _approvals(path)
@@ -178,9 +190,6 @@ class Files:
         self._metrics.edited(file, taken_over=False)
         self._metrics.stands(file, broken=True)
         _logger.error("the edit of the %s is refused: the previous state stays in effect", file)
-
-    def _approvals_path(self, config: Config) -> Path | None:
-        return self.given or config.approvals
 
     def _files(self) -> tuple[Path, ...]:
         return (self.config.path, self._path) if self._path else (self.config.path,)
