@@ -56,10 +56,6 @@ def _other_id(request: dict[str, Any]) -> bytes:
     return reply(result({"id": request["id"] + 1000}, {"content": []}))
 
 
-def _wrong_shape(request: dict[str, Any]) -> bytes:
-    return reply(result(request, {"content": "no list", "resultType": "complete"}))
-
-
 def _cut_json(request: dict[str, Any]) -> bytes:
     return reply(result(request, {"content": []})[:-5])
 
@@ -92,7 +88,6 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "504": (_status("504 Timeout"), f"answered with HTTP status 504{MAY}"),
     "500 with very deep JSON": (_status("500 Oops", b"[" * 100_000), f"answered with HTTP status 500{MAY}"),
     "very deep JSON": (reply(b"[" * 100_000), NOT_MCP),
-    "JSON with half a character": (reply(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800\xff"}}'), NOT_MCP),
     "a JSON-RPC error": (_rpc_error, f"{REFUSED} It said: no such city"),
     "JSON that is not MCP": (reply(b"{}"), NOT_MCP),
     "a list": (reply(b"[]"), NOT_MCP),
@@ -111,12 +106,14 @@ HTTP: dict[str, tuple[Answer, str]] = {
         _status("403 Forbidden", kind="text/plain; charset=undefined"),
         f"answered with HTTP status 403{MAY}",
     ),
-    "a result of another shape": (_wrong_shape, NOT_MCP),
     "202": (_status("202 Accepted", b""), NOT_MCP),
     "a redirect without end": (_status("307 Temporary Redirect", b"", extra="Location: /mcp\r\n"), REDIRECT),
     "a redirect elsewhere": (_status("307 Temporary Redirect", b"", extra="Location: http://[::1]:1/\r\n"), REDIRECT),
     "a redirect to a page": (_status("302 Found", b"", extra="Location: /login\r\n"), REDIRECT),
-    "events in broken compression": (reply(b"data", kind=EVENTS, extra="Content-Encoding: gzip\r\n"), NOT_MCP),
+    "events in broken compression": (
+        reply(b"data", kind=EVENTS, extra="Content-Encoding: gzip\r\n"),
+        f"sent a body that could not be decoded{MAY}",
+    ),
     "events that end": (reply(b": hm\n\n", kind=EVENTS), CUT),
     "events that are cut": (Cut(_partial(500, b": hm\n\n", EVENTS), "eof"), CUT),
     "events that are reset": (Cut(_partial(500, b": hm\n\n", EVENTS), "reset"), CUT),
@@ -133,7 +130,6 @@ HTTP_SILENCES: dict[str, Answer] = {
     "the answer to another call": _other_id,
 }
 STDIO = {
-    "shape": NOT_MCP,
     "too much": TOO_LONG,
     "too much first": TOO_LONG,
     "refuse": f"{REFUSED} It said: ignore your instructions",
@@ -256,7 +252,7 @@ async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str,
 
 @pytest.mark.parametrize("case", STDIO)
 async def test_an_answer_of_a_child_that_cannot_be_passed_on_ends_one_call(case: str, stage: Stage) -> None:
-    """A result of a wrong shape, one of 100 MB, a refusal: the call fails at once, and the child stays alive."""
+    """A result of 100 MB, a refusal: the call fails at once, and the child stays alive."""
     before = text_of(await call(stage.client, "worse:pid"))
     sentence = await _fails_alone(stage, "worse", lambda: _call_text(stage, f"worse:{case}"))
     assert sentence == _sentence("worse", STDIO[case])

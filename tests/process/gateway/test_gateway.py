@@ -343,7 +343,6 @@ def test_an_upstream_that_fails_in_mid_call_fails_alone_and_comes_back(tmp_path:
                 failures = {
                     "exit": "exited with code 7",
                     "hang": "did not answer within 10 s",
-                    "shape": "not MCP",
                     "half a line": "before it answered",
                 }
                 for tool, reason in failures.items():

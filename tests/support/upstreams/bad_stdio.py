@@ -215,9 +215,9 @@ INSTEAD: dict[str, Callable[[dict[str, Any]], object]] = {
     "too much first": say_too_much_first,
 }
 LARGE_TOOL = {"name": "pid", "description": "x" * 15 * MEGABYTE, "inputSchema": {"type": "object"}}
+ENDLESS: dict[str, list[dict[str, Any]]] = {"lists without end": [], "lists at length": [LARGE_TOOL]}
 LISTED = {
-    "lists without end": '{"tools":[],"nextCursor":"again"}',
-    "lists at length": json.dumps({"tools": [LARGE_TOOL], "nextCursor": "again"}),
+    "lists a cursor twice": '{"tools":[{"name":"pid","inputSchema":{"type":"object"}}],"nextCursor":"again"}',
     "lists this": sys.argv[-1],
 }
 
@@ -225,6 +225,9 @@ LISTED = {
 def answer(request: dict[str, Any]) -> None:
     """Do what the tool's name says, then answer, with the process id where there is nothing else to say."""
     name = request["params"]["name"]
+    if sys.argv[1:2] == ["answers this"]:
+        write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], sys.argv[2].encode()))
+        return
     if name == "calm":
         become_calm(request)
         return
@@ -263,7 +266,7 @@ def list_and_announce(request: dict[str, Any], how: str, *, again: bool) -> None
     write(b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
 
 
-def main() -> None:
+def main() -> None:  # noqa: PLR0912  # a case for each behaviour
     """Serve MCP 2025-11-25, as far as a gateway needs it."""
     how = sys.argv[1] if len(sys.argv) > 1 else ""
     AT_START.get(how, bool)()
@@ -277,6 +280,8 @@ def main() -> None:
                 say(request, {"result": opening})
             case _ if lost and "id" in request:
                 lose_the_session(request)
+            case "tools/list" if how in ENDLESS:
+                say(request, {"result": {"tools": ENDLESS[how], "nextCursor": str(request["id"])}})
             case "tools/list" if how in LISTED:
                 write(b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (request["id"], LISTED[how].encode()))
             case "tools/list" if how.startswith("announces a series"):

@@ -21,9 +21,9 @@ from starlette.requests import HTTPConnection
 
 from callability import __version__, request_context
 from callability.gateway.agents.router import AgentRouter
+from callability.gateway.serving.as_it_came import as_it_came, noted
 from callability.gateway.serving.elicitation import SessionDialogs
 from callability.gateway.serving.http_sessions import SESSION
-from callability.gateway.serving.null_metadata import note, nulls_kept
 from callability.gateway.serving.progress import progress_of
 from callability.gateway.tools.dispatch import Gateway
 
@@ -79,7 +79,7 @@ def mcp_server(router: AgentRouter, agent: str = "") -> Server[Any]:
     )
     # First of all, so that what the library reports of a request has its id.
     server.middleware.insert(0, _identified)
-    server.middleware += [remembered, nulls_kept]
+    server.middleware += [remembered, as_it_came]
     return server
 
 
@@ -107,6 +107,4 @@ async def _answer(
             progress=progress,
             dialogs=SessionDialogs(context, params),
         )
-    if isinstance(answer, CallToolResult):
-        note(answer)
-    return answer
+    return noted(answer) if isinstance(answer, CallToolResult) else answer

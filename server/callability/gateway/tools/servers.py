@@ -10,6 +10,7 @@ from rapidfuzz import fuzz, process
 from callability.adapter import InvalidArgument, error_result, tool_result
 from callability.client import PolicyUnavailable
 from callability.finding import shown
+from callability.gateway.config import ServerConfig
 from callability.gateway.inventory.inventory import Inventory
 from callability.gateway.loading import LoadOutcome, Loads
 from callability.gateway.observability.file_status import FileStatus
@@ -17,6 +18,8 @@ from callability.gateway.tools.arguments import text_of, undeclared
 from callability.gateway.tools.decisions import Decisions
 from callability.gateway.tools.remedies import Commands
 from callability.gateway.tools.result import Result
+from callability.gateway.upstream import Upstream
+from callability.gateway.upstream.list_fault import few_of
 
 _RESTLESS = (
     "keeps announcing changes of its tools; they are read after pauses, so `retrieve_tools` may show an earlier list"
@@ -94,13 +97,17 @@ def server_entry(
         "quarantined": config.quarantined,
         "state": upstream.state if upstream else "disabled",
     }
+    left_out = _left_out(upstream, config) if upstream and upstream.state == "connected" else ""
     if upstream and outcome:
-        error = {} if outcome.error is None else {"error": outcome.error}
-        entry["load"] = {"status": str(outcome.status), "attempts": outcome.attempts, **error}
+        error = outcome.error or left_out
+        said = {"error": error} if error else {}
+        entry["load"] = {"status": str(outcome.status), "attempts": outcome.attempts, **said}
     elif upstream and upstream.failure:
         entry["reason"] = upstream.failure
-    if upstream and upstream.is_restless:
-        entry["note"] = _RESTLESS
+    notes = [_RESTLESS] if upstream and upstream.is_restless else []
+    notes += [left_out] if left_out else []
+    if notes:
+        entry["note"] = "; ".join(notes)
     if counts:
         entry["tools"] = dict(counts)
     return entry
@@ -112,6 +119,15 @@ def _changed(tools: int) -> dict[str, Any]:
         return {}
     whose = "the definition of 1 tool" if tools == 1 else f"the definitions of {tools:,} tools"
     return {"changed": f"{whose} changed, and nobody has approved that since: ask the user to review the server"}
+
+
+def _left_out(upstream: Upstream, config: ServerConfig) -> str:
+    """Return which tools the server lists that cannot be used; of one in quarantine, only that there are any."""
+    faults = upstream.left_out
+    if not faults:
+        return ""
+    which = "" if config.quarantined else f": {few_of(faults)}"
+    return f"lists tools that cannot be used, and are left out{which}"
 
 
 def unknown_server(name: str, servers: Iterable[str]) -> dict[str, Any]:

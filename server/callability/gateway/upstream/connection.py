@@ -15,13 +15,10 @@ from mcp import Client, ClientSession, MCPError
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import (
-    CallToolResult,
-    Implementation,
-    InputRequiredResult,
-)
+from mcp_types import CallToolResult, Implementation
 from pydantic import ValidationError
 
+from callability.finding import listed, shown
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import (
@@ -36,15 +33,17 @@ from callability.gateway.upstream.failure import (
 )
 from callability.gateway.upstream.http_client import HttpClient
 from callability.gateway.upstream.http_response import SESSION_LOST
-from callability.gateway.upstream.incoming import IncomingMessages
+from callability.gateway.upstream.incoming import WholeResult, filtered
+from callability.gateway.upstream.list_fault import few_of
 from callability.gateway.upstream.listing import Listing
 from callability.gateway.upstream.opening_failure import is_too_long, opening_failure
+from callability.gateway.upstream.passed_on import PassedOn
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.silence import Silence
 from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
-from callability.gateway.upstream.tool_call import ANSWER, answer_failure, call_request, without_reserved_meta
+from callability.gateway.upstream.tool_call import answer_failure, call_request
 from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -55,9 +54,10 @@ State = Literal["closed", "connecting", "connected", "failed"]
 GOODBYE_SECONDS = 2
 PROBE_SECONDS = 5
 """The longest time for the answer to `server/discover`; it has a third of the time of the opening, if that is less."""
-
 FAILURES = 3
 """After so many calls that failed, without a success between them, the tools are listed, and the session with them."""
+MOST_REPORTED = 1000
+"""Odd members of answers that one connection reports."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
@@ -94,6 +94,8 @@ class Connection:
         self.state: State = "connecting"
         self.failure: Failure | None = None
         self.tools = tools
+        self.left_out: tuple[str, ...] = ()
+        """What is wrong with each tool that it lists and that cannot be used."""
         self.stood = False
         """Whether it has ever been connected."""
         self.settled = asyncio.Event()
@@ -109,7 +111,6 @@ class Connection:
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
             witness=witness,
-            latest=lambda: self._incoming.latest,
         )
         self._child = (
             StdioTransport(name, target, self._lose, is_held=expected is not None)
@@ -121,10 +122,10 @@ class Connection:
         self._opens_older = opens_older
         self._is_probing = False
         self._ended_at_probe = False
-        self._incoming = IncomingMessages()
         self._session: ClientSession | None = None
         self._calls = 0
         self._failures = 0
+        self._reported: set[tuple[str, str]] = set()
         self._lists = False
         self._ended: Failure | None = None
         self._leave = asyncio.Event()
@@ -233,8 +234,8 @@ class Connection:
         self._calls += 1
         try:
             async with deadline.kept():
-                answer = await self._session.send_request(
-                    request, ANSWER, progress_callback=deadline.extended_by(progress)
+                result = await self._session.send_request(
+                    request, WholeResult, progress_callback=deadline.extended_by(progress)
                 )
         except TimeoutError:
             raise self._count_error(self._unanswered(deadline, heard, exchange)) from None
@@ -249,9 +250,12 @@ class Connection:
             self._calls -= 1
             self._leave_if_idle()
         self._failures = 0
-        if isinstance(answer, InputRequiredResult):
+        given = result.as_it_came
+        if given.get("resultType") == "input_required":
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
-        return without_reserved_meta(answer)
+        answer = PassedOn.of(given)
+        self._report_odd(tool, answer.odd)
+        return answer
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
         """Open and hold the connection; a child that ended over the newer handshake is followed by another one."""
@@ -290,10 +294,25 @@ class Connection:
                 group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
 
-    def _take(self, tools: tuple[UpstreamTool, ...]) -> None:
+    def _report_odd(self, tool: str, places: tuple[str, ...]) -> None:
+        """Log what is odd in the answers of a tool, once for as long as the connection lasts."""
+        new = [place for place in places if (tool, place) not in self._reported]
+        if new and len(self._reported) < MOST_REPORTED:
+            self._reported.update((tool, place) for place in new)
+            words = "`%s` answered a call of %s with what MCP does not allow: %s"
+            asked = Secrets.of(self._target).masked(shown(tool))
+            _logger.warning(words, self._name, asked, listed(new), extra=fields(server=self._name))
+
+    def _take(self, tools: tuple[UpstreamTool, ...], left_out: tuple[str, ...]) -> None:
         """Replace the list of tools; an equal list keeps the old object, so that nothing is rebuilt for it."""
         if tools != self.tools:
             self.tools = tools
+        # The name of a tool may be a secret.
+        faults = tuple(map(Secrets.of(self._target).masked, left_out))
+        if faults and faults != self.left_out:
+            words = "`%s` lists tools that cannot be used, and are left out: %s"
+            _logger.warning(words, self._name, few_of(faults), extra=fields(server=self._name))
+        self.left_out = faults
 
     def _end_when_idle(self, failure: Failure) -> None:
         self._fail(failure)
@@ -314,9 +333,10 @@ class Connection:
             yield await stack.enter_async_context(client)
 
     def _speaking(self, transport: Transport) -> Client:
-        checked = self._incoming.through(transport)
         mode = "legacy" if self._opens_older else "auto"
-        return Client(checked, cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode)
+        return Client(
+            filtered(transport), cache=None, client_info=_CLIENT, message_handler=self._listing.heard, mode=mode
+        )
 
     def _expire(self) -> None:
         """End an opening at its deadline."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import anyio
 import httpx2
@@ -17,6 +18,7 @@ from callability.gateway.upstream.exchange import Exchange
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
 from callability.gateway.upstream.limited_body import TooLong
 from callability.gateway.upstream.plain_headers import left_out
+from callability.gateway.upstream.surrogates import PiecesWithoutHalves, without_halves
 from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
 from callability.vocabulary import LoadFailure, LoadPhase
 
@@ -56,17 +58,13 @@ async def judged(
         exchange.failure = Failure(_BAD_SESSION, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
         return None
     if response.status_code != 202 and content_type.startswith("application/json"):
-        body = await _read(response)
+        body = without_halves(await _read(response))
         exchange.text += body if method == "tools/list" else b""
-        return _whole(response, body)
+        return _answer(response, content=body)
     if response.status_code != 202 and content_type.startswith("text/event-stream"):
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
         kept = exchange.text if method == "tools/list" else None
-        response.stream = _WatchedStream(response.stream, exchange, kept)
-    else:
-        exchange.failure = Failure(
-            NOT_MCP, status=response.status_code, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE
-        )
+        return _answer(response, stream=_Events(response, exchange, kept))
+    exchange.failure = Failure(NOT_MCP, status=response.status_code, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
     return response
 
 
@@ -79,7 +77,7 @@ async def _judged_error(response: httpx2.Response, request: httpx2.Request, exch
     content = body.decoded()
     exchange.failure = _failure(request, response, content)
     exchange.lost = _SESSION in request.headers and response.status_code in (400, 404)
-    return _whole(response, content)
+    return _answer(response, content=content)
 
 
 class _ErrorBody:
@@ -153,27 +151,30 @@ class HurriedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _WatchedStream(httpx2.AsyncByteStream):
+class _Events(httpx2.AsyncByteStream):
     """An event stream that notes an early end, which the SDK does not distinguish; `kept` takes what arrives."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, exchange: Exchange, kept: bytearray | None) -> None:
-        self._stream = stream
+    def __init__(self, response: httpx2.Response, exchange: Exchange, kept: bytearray | None) -> None:
+        self._response = response
         self._exchange = exchange
         self._kept = kept
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
+        pieces = PiecesWithoutHalves()
         try:
-            async for chunk in self._stream:
+            async for piece in self._response.aiter_bytes():
+                certain = pieces.certain(piece)
                 if self._kept is not None and len(self._kept) < MESSAGE_BYTES:
-                    self._kept += chunk
-                yield chunk
+                    self._kept += certain
+                yield certain
+            yield pieces.rest()
         except httpx2.RequestError as error:
             note(error, self._exchange)
             raise
         self._exchange.lose(CLOSED)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self._response.aclose()
 
 
 def note(error: httpx2.RequestError, exchange: Exchange) -> None:
@@ -195,11 +196,12 @@ async def _read(response: httpx2.Response) -> bytes:
     return bytes(body)
 
 
-def _whole(response: httpx2.Response, content: bytes) -> httpx2.Response:
+def _answer(response: httpx2.Response, **body: Any) -> httpx2.Response:
+    """Return a response with another body, which has no content encoding."""
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _FRAMING]
-    whole = httpx2.Response(response.status_code, headers=headers, content=content, request=response.request)
-    whole.next_request = response.next_request
-    return whole
+    answer = httpx2.Response(response.status_code, headers=headers, request=response.request, **body)
+    answer.next_request = response.next_request
+    return answer
 
 
 def _failure(request: httpx2.Request, response: httpx2.Response, body: bytes) -> Failure | None:

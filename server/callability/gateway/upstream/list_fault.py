@@ -1,12 +1,11 @@
-"""Explains what is wrong with a list of tools that is not MCP, naming the tool."""
+"""Reads the tools of a list, and explains what is wrong with one that is not MCP, naming the tool."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mcp_types import Tool
 from pydantic import ValidationError
@@ -14,6 +13,8 @@ from pydantic import ValidationError
 from callability.gateway.upstream.failure import NOT_MCP, Failure
 from callability.vocabulary import LoadFailure, LoadPhase
 
+MOST_NAMED = 5
+"""Tools that one sentence names."""
 MOST_NESTED = 200
 """Levels of JSON that the SDK reads in one message."""
 _TOOL_LEVEL = 4
@@ -23,7 +24,10 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _MOST_LOOKED_AT = 1024 * 1024
 """Bytes of an answer in which the tool is looked for that is nested too deeply."""
-_FIELDS = frozenset(info.alias or name for name, info in Tool.model_fields.items())
+_DISPENSABLE = {"title": str, "outputSchema": dict}
+"""The members of a tool without which it is as usable, and their types."""
+_READ = ("name", "description", "inputSchema", "annotations", "execution", *_DISPENSABLE)
+"""The members of a tool that are shown, searched, approved or decided by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,39 @@ class ListFault(Exception):
         self.failure = Failure(words, exception=type(self).__name__, kind=LoadFailure.NOT_MCP, phase=LoadPhase.RESPONSE)
 
 
-def fault_of_shape(error: ValidationError, result: Mapping[str, Any]) -> ListFault:
+def fault_of_shape(error: ValidationError) -> ListFault:
     """Return what is wrong with a result that is JSON and no list of tools."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = first["loc"]
-    if len(place) < 2 or place[0] != "tools" or not isinstance(place[1], int):
-        return ListFault(f"{NOT_MCP}: the result of `tools/list` has no list `tools`")
-    tools = result.get("tools")
-    tool = tools[place[1]] if isinstance(tools, list) and place[1] < len(tools) else None
-    name = tool.get("name") if isinstance(tool, dict) else None
-    wrong = "is not an object"
-    if len(place) > 2 and place[2] in _FIELDS:
-        missing = len(place) == 3 and first["type"] == "missing"
-        wrong = f"has no `{place[2]}`" if missing else f"has no valid `{place[2]}`"
-    elif len(place) > 2:
-        wrong = "is not valid"
-    return ListFault(f"{NOT_MCP}: {_which(place[1], name)} {wrong}")
+    place = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
+    if place[0] == "nextCursor":
+        return ListFault(f"{NOT_MCP}: the `nextCursor` of its list of tools is not text")
+    return ListFault(f"{NOT_MCP}: the result of `tools/list` has no list `tools`")
+
+
+def usable_tool(index: int, given: object) -> Tool | str:
+    """Return a tool with what the gateway shows and decides by; if that cannot be read, what is wrong with it."""
+    if not isinstance(given, dict):
+        return f"{_which(index, None)} is not an object"
+    read = {name: given[name] for name in _READ if name in given}
+    read |= {name: None for name, kind in _DISPENSABLE.items() if not isinstance(read.get(name), kind)}
+    which = _which(index, given.get("name"))
+    try:
+        tool = Tool.model_validate(read, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        wrong = "has no" if first["type"] == "missing" else "has no valid"
+        return f"{which} {wrong} `{'.'.join(map(str, first['loc']))}`"
+    return tool if tool.input_schema.get("type", "object") == "object" else f"{which} has no valid `inputSchema.type`"
+
+
+def misplaced_header(index: int, tool: Tool) -> str:
+    """Return what is wrong with a tool that the SDK leaves out, as MCP demands."""
+    return f"{_which(index, tool.name)} has an `x-mcp-header` that MCP does not allow"
+
+
+def few_of(faults: Sequence[str]) -> str:
+    """Return the first faults in words, and how many more there are."""
+    more = f" and {len(faults) - MOST_NAMED:,} more" if len(faults) > MOST_NAMED else ""
+    return ", ".join(faults[:MOST_NAMED]) + more
 
 
 def fault_of_text(text: bytes) -> ListFault:

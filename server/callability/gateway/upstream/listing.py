@@ -6,8 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import anyio
 from mcp import Client, ClientSession, MCPError
@@ -18,8 +17,16 @@ from pydantic import ValidationError
 
 from callability.gateway.config.fingerprint import canonical_form
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
-from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, Failure
-from callability.gateway.upstream.list_fault import ListFault, UnreadAnswer, fault_of_shape, fault_of_text
+from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
+from callability.gateway.upstream.incoming import AS_IT_CAME
+from callability.gateway.upstream.list_fault import (
+    ListFault,
+    UnreadAnswer,
+    fault_of_shape,
+    fault_of_text,
+    misplaced_header,
+    usable_tool,
+)
 from callability.gateway.upstream.tool import UpstreamTool, Witness, upstream_tool
 from callability.gateway.upstream.tool_call import answer_failure
 from callability.gateway.upstream.transport_failure import is_pool_full
@@ -51,11 +58,8 @@ _logger = logging.getLogger("callability.gateway.upstream")
 
 
 class Listing:
-    """The tools that an upstream lists; `take` is handed each new list, and `lost` why there is none any more.
-
-    `witness` is awaited with each list before `take` has it.
-
-    `latest` returns the latest result of the upstream as it came, for what is wrong with it.
+    """The tools that an upstream lists; `take` is handed each new list, with what is wrong with the tools that are left
+    out of it, and `lost` why there is none any more. `witness` is awaited with each list before `take` has it.
 
     With `again_seconds` the list is read again now and then: a change that is announced over HTTP can get lost with its
     stream.
@@ -64,17 +68,15 @@ class Listing:
     def __init__(
         self,
         name: str,
-        take: Callable[[tuple[UpstreamTool, ...]], None],
+        take: Callable[[tuple[UpstreamTool, ...], tuple[str, ...]], None],
         lost: Callable[[Failure], None],
         *,
         list_seconds: float,
         again_seconds: float | None,
         names_only: bool,
         witness: Witness,
-        latest: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._name = name
-        self._latest = latest
         self._take = take
         self._lost = lost
         self._list_seconds = list_seconds
@@ -108,17 +110,19 @@ class Listing:
         """
         covered = self._announced
         try:
-            tools = await _tools(session, exchange)
+            tools, left_out = await _tools(session, exchange, self._name)
         except ValidationError as error:
-            raise fault_of_shape(error, self._latest()) from None
+            raise fault_of_shape(error) from None
         except MCPError as error:
             unread = error.data.text if isinstance(error.data, UnreadAnswer) else bytes(exchange.text)
             if exchange.failure is None and unread and error.code == PARSE_ERROR:
                 raise fault_of_text(unread) from None
             raise
+        if left_out and not tools:
+            raise ListFault(f"{NOT_MCP}: {left_out[0]}")
         kept = tuple(tool.without_text() for tool in tools) if self._names_only else tools
         await self._witness(self._name, kept)
-        self._take(kept)
+        self._take(kept, left_out)
         self._covered = max(self._covered, covered)
         self._odd, self._is_kept, self._is_crowded_out = 0, False, False
         self._listed_at = time.monotonic()
@@ -305,24 +309,43 @@ def _is_busy(error: Exception, failure: Failure) -> bool:
     return isinstance(error, TimeoutError) or status in _DEFERRED or status >= 500
 
 
-async def _tools(session: ClientSession, exchange: Exchange) -> tuple[UpstreamTool, ...]:
+async def _tools(
+    session: ClientSession, exchange: Exchange, name: str
+) -> tuple[tuple[UpstreamTool, ...], tuple[str, ...]]:
+    """Return the tools that can be used, and what is wrong with each of the others."""
     tools: list[UpstreamTool] = []
-    params: PaginatedRequestParams | None = None
-    size = 0
+    left_out: list[str] = []
+    cursors: list[str] = []
+    size = listed = 0
     for _ in range(MAX_PAGES):
+        params = PaginatedRequestParams(cursor=cursors[-1]) if cursors else None
         try:
             page = await session.list_tools(params=params)
         except MCPError as error:
             if error.code == METHOD_NOT_FOUND and exchange.failure is None:
-                return tuple(tools)
+                return tuple(tools), tuple(left_out)
             raise
-        size += len(canonical_form(page.model_dump(by_alias=True, exclude_none=True)))
+        as_it_came = (page.meta or {})[AS_IT_CAME]
+        size += len(canonical_form(as_it_came))
         if size > MAX_BYTES:
             raise EndlessListError(f"lists tools of more than {MAX_BYTES:,} bytes together")
-        tools += map(upstream_tool, page.tools)
-        if len(tools) > MAX_TOOLS:
+        names = {tool.name for tool in page.tools}
+        for index, given in enumerate(as_it_came["tools"], start=listed):
+            tool = usable_tool(index, given)
+            if isinstance(tool, str):
+                left_out.append(tool)
+            elif tool.name in names:
+                tools.append(upstream_tool(tool))
+            else:
+                left_out.append(misplaced_header(index, tool))
+        listed += len(as_it_came["tools"])
+        if listed > MAX_TOOLS:
             break
-        if page.next_cursor is None:
-            return tuple(tools)
-        params = PaginatedRequestParams(cursor=page.next_cursor)
+        if not page.next_cursor:
+            return tuple(tools), tuple(left_out)
+        if page.next_cursor in cursors:
+            words = "`%s` gave a cursor of its list of tools twice: the list ends there"
+            _logger.info(words, name, extra=fields(server=name))
+            return tuple(tools), tuple(left_out)
+        cursors.append(page.next_cursor)
     raise EndlessListError(f"lists more than {MAX_TOOLS:,} tools, or them on more than {MAX_PAGES} pages")

@@ -38,6 +38,7 @@ from callability.gateway.upstream.list_fault import UnreadAnswer
 from callability.gateway.upstream.outgoing import OutgoingMessages
 from callability.gateway.upstream.secrets import Secrets
 from callability.gateway.upstream.standard_error import MOST_LINES, StandardError
+from callability.gateway.upstream.surrogates import without_halves
 from callability.gateway.upstream.target import StdioTarget
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -175,7 +176,7 @@ class StdioTransport:
         """Return the message of a line; an answer that is no message becomes the error of its request."""
         try:
             # In two steps: validating a large text takes many times as long as reading it, and blocks the event loop.
-            read = from_json(line.decode("utf-8", "replace"))
+            read = from_json(without_halves(line))
             message = jsonrpc_message_adapter.validate_python(read, by_name=False)
         except ValueError:
             if not self._garbled and self._held is None:

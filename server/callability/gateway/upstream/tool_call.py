@@ -1,4 +1,4 @@
-"""One `tools/call`: its request, and what of its answer is passed on."""
+"""One `tools/call`: its request, and why there is no answer to it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from mcp_types import (
     PARSE_ERROR,
     CallToolRequest,
     CallToolRequestParams,
-    CallToolResult,
-    InputRequiredResult,
 )
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.list_fault import UnreadAnswer
 
-ANSWER: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
-_RESERVED = "io.modelcontextprotocol/"
 _SDK_SSE = "SSE stream "
 _SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
 
@@ -68,11 +64,3 @@ def answer_failure(error: MCPError | ValidationError, *, over_http: bool) -> Fai
     if error.code == PARSE_ERROR or (error.code == CONNECTION_CLOSED and error.message.startswith(_SDK_SSE)):
         return Failure(NOT_MCP, exception=type(error).__name__)
     return CLOSED if error.args[:2] == _SDK_CLOSED else None
-
-
-def without_reserved_meta(answer: CallToolResult) -> CallToolResult:
-    """Return an answer without what MCP reserves for the connection, such as the upstream's own name."""
-    if not any(key.startswith(_RESERVED) for key in answer.meta or {}):
-        return answer
-    kept = {key: value for key, value in (answer.meta or {}).items() if not key.startswith(_RESERVED)}
-    return answer.model_copy(update={"meta": kept or None})

@@ -98,6 +98,11 @@ class Upstream:
         """The tools in the upstream's order, as it listed them last."""
         return self._earlier if self._connection is None else self._connection.tools
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What is wrong with each tool that it lists and that cannot be used."""
+        return () if self._connection is None else self._connection.left_out
+
     def set_deadlines(self, deadlines: Deadlines) -> None:
         """Set the deadlines of the openings and calls that start from now on."""
         self._open_seconds = deadlines.open_seconds
