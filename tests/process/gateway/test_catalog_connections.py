@@ -49,7 +49,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def provider() -> AsyncIterator[OAuthProvider]:
     """A provider at which the person authorizes."""
-    async with OAuthProvider(tools=("greet",)) as it:
+    async with OAuthProvider(tools=("greet", "secret")) as it:
         yield it
 
 
@@ -122,6 +122,75 @@ async def test_a_connection_whose_tokens_are_taken_back_ends_and_asks_nobody(
         assert (len(person.dialogs), provider.connections) == (2, 2)
         await it.disable()
         await has_no_trace(it)
+
+
+FAILING = {
+    "it is down": (503, "invalid_grant"),
+    "it is busy": (429, ""),
+    "it mistakes the client": (401, "invalid_client"),
+    "it says so": (400, "temporarily_unavailable"),
+    "it gives none": (200, ""),
+    "gone": (0, ""),
+}
+
+
+@pytest.mark.parametrize("how", FAILING)
+async def test_a_token_endpoint_that_fails_for_a_while_ends_no_authorization(
+    how: str, mode: Mode, provider: OAuthProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call was not carried out, and the next one is; the person has consented, and is not asked again."""
+    person = Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        is_connection(await it.enable())
+        provider.expire()
+        provider.token_status, provider.token_error = FAILING[how]
+        provider.dropping.update({"/token"} if how == "gone" else ())
+        lost = await _call(it)
+        assert lost.is_error
+        assert "could not renew its authorization: its provider" in text_of(lost)
+        assert "; the call was not carried out." in text_of(lost)
+        assert "`greeter` refused a call of `greet`: it could not renew its authorization" in caplog.text
+        assert await it.state() == "connected"
+        provider.token_status = 0
+        provider.dropping.clear()
+        assert text_of(await _call(it)) == "greet was called"
+        assert (len(person.dialogs), provider.connections) == (1, 1)
+
+
+async def test_a_call_that_needs_more_than_was_authorized_fails_alone(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One tool needs another scope: the others go on with the authorization that there is."""
+    person = Person()
+    provider.out_of_scope.add("secret")
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        is_connection(await it.enable())
+        requests = len(provider.requests)
+        refused = [text_of(await _call(it, "secret")) for _ in range(2)]
+        assert len(provider.requests) == requests + 2
+        for each in refused:
+            assert "answered with HTTP status 403; the call was not carried out. Access denied. The user can" in each
+            assert each.endswith("call `disable_server`, then `enable_server`.")
+        assert caplog.text.count("`greeter` refused a call of `secret`: it answered with HTTP status 403") == 1
+        assert await it.state() == "connected"
+        assert text_of(await _call(it)) == "greet was called"
+        assert (len(person.dialogs), provider.connections) == (1, 1)
+
+
+async def test_a_token_that_the_server_refuses_for_a_while_ends_no_authorization(
+    mode: Mode, provider: OAuthProvider, tmp_path: Path
+) -> None:
+    """Even a renewed one: only the provider ends it."""
+    person = Person()
+    async with gateway(tmp_path, {"greeter": entry(provider)}) as gateways, agent(gateways, mode, person) as it:
+        is_connection(await it.enable())
+        provider.mcp_status = 401
+        refused = text_of(await _call(it))
+        assert "answered with HTTP status 401; the call was not carried out. Access denied. The user can" in refused
+        assert await it.state() == "connected"
+        provider.mcp_status = 0
+        assert text_of(await _call(it)) == "greet was called"
+        assert (len(person.dialogs), provider.connections) == (1, 1)
 
 
 @pytest.mark.parametrize("authorized", [True, False])

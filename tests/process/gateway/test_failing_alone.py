@@ -72,7 +72,7 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "not HTTP": (b"what?\r\n\r\n", f"answered with something that is not HTTP{MAY}"),
     "400": (_status("400 Bad Request"), f"answered with HTTP status 400{MAY}"),
     "401": (_status("401 Unauthorized"), f"answered with HTTP status 401{NOT}"),
-    "403": (_status("403 Forbidden"), f"answered with HTTP status 403{MAY}"),
+    "403": (_status("403 Forbidden"), f"answered with HTTP status 403{NOT}"),
     "403 that reports a timeout": (
         _status("403 Forbidden", b'{"error":"upstream call timeout"}'),
         f"answered with HTTP status 403{MAY}",
@@ -104,7 +104,7 @@ HTTP: dict[str, tuple[Answer, str]] = {
     ),
     "403 in a charset that is none": (
         _status("403 Forbidden", kind="text/plain; charset=undefined"),
-        f"answered with HTTP status 403{MAY}",
+        f"answered with HTTP status 403{NOT}",
     ),
     "202": (_status("202 Accepted", b""), NOT_MCP),
     "a redirect without end": (_status("307 Temporary Redirect", b"", extra="Location: /mcp\r\n"), REDIRECT),
@@ -122,6 +122,8 @@ HTTP: dict[str, tuple[Answer, str]] = {
     "an event of 17 MB": (lambda _: reply(b"data: " + b"x" * (17 * MEGABYTE), kind=EVENTS), TOO_LONG),
 }
 """What a server does instead of answering, and what the agent reads."""
+DENIED = ("401", "403", "403 in a charset that is none")
+"""The cases in which somebody has to grant access."""
 OF_A_SESSION = {"404": f"no longer knows the session of this connection{NOT}"}
 HTTP_SILENCES: dict[str, Answer] = {
     "no response": "hang",
@@ -247,7 +249,9 @@ async def test_an_http_exchange_that_fails_ends_one_call(case: str, server: str,
     """With words for what happened; twenty-three others are answered, and the next call works at once."""
     sentence = await _fails_alone(stage, server, lambda: _call_text(stage, f"{server}:{case}"))
     words = OF_A_SESSION.get(case) if server == "session" else None
-    assert sentence == _sentence(server, words or HTTP[case][1])
+    said, _, who = sentence.partition(" Access denied. Only the operator can grant access at the server or correct ")
+    assert said == _sentence(server, words or HTTP[case][1])
+    assert bool(who) is (case in DENIED)
 
 
 @pytest.mark.parametrize("case", STDIO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import socket
 import time
@@ -63,7 +64,12 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         self.token_status = 0
         self.mcp_status = 0
         """What `/mcp` answers to a request with a valid token, as the two above to any; 0 is what is due."""
+        self.token_error = "invalid_grant"
+        self.out_of_scope: set[str] = set()
+        """The tools whose calls are answered with 403 `insufficient_scope`."""
         self.wrong_state = False
+        self.dropping: set[str] = set()
+        """Paths at which a connection ends without an answer."""
         self.echoing: set[str] = set()
         """Paths at which a request is refused with all that it said; `/mcp` does so with a valid token only."""
         self.heard: list[str] = []
@@ -164,6 +170,8 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
                 self.requests.append(f"{scope['method']} {scope['path']}")
                 answer = await self._prepared_answer(scope)
                 receive = self._hearing(scope, receive)
+                if self.out_of_scope and scope["path"] == "/mcp" and answer is None:
+                    answer, receive = await self._scoped(receive)
             await (answer or application)(scope, receive, send)
 
         return counted
@@ -178,6 +186,22 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
 
         return hearing
 
+    async def _scoped(self, receive: Receive) -> tuple[ASGIApp | None, Receive]:
+        """Refuse the call of a tool that is out of scope, and return what reads the request again."""
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        body = b"".join(message.get("body", b"") for message in messages)
+        params = (json.loads(body) if body else {}).get("params", {})
+
+        async def again() -> Message:
+            return messages.pop(0) if messages else await receive()
+
+        if params.get("name") not in self.out_of_scope:
+            return None, again
+        challenge = 'Bearer error="insufficient_scope", scope="more"'
+        return JSONResponse({"error": "insufficient_scope"}, 403, {"WWW-Authenticate": challenge}), again
+
     async def _prepared_answer(self, scope: Scope) -> ASGIApp | None:
         match scope["path"]:
             case "/mcp" if "/mcp" in self.echoing:
@@ -185,10 +209,12 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
                 return _echo if await self.load_access_token(token) is not None else None
             case path if path in self.echoing:
                 return _echo
+            case path if path in self.dropping:
+                return _drop
             case "/register" if self.register_status:
                 return JSONResponse({"error": "invalid_client_metadata"}, self.register_status)
             case "/token" if self.token_status:
-                return JSONResponse({"error": "invalid_grant"}, self.token_status)
+                return JSONResponse({"error": self.token_error}, self.token_status)
             case "/mcp" if self.mcp_status:
                 token = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
                 if await self.load_access_token(token) is not None:
@@ -285,6 +311,13 @@ class OAuthProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshT
         """Forget a token."""
         self._access.pop(token.token, None)
         self._refresh.pop(token.token, None)
+
+
+async def _drop(scope: Scope, receive: Receive, send: Send) -> None:
+    """Promise more than is sent, so that the server closes the connection."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+    await send({"type": "http.response.body", "body": b"{", "more_body": True})
+    raise ConnectionAbortedError
 
 
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:

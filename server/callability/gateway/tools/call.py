@@ -27,6 +27,10 @@ from callability.vocabulary import EDIT_LABELS
 LOOKS = 3
 """How often a tool is judged again because its server lists other tools meanwhile, or because an edit was applied."""
 KEEPS_CHANGING = "Not done: the gateway's config or approvals were edited again and again meanwhile. Try again."
+_CONSENT_AGAIN = (
+    "Access denied. The user can authorize it again, with an account that has access: call `disable_server`, then"
+    " `enable_server`."
+)
 READ_SECONDS = 10.0
 """How long a call waits for an announced change of its server's tools to be read."""
 _UNREAD = Failure("announced a change of its tools and does not list them")
@@ -131,7 +135,7 @@ class ToolCalls:
 
     def _not_done(self, server: str, error: UpstreamError) -> Result:
         said = f" It said: {error.message}" if isinstance(error, UpstreamRefusal) and error.message else ""
-        return error_result(f"Not done: server {error}.{said}{self._again(server)}")
+        return error_result(f"Not done: server {error}.{said}{self._who(server, error.failure)}")
 
     async def _passed_on(self, calling: Awaitable[CallToolResult]) -> CallToolResult:
         """Return the answer of a server, and count it.
@@ -149,6 +153,16 @@ class ToolCalls:
             raise
         finally:
             self._metrics.passed_on(outcome, perf_counter() - started)
+
+    def _who(self, server: str, failure: Failure) -> str:
+        """Return who can act on a call that failed."""
+        again = self._again(server)
+        if again or not failure.is_denial:
+            return again
+        upstream = self._inventory.upstream(server) if server in self._inventory.servers else None
+        if upstream is not None and upstream.has_consent:
+            return f" {_CONSENT_AGAIN}"
+        return f" Access denied. Only the operator can {self._phrases.about(server)['grant_access']}."
 
     def _again(self, server: str) -> str:
         """Return how to reconnect a server of the catalog that lost its connection: a call connects none (E-4)."""

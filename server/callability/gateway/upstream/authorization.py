@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,6 +24,8 @@ Ask = Callable[[str], Awaitable[AuthorizationCodeResult]]
 TOKENS_KEPT = 8
 """Tokens of one connection that are still masked after others have replaced them."""
 
+OF_PROVIDER = "callability.of_provider"
+"""The extension of a request that goes to the provider, true once the connection stands."""
 LONG_AGO = 1.0
 """A time in the past; the library takes zero for no time."""
 
@@ -36,13 +39,30 @@ class AuthorizationFailed(Exception):
     def __init__(self, words: str, status: int | None = None) -> None:
         super().__init__(words)
         kind = LoadFailure.OTHER if status is None else LoadFailure.HTTP_STATUS
-        self.failure = Failure(words, type(self).__name__, status=status, kind=kind, phase=LoadPhase.RESPONSE)
+        self.failure = Failure(
+            words, type(self).__name__, status=status, executed=False, kind=kind, phase=LoadPhase.RESPONSE
+        )
+
+
+class NotRenewed(Exception):
+    """The provider gave no other token for one that has expired, and may do so later: the authorization stands."""
+
+    def __init__(self, why: str) -> None:
+        words = f"could not renew its authorization: its provider {why}"
+        super().__init__(words)
+        self.failure = Failure(words, type(self).__name__, executed=False, phase=LoadPhase.REQUEST)
+
+
+def is_not_renewed(failure: Failure) -> bool:
+    """Say whether a request was not sent because its token could not be renewed."""
+    return failure.exception == NotRenewed.__name__
 
 
 class Authorization(OAuthClientProvider):
     """Gets a token when the server asks for one, but only once: a person who has declined is not asked again.
 
-    `ask` raises `AuthorizationFailed` if no session can show a dialog, or the person declines.
+    `ask` raises `AuthorizationFailed` if no session can show a dialog, or the person declines. Once the connection
+    stands, only the provider ends the authorization, by `invalid_grant`: any other refusal is of one request.
     """
 
     def __init__(
@@ -57,12 +77,17 @@ class Authorization(OAuthClientProvider):
         super().__init__(url, metadata, self._kept, self._sent_to, self._called_back)
         self._ask = ask
         self._url = ""
+        self._stands = False
         self._failed: AuthorizationFailed | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What is to be masked: the tokens, and the client's secret."""
         return self._kept.secrets
+
+    def stand(self) -> None:
+        """Ask nobody from now on: the connection stands."""
+        self._stands = True
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Limit each body that is read on the way, even that of a redirect, which the library follows by itself."""
@@ -88,7 +113,7 @@ class Authorization(OAuthClientProvider):
             if sent is not None:
                 self._add_auth_header(request)
             response = yield request
-            if not _refuses_token(response):
+            if not _refuses_token(response) or (self._stands and self._is_final(response, sent)):
                 return
             # With an expired token the library asks the provider for another one before it asks a person.
             if response.status_code == 401 and self.context.current_tokens is sent and sent is not None:
@@ -96,10 +121,16 @@ class Authorization(OAuthClientProvider):
         flow = super()._auth_flow(request)
         try:
             outgoing = await anext(flow)
+            renews = outgoing is not request
             while True:
                 if outgoing is not request:
-                    outgoing.extensions = {**request.extensions, "trace": Handshake().heard}
+                    outgoing.extensions = {**request.extensions, "trace": Handshake().heard, OF_PROVIDER: self._stands}
                 response = yield outgoing
+                if renews:
+                    await _check_renewal(response)
+                elif self._stands and _refuses_token(response):
+                    return
+                renews = False
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -108,6 +139,11 @@ class Authorization(OAuthClientProvider):
             raise self._failed from None
         finally:
             await flow.aclose()
+
+    def _is_final(self, response: httpx2.Response, sent: OAuthToken | None) -> bool:
+        """Say whether no other token can be had for a request that was refused, without a person."""
+        is_replaced = self.context.current_tokens is not sent
+        return response.status_code == 403 or not (is_replaced or self.context.can_refresh_token())
 
     async def _sent_to(self, url: str) -> None:
         self._url = url
@@ -156,6 +192,28 @@ def _client(
         redirect_uris=metadata.redirect_uris,
         token_endpoint_auth_method=method,
     )
+
+
+async def _check_renewal(response: httpx2.Response) -> None:
+    """Raise unless a response has another token."""
+    content = await response.aread()
+    if response.status_code == 200:
+        try:
+            OAuthToken.model_validate_json(content)
+        except ValidationError:
+            raise NotRenewed("answered without a token") from None
+    elif response.status_code < 500 and _error_in(content) == "invalid_grant":
+        raise AuthorizationFailed("needs an authorization again")
+    else:
+        raise NotRenewed(f"answered with HTTP status {response.status_code}")
+
+
+def _error_in(content: bytes) -> object:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return answer.get("error") if isinstance(answer, dict) else None
 
 
 def _refuses_token(response: httpx2.Response) -> bool:

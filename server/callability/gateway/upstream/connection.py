@@ -19,6 +19,7 @@ from mcp_types import CallToolResult, Implementation
 from pydantic import ValidationError
 
 from callability.finding import listed, shown
+from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import (
@@ -111,6 +112,7 @@ class Connection:
             again_seconds=refresh_seconds if isinstance(target, HttpTarget) else None,
             names_only=names_only,
             witness=witness,
+            has_consent=isinstance(target, HttpTarget) and target.authorization is not None,
         )
         self._child = (
             StdioTransport(name, target, self._lose, is_held=expected is not None)
@@ -240,7 +242,9 @@ class Connection:
         except TimeoutError:
             raise self._count_error(self._unanswered(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
-            raise self._count_error(self._call_error(error, exchange)) from None
+            refusal = self._call_error(error, exchange)
+            self._report_refused(tool, refusal.failure)
+            raise self._count_error(refusal) from None
         except asyncio.CancelledError:
             # The agent waited for less time than the gateway does.
             self._count_failure()
@@ -284,6 +288,8 @@ class Connection:
                 self._session, self.state, self.stood = client.session, "connected", True
                 self._release()
                 self.settled.set()
+                if isinstance(self._target, HttpTarget) and self._target.authorization is not None:
+                    self._target.authorization.stand()
                 counted = (count := len(self.tools), "tool" if count == 1 else "tools")
                 _logger.info("`%s` is connected with %d %s", self._name, *counted, extra=fields(server=self._name))
             async with anyio.create_task_group() as group:
@@ -293,6 +299,16 @@ class Connection:
                 await self._leave.wait()
                 group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
+
+    def _report_refused(self, tool: str, failure: Failure) -> None:
+        """Log that the server refused access, once for each tool as long as the connection lasts."""
+        place = (tool, failure.words)
+        refused = failure.is_denial or is_not_renewed(failure)
+        if refused and place not in self._reported and len(self._reported) < MOST_REPORTED:
+            self._reported.add(place)
+            called = Secrets.of(self._target).masked(shown(tool))
+            words = "`%s` refused a call of %s: it %s"
+            _logger.warning(words, self._name, called, failure.words, extra=fields(server=self._name))
 
     def _report_odd(self, tool: str, places: tuple[str, ...]) -> None:
         """Log what is odd in the answers of a tool, once for as long as the connection lasts."""

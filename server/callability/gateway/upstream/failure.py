@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from callability.timeout_signature import timed_out_on_the_way
 from callability.vocabulary import LoadFailure, LoadPhase
 
 NOT_SENT = "; the call was not sent"
@@ -44,6 +45,11 @@ class Failure:
         """Return the first of some failures, with the others that differ."""
         first, *others = dict.fromkeys(each for failure in failures for each in failure.each)
         return replace(first, others=tuple(others))
+
+    @property
+    def is_denial(self) -> bool:
+        """Whether access was refused, and no timeout on the way explains it."""
+        return self.status in {401, 403} and not timed_out_on_the_way(self.body)
 
     @property
     def each(self) -> tuple[Failure, ...]:

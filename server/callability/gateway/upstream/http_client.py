@@ -15,7 +15,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR
 
 from callability.address import is_loopback
-from callability.gateway.upstream.authorization import AuthorizationFailed
+from callability.gateway.upstream.authorization import OF_PROVIDER, AuthorizationFailed, NotRenewed
 from callability.gateway.upstream.certificates import trusted
 from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import TOO_LONG, Failure
@@ -24,6 +24,7 @@ from callability.gateway.upstream.http_response import HurriedStream, judged, no
 from callability.gateway.upstream.limited_body import TooLong, limit_body
 from callability.gateway.upstream.plain_headers import keep_plain_headers, plain_cookies
 from callability.gateway.upstream.target import HttpTarget
+from callability.gateway.upstream.transport_failure import transport_failure
 from callability.log_output import fields
 from callability.vocabulary import LoadPhase
 
@@ -75,7 +76,7 @@ class HttpClient(httpx2.AsyncClient):
         if request.method != "POST":
             try:
                 response = await super().send(request, *args, **options)
-            except AuthorizationFailed:
+            except (AuthorizationFailed, NotRenewed):
                 return httpx2.Response(http.HTTPStatus.UNAUTHORIZED, request=request)
             if request.method != "GET" or not response.is_success:
                 # The SDK reads it whole, which it does not do with a stream of events.
@@ -126,8 +127,13 @@ class HttpClient(httpx2.AsyncClient):
             exchange.failure = TOO_LONG
         except AuthorizationFailed as error:
             exchange.lose(error.failure)
+        except NotRenewed as error:
+            exchange.failure = error.failure
         except httpx2.RequestError as error:
-            note(error, exchange)
+            if _is_of_provider(error):
+                exchange.failure = NotRenewed(transport_failure(error).words).failure
+            else:
+                note(error, exchange)
         except Exception as error:
             exchange.failure = _UNREADABLE
             about = fields(server=self._name)
@@ -184,6 +190,15 @@ def _awaits_answer(request: httpx2.Request) -> tuple[bool, str | None]:
 def _stand_in(request: httpx2.Request) -> httpx2.Response:
     error = {"code": INTERNAL_ERROR, "message": "the exchange failed"}
     return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+def _is_of_provider(error: httpx2.RequestError) -> bool:
+    """Say whether an error is of a request to the provider of a connection that stands."""
+    try:
+        return bool(error.request.extensions.get(OF_PROVIDER))
+    except RuntimeError:
+        # It has no request.
+        return False
 
 
 def _place(error: Exception) -> str:

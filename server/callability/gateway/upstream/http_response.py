@@ -20,6 +20,7 @@ from callability.gateway.upstream.limited_body import TooLong
 from callability.gateway.upstream.plain_headers import left_out
 from callability.gateway.upstream.surrogates import PiecesWithoutHalves, without_halves
 from callability.gateway.upstream.transport_failure import ends_connection, transport_failure
+from callability.timeout_signature import timed_out_on_the_way
 from callability.vocabulary import LoadFailure, LoadPhase
 
 EXCERPT_CHARACTERS = 2048
@@ -213,16 +214,17 @@ def _failure(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
         return Failure(_REDIRECT, status=status, kind=LoadFailure.HTTP_STATUS, phase=LoadPhase.RESPONSE)
     if status not in _STATUS_COUNTS and not session_unknown and _is_rpc_error(body):
         return None
+    text = body[: 4 * EXCERPT_CHARACTERS].decode("utf-8", "replace")[:EXCERPT_CHARACTERS]
     words = SESSION_LOST if session_unknown else f"answered with HTTP status {status}"
     return Failure(
         words,
         status=status,
         retry_after=_seconds_of(response.headers.get("retry-after", "")),
         in_session=in_session,
-        executed=status not in _NOT_CARRIED_OUT,
+        executed=status not in _NOT_CARRIED_OUT and (status != http.HTTPStatus.FORBIDDEN or timed_out_on_the_way(text)),
         kind=LoadFailure.HTTP_STATUS,
         phase=LoadPhase.RESPONSE,
-        body=body[: 4 * EXCERPT_CHARACTERS].decode("utf-8", "replace")[:EXCERPT_CHARACTERS],
+        body=text,
     )
 
 

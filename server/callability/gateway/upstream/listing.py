@@ -16,6 +16,7 @@ from mcp_types import METHOD_NOT_FOUND, PARSE_ERROR, PaginatedRequestParams, Too
 from pydantic import ValidationError
 
 from callability.gateway.config.fingerprint import canonical_form
+from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.exchange import EXCHANGE, Exchange
 from callability.gateway.upstream.failure import CLOSED, MESSAGE_BYTES, NOT_MCP, Failure
 from callability.gateway.upstream.incoming import AS_IT_CAME
@@ -61,6 +62,7 @@ class Listing:
     """The tools that an upstream lists; `take` is handed each new list, with what is wrong with the tools that are left
     out of it, and `lost` why there is none any more. `witness` is awaited with each list before `take` has it.
 
+    With `has_consent`, a person would have to authorize another connection, so that no refused listing ends this one.
     With `again_seconds` the list is read again now and then: a change that is announced over HTTP can get lost with its
     stream.
     """
@@ -75,12 +77,14 @@ class Listing:
         again_seconds: float | None,
         names_only: bool,
         witness: Witness,
+        has_consent: bool,
     ) -> None:
         self._name = name
         self._take = take
         self._lost = lost
         self._list_seconds = list_seconds
         self._again_seconds = again_seconds
+        self._has_consent = has_consent
         self._names_only = names_only
         self._witness = witness
         self._announced = 0
@@ -99,6 +103,7 @@ class Listing:
         self._listed_at = 0.0
         self._is_doubted = False
         self._is_crowded_out = False
+        self._is_refused = False
 
     async def read(self, session: ClientSession, exchange: Exchange) -> None:
         """List the tools.
@@ -124,7 +129,7 @@ class Listing:
         await self._witness(self._name, kept)
         self._take(kept, left_out)
         self._covered = max(self._covered, covered)
-        self._odd, self._is_kept, self._is_crowded_out = 0, False, False
+        self._odd, self._is_kept, self._is_crowded_out, self._is_refused = 0, False, False, False
         self._listed_at = time.monotonic()
 
     async def heard(self, message: IncomingMessage) -> None:
@@ -205,7 +210,7 @@ class Listing:
         if self._quiet_at == math.inf:
             pause = min(LEAST_PAUSE * 2 ** min(max(0, self._series - SHORT_PAUSES), 16), LONGEST_PAUSE)
             self._quiet_at = time.monotonic() + pause + QUIET_SECONDS
-        await asyncio.sleep(LEAST_PAUSE)
+        await asyncio.sleep(LISTEN_AGAIN_SECONDS if self._is_refused else LEAST_PAUSE)
         with anyio.move_on_after(pause - LEAST_PAUSE):
             await self._wanted.wait()
 
@@ -231,9 +236,10 @@ class Listing:
             known = answer_failure(error, over_http=self._again_seconds is not None)
         failure = known or Failure("did not list its tools again", exception=type(error).__name__)
         is_change = covered > self._covered
-        self._is_crowded_out = is_pool_full(failure)
+        self._is_refused = self._has_consent and (is_not_renewed(failure) or failure.status in _REFUSED)
+        self._is_crowded_out = is_pool_full(failure) or self._is_refused
         if self._is_crowded_out:
-            # The calls that have all connections end some day, and calls of changed tools wait for the listing.
+            # What is in the way ends some day, and calls of changed tools wait for the listing.
             self._is_doubted = doubted
             if is_change or doubted:
                 self._change.set()

@@ -13,7 +13,7 @@ from callability.gateway.config import Deadlines
 from callability.gateway.upstream.connection import Connection, State
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.failure import NOT_SENT, Failure, UpstreamError
-from callability.gateway.upstream.target import Target
+from callability.gateway.upstream.target import HttpTarget, Target
 from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
 
 # Every owner limits the time of its own closing; this limits those that exceed it.
@@ -97,6 +97,11 @@ class Upstream:
     def tools(self) -> tuple[UpstreamTool, ...]:
         """The tools in the upstream's order, as it listed them last."""
         return self._earlier if self._connection is None else self._connection.tools
+
+    @property
+    def has_consent(self) -> bool:
+        """Whether a person authorized the connection."""
+        return isinstance(self._target, HttpTarget) and self._target.authorization is not None
 
     @property
     def left_out(self) -> tuple[str, ...]:
