@@ -15,6 +15,8 @@ MAX_TEXT = 1_000
 MAX_PARTS = 19
 """Parts of a reason that are shown, the sign that it is cut included."""
 
+_FIRST_PARTS = 8
+"""Parts before the sign, if a text is cut in the middle."""
 _PART = re.compile(r"[A-Z]?[a-z]{1,8}|[A-Z]{1,3}|[0-9]{1,3}|[^ A-Za-z0-9]")
 _VISIBLE = re.compile(r"[!-_a-~]{1,128}")
 """A name of visible characters without a backtick."""
@@ -46,6 +48,14 @@ def on_one_line(text: str) -> str:
     What is white space, cannot be seen or changes the direction of writing becomes one space.
     """
     return _BLANK.sub(" ", well_formed(text)).strip(" ")[:MAX_TEXT].rstrip(" ")
+
+
+def abridged(text: str) -> str:
+    """Return a text of about 20 tokens at most, cut in the middle: it begins with what happened, and ends with why."""
+    parts = list(_PART.finditer(text))
+    if len(parts) <= MAX_PARTS:
+        return text
+    return f"{text[: parts[_FIRST_PARTS - 1].end()]}…{text[parts[_FIRST_PARTS - MAX_PARTS + 1].start() :]}"
 
 
 def shortened(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Literal, NoReturn
 import typer
 
 from callability.address import AddressRefused
-from callability.client import Client
+from callability.client import Client, PolicyUnavailable
 from callability.command_line.gateway_files import print_refused
 from callability.command_line.loaded_policy import Loaded
 from callability.command_line.own_policy import OwnPolicy
@@ -21,10 +21,11 @@ from callability.command_line.policy_service import PolicyService
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.files.policy_origin import PolicyDirectory
+from callability.finding import shown
 from callability.gateway.config import Config, ConfigRefused
 from callability.gateway.observability import call_log
 from callability.gateway.observability.metrics import Metrics
-from callability.gateway.policy_client.policy_client import PolicyClient
+from callability.gateway.policy_client.policy_client import GET_SECONDS, PolicyClient
 from callability.gateway.runtime.label_check import LabelCheck
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
@@ -89,7 +90,9 @@ def run_and_exit(
     async def serve() -> None:
         async with opened as options:
             with status_line(options.metrics):
+                logging_start = asyncio.create_task(_log_start(options))
                 await run(options, transport, port, agent, _started)
+                logging_start.cancel()
 
     code = 1
     try:
@@ -105,6 +108,19 @@ def run_and_exit(
     end()
     logging.shutdown()
     os._exit(code)
+
+
+async def _log_start(options: GatewayOptions) -> None:
+    """Log which files and which policy the gateway was started with."""
+    approvals = options.approvals or options.config.approvals
+    files = f"config {shown(str(options.config.path))}, " + (
+        f"approvals {shown(str(approvals))}" if approvals else "no approvals file"
+    )
+    try:
+        revision = shown((await options.policy.get_policy(GET_SECONDS)).revision)
+    except PolicyUnavailable:
+        revision = "unknown, since the service gives no answer"
+    _log.info("started with %s, policy revision %s", files, revision)
 
 
 def _started(url: str) -> None:

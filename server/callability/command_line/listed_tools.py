@@ -9,11 +9,12 @@ import typer
 
 from callability.command_line.gateway_files import GatewayFiles, known_server
 from callability.command_line.options import LogLevel, leave
-from callability.command_line.terminal import number_of
+from callability.command_line.terminal import escaped, number_of
 from callability.finding import did_you_mean, listed, shown
 from callability.gateway.offline.inspection import Inspected, inspected
 from callability.gateway.tools.remedies import Commands, phrases
 from callability.gateway.upstream import UpstreamTool
+from callability.gateway.upstream.list_fault import few_of
 from callability.log_output import log_to_standard_error
 
 
@@ -72,6 +73,10 @@ def inspect_servers(files: GatewayFiles, servers: Iterable[str]) -> dict[str, In
 def _report(server: str, found: Inspected) -> None:
     result = found.failure or f"{shown(server)} lists {number_of(len(found.tools), 'tool')}"
     typer.echo(f"server {result}", err=True)
+    if found.left_out:
+        typer.echo(f"server {shown(server)} lists tools that cannot be used: {few_of(found.left_out)}", err=True)
+    for line in found.said:
+        typer.echo(f"  its standard error: {escaped(line)}", err=True)
 
 
 def commands_of(files: GatewayFiles) -> Commands:

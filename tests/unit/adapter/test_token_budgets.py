@@ -7,7 +7,7 @@ import re
 import pytest
 
 from callability.adapter import NEUTRAL, load_messages, rejection
-from callability.adapter.shown_text import MAX_PARTS, shortened
+from callability.adapter.shown_text import MAX_PARTS, abridged, shortened
 from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
@@ -121,6 +121,21 @@ def test_a_reason_costs_at_most_20_tokens(reason: str) -> None:
     assert tokens(shown[1]) <= EACH_REASON
     assert reason.startswith(shown[1].removesuffix("…"))
     assert shown[1].endswith("…") == (shown[1] != reason)
+
+
+@pytest.mark.parametrize(
+    "reason", [*REASONS, "answered with something that is not MCP: tool `a.b` has no `inputSchema`"]
+)
+def test_a_reason_of_the_gateway_keeps_its_end(reason: str) -> None:
+    """It begins with what happened and ends with why: what is cut is between them, and costs no more."""
+    text = load_text("permanent", 1, NEUTRAL, abridged(reason))
+    shown = re.search(r'"server0" \((.*)\)\.', text)
+    assert shown is not None
+    assert tokens(shown[1]) <= EACH_REASON
+    start, _, end = shown[1].partition("…")
+    assert reason.startswith(start)
+    assert reason.endswith(end or start)
+    assert len(end or start) >= min(len(reason), 15)
 
 
 def test_a_short_reason_is_not_cut() -> None:

@@ -24,7 +24,16 @@ _WAYS: dict[object, str] = {"stdio": "command", **dict.fromkeys(HTTP_SPELLINGS, 
 _READ_AS_GIVEN = ("command", "cwd")
 """Keys in which a reader may expect variables to be filled in, although they are not."""
 _TYPES = {"command": "stdio", "url": "http"}
-_COMPANIONS = {"command": ("args", "env", "cwd"), "url": ("headers", "oauth")}
+_COMPANIONS = {"command": ("args", "env", "inherit", "cwd"), "url": ("headers", "oauth")}
+_OF_A_SHELL = re.compile(
+    r"(?P<dollar>(?<!\$)\$[A-Z_][A-Z0-9_]*\b)|(?P<percent>%[A-Z_][A-Z0-9_]+%)|(?P<home>(?:^|(?<==))~(?:/|$))"
+)
+_SHELL_FORMS = {
+    "dollar": ("`$` before a name", "write `${NAME}` for an environment variable of the gateway"),
+    "percent": ("a name between `%`", "write `${NAME}` for an environment variable of the gateway"),
+    "home": ("`~`", "write `${HOME}` for the home directory"),
+}
+_SHELLS = re.compile(r"(?:.*[/\\])?(?:(?:ba|da|z|k|fi|a)?sh|cmd|powershell|pwsh)(?:\.exe)?", re.IGNORECASE)
 _VARIABLE_OF_OTHERS = re.compile(r"\$\{(env|input):")
 
 
@@ -54,6 +63,8 @@ def disagreements(root: Node) -> Iterator[Finding]:
                 for key, value in server.entries:
                     if key.value in _READ_AS_GIVEN or key.value in FILLED:
                         yield from _variable_findings(str(key.value), value, subject)
+                    if key.value == "env" or (key.value == "args" and not _runs_a_shell(server)):
+                        yield from _shell_findings(str(key.value), value, subject)
                 if section == "catalog":
                     yield from _oauth_findings(server, keys, subject)
     yield from _agent_findings(root, tuple(names))
@@ -76,6 +87,12 @@ def _oauth_findings(server: Mapping, keys: dict[str, Scalar], subject: str) -> I
             yield Finding(value.place, "secret-without-client", sentence, "give the `client_id` that it belongs to")
 
 
+def _runs_a_shell(server: Mapping) -> bool:
+    """Say whether the arguments of a server are read by a shell."""
+    command = server.get("command")
+    return isinstance(command, Scalar) and _SHELLS.fullmatch(str(command.value)) is not None
+
+
 def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
     """Find what looks like a variable and is used as it is written."""
     match node:
@@ -92,6 +109,21 @@ def _variable_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
         case Scalar(value=str() as text) if is_odd(text):
             sentence = f"a value in `{key}` of {subject} has `${{` without a variable, and is used literally"
             yield Finding(node.place, "odd-variable", sentence, _variable_hint(text), Severity.WARNING)
+
+
+def _shell_findings(key: str, node: Node, subject: str) -> Iterator[Finding]:
+    """Find what a shell would fill in, and nothing does."""
+    match node:
+        case Mapping(entries=entries):
+            for _, value in entries:
+                yield from _shell_findings(key, value, subject)
+        case Sequence(items=items):
+            for item in items:
+                yield from _shell_findings(key, item, subject)
+        case Scalar(value=str() as text) if found := _OF_A_SHELL.search(text):
+            what, hint = _SHELL_FORMS[str(found.lastgroup)]
+            sentence = f"a value in `{key}` of {subject} has {what}, and is used literally: no shell reads it"
+            yield Finding(node.place, "odd-variable", sentence, hint, Severity.WARNING)
 
 
 def _variable_hint(text: str) -> str:

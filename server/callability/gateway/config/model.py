@@ -74,7 +74,11 @@ class _Entry(_Model):
     env: Annotated[Mapping[Variable, Argument], Sealed] = Field(
         default_factory=Empty,
         repr=False,
-        description="Environment variables of the program, in addition to a few safe ones of the gateway's.",
+        description="Environment variables of the program, in addition to the usual ones of the gateway's.",
+    )
+    inherit: tuple[Variable, ...] = Field(
+        default=(),
+        description="Names of further environment variables of the gateway's that the program gets too.",
     )
     cwd: Annotated[Text | None, Given] = Field(
         default=None, description="Directory in which the program runs; by default the gateway's own."

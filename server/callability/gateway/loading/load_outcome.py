@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from callability.adapter import NEUTRAL, Phrases, load_messages
+from callability.adapter.shown_text import abridged
 from callability.gateway.upstream import UpstreamTool
 from callability.v1.callability_service_pb2 import ClassifyLoadResponse
 from callability.vocabulary import LoadStatus
@@ -52,5 +53,5 @@ def messages_of(outcomes: Mapping[str, LoadOutcome], *, phrases: Phrases) -> dic
     """Return what an agent says to its user about the outcomes of some servers, by status (L-7)."""
     failed = {name: outcome for name, outcome in outcomes.items() if outcome.error is not None}
     answers = {name: outcome.answer for name, outcome in failed.items()}
-    reasons = {name: outcome.error or "" for name, outcome in failed.items()}
+    reasons = {name: abridged(outcome.error or "") for name, outcome in failed.items()}
     return load_messages(answers, reasons, phrases=phrases)

@@ -17,6 +17,10 @@ class Inspected:
 
     tools: Mapping[str, UpstreamTool]
     failure: str = ""
+    said: tuple[str, ...] = ()
+    """The last lines that a server that could not be connected wrote on its standard error."""
+    left_out: tuple[str, ...] = ()
+    """What is wrong with each tool that it lists and that cannot be used."""
 
 
 async def inspected(
@@ -43,14 +47,18 @@ async def _inspected(config: Config, server: str) -> Inspected:
     reached = entry or config.servers[server]
     upstream = Upstream(server, target_of(reached), open_seconds=open_seconds(config, reached))
     upstream.start()
+    failure = ""
     try:
         await upstream.opened()
     except UpstreamError as error:
-        return Inspected({}, str(error))
+        failure = str(error)
     finally:
+        # Only then its last lines have been read.
         await upstream.close()
+    if failure:
+        return Inspected({}, failure, upstream.said)
     tools: dict[str, UpstreamTool] = {}
     for tool in upstream.tools:
         # If a name is listed twice, the gateway takes the first.
         tools.setdefault(tool.name, tool)
-    return Inspected(tools)
+    return Inspected(tools, left_out=upstream.left_out)

@@ -107,7 +107,9 @@ class GatewayRuntime:
             self._options.labels.apply(config)
         approvals_file = self._files.approvals_path(config) or config.path.with_name(DEFAULT_APPROVALS)
         self._changes.apply(config, self._files.approvals, approvals_file)
-        self._pool.apply(config)
+        agent = self._options.only_agent
+        scope = None if not agent else config.agents[agent].servers if agent in config.agents else ()
+        self._pool.apply(config, scope)
         self._catalog.apply(config)
         inventory = Inventory(
             config, self._files.approvals, self._pool.upstreams, self._inventory, lambda: self._catalog.joined
@@ -179,5 +181,5 @@ class GatewayRuntime:
         config, approvals = self._files.config, self._files.approvals
         self._warnings.about_servers(config, approvals)
         for upstream in self._pool.upstreams.values():
-            if config.servers[upstream.name].enabled:
+            if upstream.name in self._pool.supervisors:
                 self._begin(self._warnings.about(upstream, config, approvals))

@@ -27,5 +27,7 @@ class GatewayOptions:
     metrics: Metrics = field(default_factory=Metrics)
     file_status: FileStatus = field(default_factory=FileStatus)
     labels: LabelCheck | None = None
+    only_agent: str = ""
+    """The agent that alone is served: no server beyond its scope is started."""
     rest_seconds: float = REST_SECONDS
     """For how long after the start of a failed opening calls do not open the server again."""

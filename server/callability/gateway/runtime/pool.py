@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from callability.gateway.config import Config, ServerConfig
@@ -67,12 +67,15 @@ class UpstreamPool:
         """Return how many enabled servers have each load status; callable from any thread."""
         return numbers_of(self.supervisors.values())
 
-    def apply(self, config: Config) -> None:
+    def apply(self, config: Config, scope: Collection[str] | None = None) -> None:
         """Start the new servers of a config, and start to close those that it no longer has; the others are not
-        touched.
+        touched. No server beyond a `scope` is started.
         """
         earlier = self._members
-        self._members = {name: self._member(name, server, config) for name, server in config.servers.items()}
+        self._members = {
+            name: self._member(name, server, config, is_wanted=server.enabled and (scope is None or name in scope))
+            for name, server in config.servers.items()
+        }
         for name, member in earlier.items():
             if name not in self._members or self._members[name].upstream is not member.upstream:
                 self._close(member)
@@ -107,8 +110,8 @@ class UpstreamPool:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _member(self, name: str, server: ServerConfig, config: Config) -> _Member:
-        wanted = _Wanted(target_of(server), server.quarantined, server.enabled)
+    def _member(self, name: str, server: ServerConfig, config: Config, *, is_wanted: bool) -> _Member:
+        wanted = _Wanted(target_of(server), server.quarantined, is_wanted)
         earlier = self._members.get(name)
         if earlier is not None and earlier.wanted == wanted:
             earlier.upstream.set_deadlines(config.deadlines.of(server))

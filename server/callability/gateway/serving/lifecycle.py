@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Literal
 
 from mcp.server.stdio import stdio_server
@@ -35,7 +36,8 @@ async def run(
     """Serve until standard input closes (stdio) or SIGTERM, SIGINT or SIGHUP comes; upstream processes end with it.
 
     Over HTTP, calls in flight have a grace time to finish, unless another signal comes.
-    Over stdio the `agent` asks; if it is empty, the agent has no name and sees every server.
+    Over stdio the `agent` asks, and only the servers in its scope are started; if it is empty, the agent has no name
+    and sees every server.
     With `signals` it ends when they request it, and those of the process are left alone.
 
     Raises:
@@ -45,7 +47,8 @@ async def run(
         signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     # What cannot be listened on is refused before any server is run.
     with nullcontext() if transport == "stdio" else _listening_at(port, options) as listener:
-        async with opened(options) as router:
+        only = agent if transport == "stdio" else ""
+        async with opened(replace(options, only_agent=only)) as router:
             if listener is None:
                 serve = _serve_stdio(router, agent)
             else:

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult, InputRequiredResult, Tool
 
 from callability.adapter import InvalidArgument, error_result, invalid_argument, unavailable
 from callability.client import PolicyUnavailable
+from callability.finding import shown
 from callability.gateway.catalog import Catalog
 from callability.gateway.inventory.index_cache import Indexes
 from callability.gateway.inventory.inventory import Inventory
@@ -151,6 +152,8 @@ class Gateway:
                     return await catalog_tools.disable_server(arguments)
                 case "search_servers" if catalog_tools is not None:
                     return await catalog_tools.search_servers(arguments)
+            if ":" in called.tool:
+                return error_result(f"Not called: {shown(called.tool)} is called with `call_tool`, as its `name`.")
             return error_result(f"Not done: the tools are {', '.join(f'`{each}`' for each in tools)}.")
         except InvalidArgument as error:
             return invalid_argument(error)

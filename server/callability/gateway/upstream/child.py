@@ -6,9 +6,11 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import SubprocessStreamProtocol
+from collections.abc import Mapping
 from contextlib import suppress
 
 import anyio
+from mcp.client.stdio import get_default_environment
 
 from callability.gateway.upstream.lines import CHUNK_BYTES
 
@@ -17,6 +19,25 @@ LAST_WORDS_SECONDS = 0.5
 # The stages of an end and how long each may take; before the first one stdin is closed.
 STAGES = ((None, 1.5), (signal.SIGTERM, 1.0), (signal.SIGKILL, 1.0))
 POLL_SECONDS = 0.02
+
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_USUAL = frozenset(
+    {
+        *(*_PROXIES, *map(str.lower, _PROXIES)),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+        *("LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
+    }
+)
+_LOCALE = "LC_"
+
+
+def usual_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables that every child gets: those by which programs find their user, proxies, certificates,
+    language, time zone and folder for temporary files.
+    """
+    usual = {name: value for name, value in environment.items() if name in _USUAL or name.startswith(_LOCALE)}
+    return get_default_environment() | usual
 
 
 class ChildProtocol(SubprocessStreamProtocol):

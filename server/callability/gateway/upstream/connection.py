@@ -184,6 +184,11 @@ class Connection:
         return self.stood and self._opens_older
 
     @property
+    def said(self) -> tuple[str, ...]:
+        """The last lines that a child wrote on its standard error, without secrets."""
+        return () if self._child is None else self._child.said
+
+    @property
     def is_current(self) -> bool:
         """Whether there is nothing to wait for."""
         return self.settled.is_set() and self._listing.is_current
@@ -358,6 +363,8 @@ class Connection:
         """End an opening at its deadline."""
         words = f"did not answer within {self._open_seconds:g} s"
         phase = None if self._child is None else LoadPhase.RESPONSE
+        if self._child is not None and not self._child.is_garbled:
+            words += "; `deadlines.open_seconds` sets this"
         late = Failure(words, exception="TimeoutError", kind=LoadFailure.TIMEOUT, phase=phase)
         self.give_up(self.late(late))
 

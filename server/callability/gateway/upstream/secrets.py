@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 import httpx2
 
+from callability.gateway.upstream.child import usual_environment
 from callability.gateway.upstream.target import HttpTarget, Target, Unreachable
 
 # A shorter value is no secret, and hiding it ("1", "true") would spoil every line.
@@ -45,7 +46,8 @@ class Secrets:
             return cls((*filled, *tokens, *_credentials(target.headers.values()), *_in_url(target.url)))
         if isinstance(target, Unreachable):
             return cls(())
-        return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args)))
+        proxies = (part for value in usual_environment().values() for part in _in_url(value) if "://" in value)
+        return cls((*target.secrets, *target.env.values(), *_in_arguments(target.args), *proxies))
 
     def masked(self, text: str, *, cut: bool = False) -> str:
         """Return a text without the secrets; the end of a cut text is left out, because a secret may begin there."""

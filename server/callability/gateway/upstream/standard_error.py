@@ -19,6 +19,7 @@ LINE_CHARACTERS = 1000
 MOST_LINES = 200
 """How many lines are logged in any `WINDOW_SECONDS`."""
 WINDOW_SECONDS = 10
+LATEST = 20
 AT_ONCE = 16
 """Lines between two turns of other tasks: what a child that has exited wrote last is soon read."""
 
@@ -46,6 +47,8 @@ class StandardError:
         self._logged: deque[float] = deque(maxlen=MOST_LINES)
         self._left_out = 0
         self._held = held
+        self.latest: deque[str] = deque(maxlen=LATEST)
+        """The lines that were logged or held last."""
 
     def release(self) -> None:
         """Log the lines that were held; later ones are logged at once."""
@@ -80,7 +83,9 @@ class StandardError:
         self._logged.append(now)
         read = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         text = self._secrets.masked(read, cut=len(line) > _LINE_BYTES)
-        self._write(_CONTROL.sub("?", text[:LINE_CHARACTERS]))
+        said = _CONTROL.sub("?", text[:LINE_CHARACTERS])
+        self.latest.append(said)
+        self._write(said)
 
     def _write(self, text: str) -> None:
         if self._held is None:

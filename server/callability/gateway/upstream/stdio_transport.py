@@ -16,7 +16,6 @@ from dataclasses import replace
 import anyio
 from anyio.lowlevel import checkpoint
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INTERNAL_ERROR,
@@ -30,7 +29,7 @@ from mcp_types import (
 )
 from pydantic_core import from_json
 
-from callability.gateway.upstream.child import LAST_WORDS_SECONDS, Child, ChildProtocol
+from callability.gateway.upstream.child import LAST_WORDS_SECONDS, Child, ChildProtocol, usual_environment
 from callability.gateway.upstream.exchange import EXCHANGE, PROBE
 from callability.gateway.upstream.failure import NOT_MCP, TOO_LONG, Failure
 from callability.gateway.upstream.lines import END_BYTES, Lines, LongLine
@@ -68,6 +67,11 @@ class StdioTransport:
         self._standard_error: StandardError | None = None
         self._probe: RequestId | None = None
         """The `server/discover` that awaits its answer."""
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The last lines that the child wrote on its standard error, without secrets."""
+        return tuple(self._standard_error.latest) if self._standard_error else ()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Incoming, OutgoingMessages]]:
@@ -267,7 +271,7 @@ def _is_found(target: StdioTarget) -> bool:
 
 
 def _environment(target: StdioTarget) -> dict[str, str]:
-    return get_default_environment() | dict(target.env)
+    return usual_environment() | dict(target.env)
 
 
 def _start_failure(target: StdioTarget, error: OSError | ValueError) -> Failure:

@@ -16,7 +16,7 @@ from callability.vocabulary import LoadFailure, LoadPhase
 
 @dataclass(frozen=True, slots=True)
 class StdioTarget:
-    """A command to run as an MCP server; `env` is added to the few variables that are safe to pass on.
+    """A command to run as an MCP server; `env` is added to the usual variables that are passed on.
 
     `secrets` are masked in every text of the server, in addition to those that are found in `env` and `args`.
     """
@@ -68,7 +68,8 @@ def target_of(
         return _unreachable(str(error))
     secrets = values(entry, environment)
     if full.command is not None:
-        return StdioTarget(full.command, full.args, full.env, full.cwd, secrets)
+        inherited = {name: environment[name] for name in full.inherit if name in environment}
+        return StdioTarget(full.command, full.args, {**inherited, **full.env}, full.cwd, secrets)
     return HttpTarget(full.url or "", full.headers, secrets=secrets, authorization=authorization)
 
 

@@ -99,6 +99,11 @@ class Upstream:
         return self._earlier if self._connection is None else self._connection.tools
 
     @property
+    def said(self) -> tuple[str, ...]:
+        """The last lines that a child wrote on its standard error, without secrets."""
+        return () if self._connection is None else self._connection.said
+
+    @property
     def has_consent(self) -> bool:
         """Whether a person authorized the connection."""
         return isinstance(self._target, HttpTarget) and self._target.authorization is not None
