@@ -8,6 +8,7 @@ import pty
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,22 @@ def test_the_list_shows_what_is_known_about_each_tool(tmp_path: Path, approvals:
         "sha256": None,
         "argument": "gone",
     }
+
+
+def test_the_list_shows_what_a_failing_server_wrote_and_what_one_lists_that_cannot_be_used(
+    tmp_path: Path, approvals: Command
+) -> None:
+    """The reason is often there, and the log of these commands has only errors."""
+    says = f"import sys; print('no licence for {SECRET}', 'a\\x1bb', file=sys.stderr); sys.exit(3)"
+    broken = {"command": sys.executable, "args": ["-c", says], "env": {"KEY": SECRET}}
+    _write(tmp_path, READ, {"name": "odd", "inputSchema": 3}, broken=broken)
+    code, table, errors = approvals("list")
+    assert code == 1
+    assert [row[1] for row in _rows(table)] == ["tool", "read"]
+    assert (
+        "server `broken` exited with code 3 before it answered\n  its standard error: no licence for *** a?b" in errors
+    )
+    assert "server `files` lists tools that cannot be used: tool `odd` has no valid `inputSchema`" in errors
 
 
 def test_what_waits_for_a_person_can_be_listed_alone(tmp_path: Path, approvals: Command) -> None:

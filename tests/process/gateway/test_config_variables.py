@@ -105,6 +105,48 @@ def test_servers_get_their_variables_filled_in(tmp_path: Path, monkeypatch: pyte
     assert "hunter2secret" not in (tmp_path / "gateway.log").read_text()
 
 
+USUAL = {
+    "HTTPS_PROXY": "http://user:pr0xy-s3cret@proxy:3128",
+    "no_proxy": "localhost",
+    "SSL_CERT_FILE": "/etc/ca.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/extra.pem",
+    "LC_TIME": "de_DE.UTF-8",
+    "LANG": "C.UTF-8",
+    "TZ": "Europe/Vienna",
+    "TMPDIR": "/var/tmp",
+}
+
+
+def test_a_child_gets_the_usual_variables_and_those_that_it_inherits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other stays with the gateway; a password of a proxy is masked in what the child says."""
+    told = tmp_path / "environment.json"
+    for name, value in {**USUAL, "MINE": "m1ne-s3cret", "TOO": "over", "NOT_MINE": "x"}.items():
+        monkeypatch.setenv(name, value)
+    script = tmp_path / "server.py"
+    script.write_text(
+        "import json, os, runpy, sys\n"
+        f"json.dump(dict(os.environ), open({str(told)!r}, 'w'))\n"
+        "print(os.environ['HTTPS_PROXY'], os.environ['MINE'], file=sys.stderr, flush=True)\n"
+        "sys.argv.pop(0)\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    entry = shelf(tmp_path, "it", READ, inherit=["MINE", "TOO", "NOT_SET"], env={"TOO": "own-value"})
+    config = write_config(tmp_path, {"it": {**entry, "args": [str(script), *entry["args"]]}})
+
+    async def story() -> None:
+        async with client_of(config) as client:
+            await becomes(names("read file", client), ["it:read_file"])
+
+    asyncio.run(story())
+    environment = json.loads(told.read_text())
+    assert USUAL.items() <= environment.items()
+    assert (environment["MINE"], environment["TOO"], "NOT_MINE" in environment) == ("m1ne-s3cret", "own-value", False)
+    log = (tmp_path / "gateway.log").read_text()
+    assert "`it` stderr: http://***@proxy:3128 ***" in log
+
+
 FAULTY: dict[str, Any] = {
     "github": {"command": "x", "args": ["${NOT_SET_A}"], "env": {"TOKEN": "${NOT_SET_B}", "D": "${NOT_SET_C:-d}"}},
     "web": {"url": "https://${NOT_SET_B}/mcp", "headers": {"X": "${SET_EMPTY}"}},

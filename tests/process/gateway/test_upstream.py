@@ -264,7 +264,7 @@ async def test_a_child_that_dies_between_calls_is_noticed_and_replaced() -> None
     ("how", "words"),
     [
         ("exits", "exited with code 3 before it answered"),
-        ("hangs", "did not answer within 1 s"),
+        ("hangs", "did not answer within 1 s; `deadlines.open_seconds` sets this"),
         ("writes garbage", "did not answer within 10 s, and wrote only what is not MCP"),
         ("lists without end", "lists more than 20,000 tools, or them on more than 100 pages"),
         ("lists at length", "lists tools of more than 67,108,864 bytes together"),

@@ -296,6 +296,43 @@ def test_what_looks_like_a_variable_and_is_none_is_a_warning(section: str, text:
     assert warning.hint == HINTS[text]
 
 
+FOR_A_SHELL = {
+    "$HOME/x": "`$` before a name",
+    "--key=$API_KEY": "`$` before a name",
+    "%USERPROFILE%\\\\x": "a name between `%`",
+    "~/notes": "`~`",
+    "~": "`~`",
+    "--root=~/notes": "`~`",
+}
+FOR_A_PROGRAM = ("$1.50", "pa$word", "a~/b", "100%", "%20a%20", "http://h/~ada", "^x$", "${OK:-~/x}", "$${OK}", "cost$")
+
+
+@pytest.mark.parametrize("key", ["args", "env"])
+@pytest.mark.parametrize("text", FOR_A_SHELL)
+def test_what_only_a_shell_fills_in_is_a_warning_without_the_value(key: str, text: str) -> None:
+    """A server gets it literally; no finding shows it, since it may be a secret."""
+    values = {"args": f'args: ["{text}"]', "env": f'env: {{X: "{text}"}}'}
+    [warning] = loaded(ONE + f"command: x\n    {values[key]}").warnings
+    assert (warning.code, warning.severity) == ("odd-variable", "warning")
+    words = f"a value in `{key}` of server `files` has {FOR_A_SHELL[text]}, and is used literally: no shell reads it"
+    assert warning.sentence == words
+    assert "${" in warning.hint
+
+
+@pytest.mark.parametrize("key", ["args", "env"])
+@pytest.mark.parametrize("text", FOR_A_PROGRAM)
+def test_what_no_shell_fills_in_is_no_warning(key: str, text: str) -> None:
+    """Prices, passwords, patterns, and variables of the config."""
+    values = {"args": f'args: ["{text}"]', "env": f'env: {{X: "{text}"}}'}
+    assert loaded(ONE + f"command: x\n    {values[key]}").warnings == ()
+
+
+@pytest.mark.parametrize("command", ["sh", "/bin/bash", "cmd.exe"])
+def test_the_arguments_of_a_shell_are_read_by_one(command: str) -> None:
+    """It fills them in."""
+    assert loaded(ONE + f'command: {command}\n    args: ["-c", "exec x $HOME ~/y"]').warnings == ()
+
+
 def test_a_variable_where_none_is_filled_in_is_a_warning() -> None:
     """`command` and `cwd` are used literally."""
     [command, cwd] = loaded(ONE + "command: ${HOME}/bin/x\n    cwd: ${HOME}").warnings
