@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from mcp import Client
 
 from support.commands import callability
+from support.edits import edit
 from support.gateway_in_process import client_of, http_gateway
-from support.gateways import agents_of, client_with, shelf, token_of, write_config
+from support.gateways import READ, agents_of, client_with, over_stdio, shelf, token_of, write_config
+from support.waiting import becomes, names
 
 SERVERS = ("files", "git", "held", "mail", "off", "time")
 VERBS = ("read", "write", "delete", "list")
@@ -94,6 +97,27 @@ def test_over_stdio_an_agent_is_named_and_sees_the_same(tmp_path: Path) -> None:
     clerk, everything = asyncio.run(answers(config, "--agent", "clerk")), asyncio.run(answers(config))
     assert asyncio.run(answers(_write(tmp_path, visible, {}))) == clerk
     assert clerk != everything
+
+
+def test_over_stdio_only_the_servers_in_the_scope_of_the_agent_are_started(tmp_path: Path) -> None:
+    """Those beyond it are run for nobody; an edit of the scope starts and ends them."""
+    started = tmp_path / "started"
+    marks = {"command": "sh", "args": ["-c", f"touch {shlex.quote(str(started))}; exec sleep 600"]}
+    servers = {"files": shelf(tmp_path, "files", READ), "beyond": marks}
+    config = write_config(tmp_path, servers, agents={"clerk": {"servers": ["files"]}})
+
+    async def story() -> None:
+        async with over_stdio(config, "--agent", "clerk") as client:
+            await becomes(names("read file", client), ["files:read_file"])
+            assert not started.exists()
+            edit(config, agents={"clerk": {"servers": ["files", "beyond"]}})
+
+            async def exists() -> bool:
+                return started.exists()
+
+            await becomes(exists, True)
+
+    asyncio.run(story())
 
 
 def test_a_wrong_or_missing_token_is_refused(tmp_path: Path) -> None:

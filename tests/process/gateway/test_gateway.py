@@ -191,7 +191,9 @@ def test_a_poisoned_description_is_in_no_answer_about_its_server(locked: str) ->
         ("upstream_servers", {"operation": "get"}, "`name` must be text, and is empty or not given"),
         ("upstream_servers", {"operation": "get", "name": "fils"}, "there is no server `fils`. Similar names: `files`"),
         ("upstream_servers", {"name": "files"}, "`name` goes with the operation `get`"),
-        ("files:read_file", {}, "the tools are `retrieve_tools`, `call_tool`, `upstream_servers`"),
+        ("files:read_file", {}, "Not called: `files:read_file` is called with `call_tool`, as its `name`."),
+        ("gone:`x`", {}, "Not called: `gone:\\u0060x\\u0060` is called with `call_tool`, as its `name`."),
+        ("read_file", {}, "the tools are `retrieve_tools`, `call_tool`, `upstream_servers`"),
     ],
 )
 def test_bad_input_of_the_gateways_own_is_an_error_that_says_what_was_found_and_wanted(
@@ -375,7 +377,7 @@ def test_a_server_that_does_not_start_is_reported_and_does_not_delay_the_others(
         statuses = {name: each["load"]["status"] for name, each in states.items()}
         assert statuses == {"good": "available", "gone": "permanent", "silent": "transient"}
         assert "was not found" in states["gone"]["load"]["error"]
-        assert states["silent"]["load"]["error"] == "did not answer within 20 s"
+        assert states["silent"]["load"]["error"] == "did not answer within 20 s; `deadlines.open_seconds` sets this"
         result = ask("call_tool", name="gone:anything")
         assert result.is_error
         assert "`gone`" in text_of(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import subprocess
 import urllib.request
@@ -67,6 +68,23 @@ def test_the_warning_that_no_agent_has_a_token_names_the_port(tmp_path: Path) ->
     with http_gateway_process(write_config(tmp_path, {})) as url:
         address = url.removeprefix("http://").removesuffix("/mcp")
     assert f"every client that reaches {address} can call" in (tmp_path / "gateway.log").read_text()
+
+
+@pytest.mark.parametrize("approvals", [None, "approvals.yaml"])
+def test_the_log_of_a_start_names_the_files_and_the_policy(approvals: str | None, tmp_path: Path) -> None:
+    """So that a log can be compared with what was meant."""
+    config = write_config(tmp_path, {}, **({"approvals": approvals} if approvals else {}))
+    (tmp_path / "approvals.yaml").write_text("{}")
+
+    async def story() -> None:
+        async with Client(url) as client:
+            await retrieve(client, "look")
+
+    with http_gateway_process(config) as url:
+        asyncio.run(story())
+    log = (tmp_path / "gateway.log").read_text()
+    files = f"approvals `{tmp_path / approvals}`" if approvals else "no approvals file"
+    assert re.search(re.escape(f"started with config `{config}`, {files}, policy revision `") + "[0-9a-f]+`", log), log
 
 
 @pytest.mark.parametrize(("level", "lines"), [("info", False), ("debug", True)])
