@@ -121,13 +121,13 @@ def test_a_child_gets_the_usual_variables_and_those_that_it_inherits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any other stays with the gateway; a password of a proxy is masked in what the child says."""
-    told = tmp_path / "environment.json"
+    written = tmp_path / "environment.json"
     for name, value in {**USUAL, "MINE": "m1ne-s3cret", "TOO": "over", "NOT_MINE": "x"}.items():
         monkeypatch.setenv(name, value)
     script = tmp_path / "server.py"
     script.write_text(
         "import json, os, runpy, sys\n"
-        f"json.dump(dict(os.environ), open({str(told)!r}, 'w'))\n"
+        f"json.dump(dict(os.environ), open({str(written)!r}, 'w'))\n"
         "print(os.environ['HTTPS_PROXY'], os.environ['MINE'], file=sys.stderr, flush=True)\n"
         "sys.argv.pop(0)\n"
         "runpy.run_path(sys.argv[0], run_name='__main__')\n"
@@ -140,7 +140,7 @@ def test_a_child_gets_the_usual_variables_and_those_that_it_inherits(
             await becomes(names("read file", client), ["it:read_file"])
 
     asyncio.run(story())
-    environment = json.loads(told.read_text())
+    environment = json.loads(written.read_text())
     assert USUAL.items() <= environment.items()
     assert (environment["MINE"], environment["TOO"], "NOT_MINE" in environment) == ("m1ne-s3cret", "own-value", False)
     log = (tmp_path / "gateway.log").read_text()

@@ -219,10 +219,10 @@ async def test_an_odd_member_of_the_opening_costs_nothing(case: str, era: str) -
     server = BadHttp(modern=era == "2026-07-28")
     version = {"protocolVersion": "2025-11-25"} if era == "2025-11-25" else {"supportedVersions": [era]}
     value = {"capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}, **version, **OPENINGS[case]}
-    asked = "initialize" if era == "2025-11-25" else "server/discover"
+    method = "initialize" if era == "2025-11-25" else "server/discover"
 
     def opening(request: dict[str, Any]) -> bytes:
-        return reply(result(request, value) if request["method"] == asked else b"", status="200 OK")
+        return reply(result(request, value) if request["method"] == method else b"", status="200 OK")
 
     server.opening = opening
     async with server.listening():
@@ -310,10 +310,10 @@ async def test_a_quarantined_server_has_no_names_in_its_note(tmp_path: Path) -> 
 
 
 async def test_a_tool_that_becomes_unusable_in_mid_session_is_left_out(tmp_path: Path) -> None:
-    """The others go on, on the same connection; when it is mended, it is back."""
+    """The others go on, on the same connection; when it is fixed, it is back."""
     server = BadHttp(session="one")
-    mended = FINE | {"name": "odd", "icons": [{}]}
-    server.listing = replied(json.dumps({"tools": [mended, FINE]}), "json")
+    fixed = FINE | {"name": "odd", "icons": [{}]}
+    server.listing = replied(json.dumps({"tools": [fixed, FINE]}), "json")
     async with server.listening():
         entry = {"url": server.url, "type": "http", "trust": "auto"}
         config = write_config(tmp_path, {"it": entry}, deadlines={"refresh_seconds": 0.2})
@@ -327,7 +327,7 @@ async def test_a_tool_that_becomes_unusable_in_mid_session_is_left_out(tmp_path:
             await becomes(names, (["it:fine", "it:odd"], False))
             server.listing = replied(json.dumps({"tools": [{"name": "odd"}, FINE]}), "json")
             await becomes(names, (["it:fine"], True))
-            server.listing = replied(json.dumps({"tools": [mended, FINE]}), "json")
+            server.listing = replied(json.dumps({"tools": [fixed, FINE]}), "json")
             await becomes(names, (["it:fine", "it:odd"], False))
     assert server.requested_methods.count("initialize") == 1
 

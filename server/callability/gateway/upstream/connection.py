@@ -18,8 +18,6 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, Implementation
 from pydantic import ValidationError
 
-from callability.finding import listed, shown
-from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.deadline import CallDeadline
 from callability.gateway.upstream.exchange import EXCHANGE, PROBE, Exchange
 from callability.gateway.upstream.failure import (
@@ -44,7 +42,7 @@ from callability.gateway.upstream.silence import Silence
 from callability.gateway.upstream.stdio_transport import StdioTransport, only_garbage
 from callability.gateway.upstream.target import HttpTarget, StdioTarget, Target, Unreachable
 from callability.gateway.upstream.tool import UpstreamTool, Witness, unwitnessed
-from callability.gateway.upstream.tool_call import answer_failure, call_request
+from callability.gateway.upstream.tool_call import CallReport, answer_failure, call_request
 from callability.gateway.upstream.transport_failure import is_pool_full
 from callability.log_output import fields
 from callability.vocabulary import LoadFailure, LoadPhase
@@ -57,8 +55,6 @@ PROBE_SECONDS = 5
 """The longest time for the answer to `server/discover`; it has a third of the time of the opening, if that is less."""
 FAILURES = 3
 """After so many calls that failed, without a success between them, the tools are listed, and the session with them."""
-MOST_REPORTED = 1000
-"""Odd members of answers that one connection reports."""
 
 _CLIENT = Implementation(name="callability", version=version("callability"))
 _CLOSED = Failure("was disconnected by the gateway")
@@ -127,7 +123,7 @@ class Connection:
         self._session: ClientSession | None = None
         self._calls = 0
         self._failures = 0
-        self._reported: set[tuple[str, str]] = set()
+        self._report = CallReport(name, Secrets.of(target))
         self._lists = False
         self._ended: Failure | None = None
         self._leave = asyncio.Event()
@@ -248,7 +244,7 @@ class Connection:
             raise self._count_error(self._unanswered(deadline, heard, exchange)) from None
         except (MCPError, ValidationError) as error:
             refusal = self._call_error(error, exchange)
-            self._report_refused(tool, refusal.failure)
+            self._report.refused(tool, refusal.failure)
             raise self._count_error(refusal) from None
         except asyncio.CancelledError:
             # The agent waited for less time than the gateway does.
@@ -263,7 +259,7 @@ class Connection:
         if given.get("resultType") == "input_required":
             raise UpstreamError(self._name, _NEEDS_INPUT, MAY_HAVE_RUN)
         answer = PassedOn.of(given)
-        self._report_odd(tool, answer.odd)
+        self._report.odd(tool, answer.odd)
         return answer
 
     async def _hold(self, expiry: asyncio.TimerHandle, exchange: Exchange) -> None:
@@ -304,25 +300,6 @@ class Connection:
                 await self._leave.wait()
                 group.cancel_scope.cancel()
             self._scope.deadline = anyio.current_time() + GOODBYE_SECONDS
-
-    def _report_refused(self, tool: str, failure: Failure) -> None:
-        """Log that the server refused access, once for each tool as long as the connection lasts."""
-        place = (tool, failure.words)
-        refused = failure.is_denial or is_not_renewed(failure)
-        if refused and place not in self._reported and len(self._reported) < MOST_REPORTED:
-            self._reported.add(place)
-            called = Secrets.of(self._target).masked(shown(tool))
-            words = "`%s` refused a call of %s: it %s"
-            _logger.warning(words, self._name, called, failure.words, extra=fields(server=self._name))
-
-    def _report_odd(self, tool: str, places: tuple[str, ...]) -> None:
-        """Log what is odd in the answers of a tool, once for as long as the connection lasts."""
-        new = [place for place in places if (tool, place) not in self._reported]
-        if new and len(self._reported) < MOST_REPORTED:
-            self._reported.update((tool, place) for place in new)
-            words = "`%s` answered a call of %s with what MCP does not allow: %s"
-            asked = Secrets.of(self._target).masked(shown(tool))
-            _logger.warning(words, self._name, asked, listed(new), extra=fields(server=self._name))
 
     def _take(self, tools: tuple[UpstreamTool, ...], left_out: tuple[str, ...]) -> None:
         """Replace the list of tools; an equal list keeps the old object, so that nothing is rebuilt for it."""

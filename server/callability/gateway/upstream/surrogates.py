@@ -23,32 +23,36 @@ class PiecesWithoutHalves:
     """The same for a text that arrives in pieces, except for what is not UTF-8."""
 
     def __init__(self) -> None:
-        self._begun = b""
+        self._started = b""
 
     def certain(self, piece: bytes) -> bytes:
         """Take a piece, and return what is certain so far."""
-        text = self._begun + piece
-        begun = _begun(text)
-        self._begun = text[len(text) - begun :]
-        return _without(text[: len(text) - begun])
+        text = self._started + piece
+        started = _started(text)
+        self._started = text[len(text) - started :]
+        return _without(text[: len(text) - started])
 
     def rest(self) -> bytes:
         """Return what was held back, once nothing more comes."""
-        return _without(self._begun)
+        return _without(self._started)
 
 
 def _without(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda each: _REPLACEMENT if each["half"] else each[0], text) if _SIGN.search(text) else text
 
 
-def _begun(text: bytes) -> int:
+def _started(text: bytes) -> int:
     """Return how many bytes at the end begin a pair or a half of which more may come."""
     for length in range(min(len(text), len(_EXAMPLES[0]) - 1), 0, -1):
-        end, before = text[-length:], text[:-length]
-        is_escape = end.startswith(b"\\") and (len(before) - len(before.rstrip(b"\\"))) % 2 == 0
-        if is_escape and any(_begins(end, example) for example in _EXAMPLES):
+        end = text[-length:]
+        if any(_begins(end, example) for example in _EXAMPLES) and not _is_escaped(text[:-length]):
             return length
     return 0
+
+
+def _is_escaped(before: bytes) -> bool:
+    """Say whether what follows a text is escaped by its last backslash."""
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
 
 
 def _begins(end: bytes, example: bytes) -> bool:

@@ -1,9 +1,10 @@
-"""One `tools/call`: its request, and why there is no answer to it."""
+"""One `tools/call`: its request, why there is no answer to it, and what the log says of that."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp import MCPError
@@ -15,11 +16,18 @@ from mcp_types import (
 )
 from pydantic import Field, ValidationError
 
+from callability.finding import listed, shown
+from callability.gateway.upstream.authorization import is_not_renewed
 from callability.gateway.upstream.failure import CLOSED, NOT_MCP, NOT_SENT, Failure, UpstreamError
 from callability.gateway.upstream.list_fault import UnreadAnswer
+from callability.gateway.upstream.secrets import Secrets
+from callability.log_output import fields
 
+MOST_REPORTED = 1000
+"""What one connection reports of its calls."""
 _NOT_JSON = Failure("cannot be given these arguments: JSON has no form for them", executed=False)
 _SDK_SSE = "SSE stream "
+_logger = logging.getLogger("callability.gateway.upstream")
 _SDK_CLOSED = (CONNECTION_CLOSED, "Connection closed")
 
 
@@ -31,6 +39,36 @@ class _CallParams(CallToolRequestParams):
 
 class _Call(CallToolRequest):
     params: _CallParams
+
+
+class CallReport:
+    """Logs what the answers to calls of one connection have that the operator should know, once for each tool."""
+
+    def __init__(self, name: str, secrets: Secrets) -> None:
+        self._name = name
+        self._secrets = secrets
+        self._logged: set[tuple[str, str]] = set()
+
+    def odd(self, tool: str, places: Sequence[str]) -> None:
+        """Report members of an answer that could not be read."""
+        if new := [place for place in places if self._is_new(tool, place)]:
+            self._log("`%s` answered a call of %s with what MCP does not allow: %s", tool, listed(new))
+
+    def refused(self, tool: str, failure: Failure) -> None:
+        """Report a failure if it is a refusal of access."""
+        if (failure.is_denial or is_not_renewed(failure)) and self._is_new(tool, failure.words):
+            self._log("`%s` refused a call of %s: it %s", tool, failure.words)
+
+    def _is_new(self, tool: str, what: str) -> bool:
+        if (tool, what) in self._logged or len(self._logged) == MOST_REPORTED:
+            return False
+        self._logged.add((tool, what))
+        return True
+
+    def _log(self, words: str, tool: str, what: str) -> None:
+        # The name of a tool may be a secret.
+        called = self._secrets.masked(shown(tool))
+        _logger.warning(words, self._name, called, what, extra=fields(server=self._name))
 
 
 def call_request(
