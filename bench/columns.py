@@ -154,7 +154,8 @@ def _polars(frame: pl.DataFrame | pl.Series) -> int:
         (pl.col("tool.config_denied"), "disabled_by_config", "operator-denied"),
         (pl.col("server.quarantined"), "server_quarantined", "under-quarantine"),
         (pl.col("approval.disabled"), "disabled_by_user", "user-off"),
-        (status.is_in(["pending", "changed"]), "pending_approval", "awaiting-review"),
+        (status == "pending", "pending_approval", "awaiting-review"),
+        (status == "changed", "pending_approval", "changed-since-approval"),
         (pl.col("caller.refuses").fill_null(value=False), "disabled_unknown", "refused-elsewhere"),
     )
     chains = []

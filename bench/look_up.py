@@ -111,6 +111,7 @@ _DENIED = ("disabled_by_config", "operator-denied", False)
 _QUARANTINED = ("server_quarantined", "under-quarantine", False)
 _USER_OFF = ("disabled_by_user", "user-off", False)
 _PENDING = ("pending_approval", "awaiting-review", False)
+_CHANGED = ("pending_approval", "changed-since-approval", False)
 _REFUSED = ("disabled_unknown", "refused-elsewhere", False)
 _OPEN = ("callable", "open", False)
 _UNKNOWN_ENABLED = ("disabled_unknown", "server-off", True)
@@ -131,7 +132,9 @@ def _chain(facts: Mapping[str, str]) -> _Decision:
     if facts["approval.disabled"] != "false":
         return _USER_OFF if facts["approval.disabled"] == "true" else _UNKNOWN_OFF
     if facts["approval.status"] not in ("approved", "none"):
-        return _UNKNOWN_REVIEW if facts["approval.status"] == "unknown" else _PENDING
+        if facts["approval.status"] == "unknown":
+            return _UNKNOWN_REVIEW
+        return _PENDING if facts["approval.status"] == "pending" else _CHANGED
     return _REFUSED if facts["caller.refuses"] == "true" else _OPEN
 
 
@@ -164,5 +167,7 @@ def chain_on_slots(facts: Slots) -> _Decision:
     if facts.disabled != "false":
         return _USER_OFF if facts.disabled == "true" else _UNKNOWN_OFF
     if facts.status not in ("approved", "none"):
-        return _UNKNOWN_REVIEW if facts.status == "unknown" else _PENDING
+        if facts.status == "unknown":
+            return _UNKNOWN_REVIEW
+        return _PENDING if facts.status == "pending" else _CHANGED
     return _REFUSED if facts.refuses == "true" else _OPEN

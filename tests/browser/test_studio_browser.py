@@ -34,6 +34,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 MILLISECONDS = 120_000
 RULES = (POLICY / "callability.yaml").read_text()
 RULE = "when: {approval.disabled: true}, "
+WAITING = "when: {approval.status: changed}"
+NARROWER = "when: {approval.status: changed, tool.name: wipe}"
 UNREADABLE = """() => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number);
   const part = (value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
@@ -253,7 +255,7 @@ def test_a_sound_edit_says_which_answers_it_changes(page: Page) -> None:
 
 def test_a_broken_law_shows_facts_that_break_it(page: Page) -> None:
     """A button sets them."""
-    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    _type_in(page, WAITING, NARROWER)
     law = page.locator("#findings li", has_text="a tool that may be locked is never callable")
     law.get_by_role("button", name="Show these facts").click()
     expect(_fact(page, "approval.status", "changed")).to_be_checked()
@@ -511,7 +513,7 @@ def test_facts_are_those_that_the_server_returns(page: Page) -> None:
 def test_what_was_opened_and_what_has_the_focus_stays(page: Page) -> None:
     """When the page checks the same draft again, and when a fact is set."""
     page.locator("#verdict summary").click()
-    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    _type_in(page, WAITING, NARROWER)
     expect(page.locator("#difference .change")).not_to_have_count(0)
     _at_rest(page)
     page.locator("#difference summary").click()
@@ -568,7 +570,7 @@ def test_a_page_outlives_its_server(empty_tab: Page, tmp_path: Path) -> None:
 
 def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
     """As a screen reader reads it."""
-    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    _type_in(page, WAITING, NARROWER)
     expect(page.locator("#difference .change")).not_to_have_count(0)
     page.get_by_role("tab", name="load_outcome.yaml").click()
     expect(page.locator("#verdict-said")).to_contain_text("available")
@@ -587,7 +589,7 @@ def test_everything_that_can_be_used_has_a_name(page: Page) -> None:
 def test_it_can_be_read_in_light_and_in_dark(page: Page, paper: str) -> None:
     """Every text has the contrast that WCAG AA requires, also highlighted text and findings."""
     _fact(page, "approval.status", "changed").check()
-    _type_in(page, "approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    _type_in(page, WAITING, NARROWER)
     expect(page.locator("#difference .change")).not_to_have_count(0)
     expect(page.locator(".editor:not([hidden]) .note")).not_to_have_count(0)
     page.locator("#keys summary").click()
@@ -637,7 +639,7 @@ def test_many_findings_leave_the_facts_within_reach(page: Page) -> None:
 def test_errors_come_before_warnings(page: Page) -> None:
     """Wherever they are in the files."""
     text = RULES.replace("\nrules:\n", "\nlabels: {server: {stage: [trial]}}\n\nrules:\n")
-    write(_text(page), text.replace("[pending, changed]}, status", "pending}, status"))
+    write(_text(page), text.replace(WAITING, NARROWER))
     expect(page.locator("#findings li.warning")).not_to_have_count(0)
     expect(page.locator("#findings li").first).to_have_class("error")
     expect(page.locator("#findings li").last).to_have_class("warning")

@@ -33,6 +33,7 @@ DENIED = FREE | {"configDenied": True}
 APPROVED = "APPROVAL_STATUS_APPROVED"
 SWITCHED_OFF = FREE | {"approval": {"record": {"disabled": True, "status": APPROVED}}}
 PENDING = FREE | {"approval": {"record": {"disabled": False, "status": "APPROVAL_STATUS_PENDING"}}}
+CHANGED = FREE | {"approval": {"record": {"disabled": False, "status": "APPROVAL_STATUS_CHANGED"}}}
 UNREAD = {"configDenied": False}
 REFUSED = FREE | {"callerRefuses": True}
 PHRASES = {

@@ -40,7 +40,7 @@ def main(picture: str) -> None:
 def _edit(page: Page) -> None:
     text = editor_of(page)
     page.get_by_role("group", name="approval.status").get_by_label("changed").check()
-    narrower = ("approval.status: [pending, changed]}, status", "approval.status: pending}, status")
+    narrower = ("when: {approval.status: changed}", "when: {approval.status: changed, tool.name: wipe}")
     write(text, text_of(text).replace(*narrower))
     expect(page.locator("#difference .change")).not_to_have_count(0)
     expect(page.locator("#verdict-said")).to_have_text("callable, by rule open")

@@ -116,7 +116,7 @@ def test_what_a_bundle_holds_is_printed() -> None:
     policy = read(SHIPPED.read_bytes())
     text = callability("bundle", "inspect", str(SHIPPED)).stdout
     assert text.startswith(f"revision   {policy.revision}\ndigest     {policy.digest}\nsequence   0 (not counted)\n")
-    assert "\n  proved       756 combinations, 22 regions, 9 laws\n" in text
+    assert "\n  proved       756 combinations, 23 regions, 9 laws\n" in text
     data = json.loads(callability("bundle", "inspect", str(SHIPPED), "--json").stdout)
     assert (data["digest"], data["bytes"], data["key_ids"]) == (policy.digest, SHIPPED.stat().st_size, [])
     assert [each["question"] for each in data["rule_sets"]] == ["callability", "load_outcome", "enable_outcome"]

@@ -32,9 +32,9 @@ def test_a_valid_policy_is_reported_with_what_was_proved() -> None:
     """Facts, combinations, what confirmed them, rules, that it always answers and that no rule is dead."""
     done = callability("check", "policy", cwd=POLICY.parent)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\n  combinations  756, in 22 regions\n" in done.stdout
-    assert re.search(r"\n  confirmed     by (durable-rules \S+|reference), in \d+ witnesses of 22 regions", done.stdout)
-    assert "rules         7" in done.stdout
+    assert "\n  combinations  756, in 23 regions\n" in done.stdout
+    assert re.search(r"\n  confirmed     by (durable-rules \S+|reference), in \d+ witnesses of 23 regions", done.stdout)
+    assert "rules         8" in done.stdout
     assert "it always answers, no dead rule" in done.stdout
     assert re.search(r"policy: accepted, 0 errors, 0 warnings, \d+ tests passed\n", done.stdout)
 

@@ -79,6 +79,20 @@ def test_existence_reason_and_remedy_are_one_request_away(all_locked: Scene, nam
     assert answer["remediation"][entry["status"]]
 
 
+def test_a_tool_that_changed_after_its_approval_is_said_to_have_changed(all_locked: Scene) -> None:
+    """A.5: and the change is to be compared first; a tool that nobody approved has other words."""
+    changed, new = (
+        json.loads(answer)["content"][0]["text"]
+        for answer in asyncio.run(
+            all_locked.answers([("call_tool", {"name": "files:burn"}), ("call_tool", {"name": "files:move"})])
+        )
+    )
+    said = "This tool has changed since it was approved. Ask the user to compare the change first, then to run `callability"
+    assert said in changed
+    assert 'Nobody has approved this tool yet. Tool "move" of server "files" needs review.' in new
+    assert "changed" not in new
+
+
 def _digests(directory: Path) -> dict[str, str]:
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -29,7 +29,8 @@ from support.policies import write_policy
 from support.studios import PLAIN, SECONDS, Page, studio, studio_process
 
 RULES = (POLICY / "callability.yaml").read_text()
-WAITING = "approval.status: [pending, changed]}, status"
+WAITING = "when: {approval.status: changed}"
+NARROWER = "when: {approval.status: changed, tool.name: wipe}"
 PAGE_FILES = PACKAGE / "studio/page"
 
 
@@ -154,7 +155,7 @@ def test_a_finding_has_its_place_and_what_to_do(page: Page) -> None:
 
 def test_a_finding_about_facts_has_facts_to_look_at(page: Page) -> None:
     """Those of its witness."""
-    reply = page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
+    reply = page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, NARROWER)})
     witnesses = {finding["code"]: finding["witness"] for finding in reply["findings"]}
     assert witnesses["callable-withheld"] == {"approval.status": "changed"}
     assert {finding["file"] for finding in reply["findings"]} == {"callability.yaml", "callability_test.yaml"}
@@ -323,7 +324,7 @@ def test_a_draft_is_compared_with_the_saved_policy(page: Page) -> None:
     """Its answers and its lines, even if its tests fail."""
     same = page.ask("difference")
     assert (same["compared"], same["answers"], same["changes"], same["lines"]) == (True, 0, [], {})
-    page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, "approval.status: pending}, status")})
+    page.ask("check", texts={"callability.yaml": RULES.replace(WAITING, NARROWER)})
     reply = page.ask("difference")
     changes = {(change["before"]["status"], change["after"]["status"]) for change in reply["changes"]}
     assert changes == {("pending_approval", "callable"), ("pending_approval", "disabled_unknown")}

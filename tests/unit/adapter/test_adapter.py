@@ -288,7 +288,8 @@ def own_words(tmp_path_factory: pytest.TempPathFactory) -> ServiceStub:
     rules = (
         "{id: noisy, when: {approval.disabled: true, approval.status: changed}, status: disabled_by_user,"
         ' because: "It was noisy.", action: "Wait, then {enable_tool}."}',
-        '{id: odd, when: {approval.status: changed}, status: disabled_unknown, because: "It is odd."}',
+        "{id: odd, when: {approval.status: changed, caller.refuses: false}, status: disabled_unknown,"
+        ' because: "It is odd."}',
     )
     text = (POLICY / "callability.yaml").read_text()
     first, *rest = text.partition("  - {id: user-off,")

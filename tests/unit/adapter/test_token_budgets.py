@@ -11,7 +11,7 @@ from callability.adapter.shown_text import MAX_PARTS, abridged, shortened
 from callability.gateway.tools.remedies import phrases
 from callability.v1 import callability_service_pb2 as pb
 from callability.vocabulary import EnableStatus, LiftedBy, LoadStatus, ToolStatus
-from support.judging import LOCKED, checked, text_of
+from support.judging import CHANGED, LOCKED, OPEN, PENDING, checked, judgement_of, text_of
 from support.token_counts import (
     CONFIG,
     ENABLES,
@@ -83,6 +83,24 @@ def test_a_rejection_for_an_unread_fact_costs_no_more(whose: str, fact: str) -> 
 def test_a_remediation_costs_at_most_35_tokens(whose: str, status: str) -> None:
     """It is in each list with a tool of its status."""
     assert tokens(remediation_text(status, WORDINGS[whose].any)) <= REMEDIATION
+
+
+@whose
+def test_a_changed_tool_has_words_of_its_own_that_cost_no_more(whose: str) -> None:
+    """A.5: it has changed since it was approved, and the change is compared first."""
+    rejected = text_of(
+        rejection(checked(OPEN, CHANGED, server=SERVER, tool=TOOL), SERVER, TOOL, phrases=WORDINGS[whose].one)
+    )
+    judgement = judgement_of({SERVER: (OPEN, {TOOL: CHANGED})})
+    remediation = judgement.remediation(judgement.locked, WORDINGS[whose].any)["pending_approval"]
+    assert tokens(rejected) <= REJECTION
+    assert tokens(remediation) <= REMEDIATION
+    for text, phrases_of in ((rejected, WORDINGS[whose].one), (remediation, WORDINGS[whose].any)):
+        said = "This tool has changed since it was approved. Ask the user to compare the change first, then to {}."
+        assert said.format(phrases_of["approve_tool"]) in text
+    both = judgement_of({SERVER: (OPEN, {TOOL: CHANGED, "other": PENDING})})
+    mixed = both.remediation(both.locked, WORDINGS[whose].any)["pending_approval"]
+    assert mixed == f"The tool needs review. Ask the user to {WORDINGS[whose].any['approve_tool']}."
 
 
 @locked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_an_unknown_fact_may_break_a_law_of_what_must_never_be_and_none_of_what_
     )
     assert _found(tmp_path, _with_laws(always)) == []
     assert _found(tmp_path, _with_laws(never)) == [
-        "20:3: law `one` does not hold in 252 combinations: rule `operator-denied` is undetermined and gives"
+        "28:3: law `one` does not hold in 252 combinations: rule `operator-denied` is undetermined and gives"
         " `disabled_unknown`, which the law forbids (for example tool.config_denied unknown) [law-broken]"
     ]
 
@@ -118,7 +119,7 @@ def test_a_law_about_nothing_is_a_warning(tmp_path: Path) -> None:
     """It would hold whatever the rules are."""
     stated = "- {name: one, when: {server.enabled: true, not: {server.enabled: true}}, always: callable}\n"
     assert _found(tmp_path, _with_laws(stated)) == [
-        "20:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
+        "28:3: warning: law `one` is about no combination of facts (its condition never holds) [law-of-nothing]"
     ]
 
 
@@ -133,12 +134,13 @@ EDITS = [
     ("callability", "server-off", "{server.enabled: false}", "{server.enabled: false, caller.refuses: false}"),
     ("callability", "operator-denied", "denied: true", "denied: true, approval.disabled: false"),
     ("callability", "under-quarantine", "quarantined: true", "quarantined: true, approval.disabled: false"),
-    ("callability", "awaiting-review", "[pending, changed]", "[approved, pending, changed]"),
+    ("callability", "awaiting-review", "pending}", "[approved, pending]}"),
+    ("callability", "changed-since-approval", "changed}", "[approved, changed]}"),
     ("callability", "refused-elsewhere", "caller.refuses: true", "caller.refuses: false"),
     ("load_outcome", "access-denied", "[401, 403]", "401"),
     ("load_outcome", "loaded", "none", "[none, other]"),
     ("load_outcome", "timed-out", "timeout", "[timeout, not_mcp]"),
-    ("enable_outcome", "connected", "connected}", "[connected, cancelled]}"),
+    ("enable_outcome", "connected", "connected", "[connected, cancelled]"),
     ("enable_outcome", "user-declined", "declined}", "[declined, unanswered]}"),
     ("enable_outcome", "unset", "missing", "missing, enable.ended: failed"),
 ]
@@ -152,12 +154,12 @@ def test_the_laws_of_the_shipped_policy_catch_a_wrong_edit(
     for path in POLICY.glob("*.yaml"):
         if not path.stem.endswith("_test"):
             (tmp_path / path.name).write_text(path.read_text())
-    before, begins, after = (POLICY / f"{question}.yaml").read_text().partition(f"- {{id: {rule},")
-    line, _, rest = after.partition("\n")
+    before, begins, after = re.split(rf"(id: {rule}[,\n])", (POLICY / f"{question}.yaml").read_text(), maxsplit=1)
+    line, _, rest = after.partition("\n  - ")
     head, _, tail = line.rpartition("status:")
     assert head.count(sound) == 1
     edited = f"{head.replace(sound, wrong)}status:{tail}"
-    (tmp_path / f"{question}.yaml").write_text(f"{before}{begins}{edited}\n{rest}")
+    (tmp_path / f"{question}.yaml").write_text(f"{before}{begins}{edited}\n  - {rest}")
     check = check_files(policy_files(tmp_path), tmp_path, engine=Engine.REFERENCE)
     assert "law-broken" in {finding.code for finding in check.findings}
     assert check.policy is None

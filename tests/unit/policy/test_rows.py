@@ -95,8 +95,9 @@ def test_the_table_of_the_shipped_policy_reads_like_its_rules() -> None:
         ({"server.quarantined": ("unknown",)}, "disabled_unknown"),
         ({"approval.disabled": ("true",)}, "disabled_by_user"),
         ({"approval.disabled": ("unknown",)}, "disabled_unknown"),
-        ({"approval.status": ("pending", "changed")}, "pending_approval"),
+        ({"approval.status": ("pending",)}, "pending_approval"),
         ({"approval.status": ("unknown",)}, "disabled_unknown"),
+        ({"approval.status": ("changed",)}, "pending_approval"),
         ({"caller.refuses": ("true",)}, "disabled_unknown"),
         ({}, "callable"),
     ]
