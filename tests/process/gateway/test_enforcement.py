@@ -87,7 +87,7 @@ def test_a_tool_that_changed_after_its_approval_is_said_to_have_changed(all_lock
             all_locked.answers([("call_tool", {"name": "files:burn"}), ("call_tool", {"name": "files:move"})])
         )
     )
-    said = "This tool has changed since it was approved. Ask the user to compare the change first, then to run `callability"
+    said = "This tool has changed since it was approved. Ask the user to compare the change first, then to run "
     assert said in changed
     assert 'Nobody has approved this tool yet. Tool "move" of server "files" needs review.' in new
     assert "changed" not in new
