@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,6 +16,7 @@ import callability
 from callability.command_line.commands import BASE, COMMANDS, Command, Group
 from callability.command_line.completion import line_to_complete
 from callability.command_line.extras import refuse_without_extra
+from callability.command_line.standard_streams import run_guarded
 
 _HELP = ("-h", "--help")
 _READS_YAML = "ruamel"
@@ -47,8 +48,12 @@ def application(arguments: Sequence[str], without_extra: WithoutExtra = refuse_w
     return made
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command that the arguments name, and exit with its exit code."""
+    run_guarded(_run)
+
+
+def _run() -> None:
     # gRPC writes lines of its own to standard error, beside the log and in another form.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Imports make very many objects that stay: to look for garbage among them takes a sixth of the time of a start.

@@ -32,9 +32,10 @@ def export(
     if example is not None and example not in examples():
         leave(f"there is no example {shown(example)} ({did_you_mean(example, examples())})", 2)
     try:
-        for path in export_policy(directory, example):
-            typer.echo(str(path))
+        written = tuple(export_policy(directory, example))
     except FileExistsError as error:
         leave(f"{error}; nothing was written", 1)
     except OSError as error:
         leave(f"`{error.filename}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    for path in written:
+        typer.echo(str(path))

@@ -18,6 +18,7 @@ from callability.command_line.gateway_files import print_refused
 from callability.command_line.loaded_policy import Loaded
 from callability.command_line.own_policy import OwnPolicy
 from callability.command_line.policy_service import PolicyService
+from callability.command_line.standard_streams import final_exit_code
 from callability.command_line.status_line import status_line
 from callability.exposition import exposed
 from callability.files.policy_origin import PolicyDirectory
@@ -29,7 +30,7 @@ from callability.gateway.policy_client.policy_client import GET_SECONDS, PolicyC
 from callability.gateway.runtime.label_check import LabelCheck
 from callability.gateway.runtime.options import GatewayOptions
 from callability.gateway.serving.http_port import HttpPort
-from callability.gateway.serving.lifecycle import run
+from callability.gateway.serving.lifecycle import OutputLost, run
 from callability.service.edits import Edits, followed
 from callability.service.observability.metrics import PolicyMetrics
 
@@ -103,11 +104,16 @@ def run_and_exit(
         code = 2
     except ConfigRefused as refused:
         print_refused(refused)
+    except OutputLost as lost:
+        typer.echo(f"callability: {lost}", err=True)
     except Exception:
-        _log.exception("the gateway failed")
+        code = final_exit_code(0)
+        if not code:
+            _log.exception("the gateway failed")
+            code = 1
     end()
     logging.shutdown()
-    os._exit(code)
+    os._exit(final_exit_code(code))
 
 
 async def _log_start(options: GatewayOptions) -> None:

@@ -44,6 +44,7 @@ def every(
 
     Existing files are overwritten. Exit code 0: written. 1: they cannot be written.
     """
+    written = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, question in QUESTIONS.items():
@@ -51,11 +52,13 @@ def every(
                 path = directory / f"{file}.schema.json"
                 with output_to(path) as stream:
                     stream.write(f"{json.dumps(schema, indent=2)}\n".encode())
-                typer.echo(str(path))
+                written.append(path)
     except OutputRefused as error:
         leave(str(error), 1)
     except OSError as error:
         leave(f"`{error.filename}` cannot be written: {(error.strerror or 'error').lower()}", 1)
+    for path in written:
+        typer.echo(str(path))
 
 
 def _question(name: str) -> Question:

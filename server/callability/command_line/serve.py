@@ -7,7 +7,6 @@ import importlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from callability.command_line.options import (
     refuse,
 )
 from callability.command_line.service_settings import SETTINGS, Value, read_setting, settings_or_exit, unused_variables
+from callability.command_line.standard_streams import final_exit_code
 from callability.command_line.tls import (
     INSECURE_LISTEN,
     INSECURE_METRICS,
@@ -242,7 +242,8 @@ class Serving:
         edits = self._edits(ServedEdits(instance.served, instance.metrics))
         with exposed(instance.registry, self.metrics_address):
             async with instance.running():
-                self._started(instance.address)
+                if not self._report_start(instance.address):
+                    stopping.set()
                 async with followed(edits):
                     await stopping.wait()
         _log.info("stopped")
@@ -257,7 +258,8 @@ class Serving:
         registry.register(workers)
         with exposed(registry, self.metrics_address):
             async with workers.run():
-                self._started(workers.address)
+                if not self._report_start(workers.address):
+                    stopping.set()
                 async with followed(self._edits(workers)):
                     await stopping.wait()
         _log.info("stopped")
@@ -266,11 +268,17 @@ class Serving:
     def _edits(self, sink: EditSink) -> Edits | None:
         return Edits(sink, self.origin, self.loaded.source.digest) if self.origin else None
 
-    def _started(self, address: str) -> None:
+    def _report_start(self, address: str) -> bool:
+        """Say where the service listens, and return whether that could be said."""
         revision = self.loaded.source.revision
         words = "policy %s, proved by %s, is served on %s"
         _log.info(words, revision, self.loaded.checked.engine, address, extra=fields(revision=revision))
-        typer.echo(f"listening on {address}")
+        try:
+            typer.echo(f"listening on {address}")
+        except OSError:
+            # The exit code says it, once the service has ended.
+            return False
+        return True
 
 
 def _stop_signals() -> asyncio.Event:
@@ -283,5 +291,4 @@ def _stop_signals() -> asyncio.Event:
 def _end() -> NoReturn:
     """End the process at once: closing the event loop would cancel the calls that come in meanwhile."""
     logging.shutdown()
-    sys.stdout.flush()
-    os._exit(0)
+    os._exit(final_exit_code(0))

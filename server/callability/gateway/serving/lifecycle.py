@@ -25,6 +25,13 @@ from callability.uvicorn_server import StopSignals
 Transport = Literal["stdio", "http"]
 
 
+class OutputLost(Exception):
+    """Standard output cannot be written, so that no agent can be answered over stdio."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the agent cannot be answered on standard output: {(error.strerror or 'error').lower()}")
+
+
 async def run(
     options: GatewayOptions,
     transport: Transport,
@@ -42,6 +49,7 @@ async def run(
 
     Raises:
         AddressRefused: the address may not or cannot be listened on; no server was started.
+        OutputLost: an answer cannot be written over stdio.
     """
     if signals is None:
         signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -63,8 +71,21 @@ async def run(
 
 async def _serve_stdio(router: AgentRouter, agent: str) -> None:
     server = mcp_server(router, agent)
-    async with stdio_server() as (read, write), limited(write) as outgoing, readable(read, outgoing) as incoming:
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    try:
+        async with stdio_server() as (read, write), limited(write) as outgoing, readable(read, outgoing) as incoming:
+            await server.run(incoming, outgoing, server.create_initialization_options())
+    except BaseExceptionGroup as group:
+        if error := _first_system_error(group):
+            raise OutputLost(error) from group
+        raise
+
+
+def _first_system_error(group: BaseExceptionGroup) -> OSError | None:
+    """Return the first error of the system in a group: here, what came of reading or writing a standard stream."""
+    found = group.subgroup(OSError)
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, OSError) else None
 
 
 def _listening_at(port: HttpPort, options: GatewayOptions) -> socket.socket:

@@ -1,0 +1,188 @@
+"""Standard streams that are closed or full: every command says it in a line where it can, and exits with code 1."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from callability.command_line.commands import COMMANDS, Group
+from support.checkout import POLICY
+from support.gateways import shelf, write_config
+from support.running import COMMAND, service
+
+CALLS = {
+    "check": "check policy",
+    "test": "test policy",
+    "explain": "explain",
+    "table": "table policy",
+    "diff": "diff policy policy",
+    "healthcheck": "healthcheck --address ADDRESS",
+    "inventory": "inventory --config mcp_config.json --offline",
+    "inventory decide": "inventory decide tools.csv --output verdicts.csv",
+    "inventory counts": "inventory counts tools.csv",
+    "inventory diff": "inventory diff tools.csv --policy policy --against policy",
+    "callers check": "callers check callers.yaml",
+    "callers token": "callers token new.token",
+    "policy export": "policy export copy",
+    "bundle build": "bundle build policy --output -",
+    "bundle verify": "bundle verify policy.bundle",
+    "bundle inspect": "bundle inspect policy.bundle",
+    "config check": "config check --config mcp_config.json",
+    "config show": "config show --config mcp_config.json",
+    "servers list": "servers list --config mcp_config.json",
+    "servers enable": "servers enable files --config mcp_config.json",
+    "servers disable": "servers disable files --config mcp_config.json",
+    "servers quarantine": "servers quarantine files --config mcp_config.json",
+    "servers release": "servers release files --config mcp_config.json",
+    "approvals list": "approvals list --config mcp_config.json",
+    "approvals show": "approvals show files --config mcp_config.json",
+    "approvals approve": "approvals approve files --all --yes --config mcp_config.json",
+    "approvals disable": "approvals disable files read --config mcp_config.json",
+    "approvals enable": "approvals enable files read --config mcp_config.json",
+    "schema config": "schema config",
+    "schema rules": "schema rules callability",
+    "schema tests": "schema tests callability",
+    "schema policy": "schema policy schemas",
+}
+"""For each command that ends by itself, a call that succeeds."""
+SERVING = {
+    "serve": "serve --address 127.0.0.1:0",
+    "serve with workers": "serve --address 127.0.0.1:0 --workers 2",
+    "studio": "studio --policy policy --address 127.0.0.1:0",
+    "gateway over http": "gateway --config mcp_config.json --transport http --address 127.0.0.1:0",
+    "gateway over stdio": "gateway --config mcp_config.json",
+    "check --watch": "check policy --watch",
+}
+"""Commands that would run until a signal comes; the first line that they print is lost."""
+
+COLUMNS = (
+    *("server.name", "tool.name", "server.enabled", "server.quarantined", "tool.config_denied"),
+    *("approval.disabled", "approval.status", "caller.refuses"),
+)
+SHELL = {"closed": '"$@" >&-', "full": '"$@" >/dev/full', "no errors": '"$@" 2>&-', "nothing": '"$@" >&- 2>&- <&-'}
+INITIALIZE = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    '"clientInfo":{"name":"agent","version":"1"}}}\n'
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A directory with a good file of each kind, and the address of a service."""
+    directory = tmp_path_factory.mktemp("files")
+    shutil.copytree(POLICY, directory / "policy", ignore=shutil.ignore_patterns("schema", "examples"))
+    write_config(directory, {"files": shelf(directory, "files", {"name": "read"})})
+    (directory / "tools.csv").write_text(f"{','.join(COLUMNS)}\ngit,git_log,true,false,false,false,approved,false\n")
+    (directory / "callers.yaml").write_text("callers: {}\n")
+    built = subprocess.run(
+        [*COMMAND, "bundle", "build", "policy", "--output", "policy.bundle"], cwd=directory, check=False
+    )
+    assert built.returncode == 0
+    with service() as running:
+        yield directory, running.address
+
+
+def _in_each_shell(
+    call: str, place: tuple[Path, str], directory: Path, shells: tuple[str, ...], sent: str = ""
+) -> dict[str, tuple[int, str, str]]:
+    """Run a command in several ways at once, each in a directory of its own: exit code, output and errors."""
+    started = {}
+    for shell in shells:
+        shutil.copytree(place[0], directory / shell)
+        words = [place[1] if word == "ADDRESS" else word for word in call.split()]
+        pipe = subprocess.PIPE
+        started[shell] = subprocess.Popen(
+            ["/bin/sh", "-c", SHELL[shell], "sh", *COMMAND, *words],
+            cwd=directory / shell, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace",
+        )  # fmt: skip
+    ended = {shell: process.communicate(sent, timeout=120) for shell, process in started.items()}
+    return {shell: (started[shell].returncode, *said) for shell, said in ended.items()}
+
+
+SILENT = {"callers check", "inventory decide"}
+"""Commands that print nothing on standard output if there is nothing to report."""
+CONNECTING = re.compile(r"connecting `files`$|server `files` lists 1 tool$|1 tool of 1 server |config `")
+"""What a command says about its progress."""
+LOST = {
+    "closed": "callability: standard output is closed, and what was to be printed is lost\n",
+    "full": "callability: standard output cannot be written: no space left on device\n",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_command_whose_output_is_lost_says_so_and_exits_with_1(
+    name: str, place: tuple[Path, str], tmp_path: Path
+) -> None:
+    """In one line and nothing else; without standard error, it works and exits as always."""
+    ended = _in_each_shell(CALLS[name], place, tmp_path, ("closed", "full", "no errors"))
+    code, said, _ = ended["no errors"]
+    assert code == 0, said
+    if name in SILENT:
+        assert ended["closed"][:2] == ended["full"][:2] == (0, "")
+        return
+    assert said
+    for shell, lost in LOST.items():
+        code, said, errors = ended[shell]
+        assert (code, said) == (1, "")
+        assert [line for line in errors.splitlines(keepends=True) if not CONNECTING.match(line)] == [lost]
+
+
+def test_a_command_without_any_stream_exits_with_1(place: tuple[Path, str], tmp_path: Path) -> None:
+    """There is nowhere to say why."""
+    assert _in_each_shell("explain", place, tmp_path, ("nothing",)) == {"nothing": (1, "", "")}
+
+
+@pytest.mark.parametrize("name", SERVING)
+def test_a_command_that_serves_ends_if_it_cannot_say_where(name: str, place: tuple[Path, str], tmp_path: Path) -> None:
+    """Its last line says why, and there is no traceback."""
+    sent = INITIALIZE if name == "gateway over stdio" else ""
+    ended = _in_each_shell(SERVING[name], place, tmp_path, ("closed", "full"), sent)
+    for shell, (code, said, errors) in ended.items():
+        assert (code, said) == (1, ""), (shell, errors)
+        last = errors.splitlines(keepends=True)[-1]
+        if name == "gateway over stdio":
+            assert last.startswith("callability: the agent cannot be answered on standard output: ")
+        else:
+            assert last == LOST[shell]
+        assert "Traceback" not in errors
+
+
+def test_errors_that_cannot_be_written_are_exit_code_1(place: tuple[Path, str]) -> None:
+    """A command whose warnings are lost has not done all of its work."""
+    ended = subprocess.run(
+        ["/bin/sh", "-c", '"$@" 2>/dev/full', "sh", *COMMAND, "chek"], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
+
+
+def test_a_pipe_that_its_reader_closed_is_no_error_to_report(place: tuple[Path, str]) -> None:
+    """As with `| head`."""
+    line = '{ "$@"; echo "exit code $?" >&2; } | true'
+    ended = subprocess.run(
+        ["/bin/sh", "-c", line, "sh", *COMMAND, "schema", "rules", "callability"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.stderr.splitlines()[-1] in {"exit code 0", "exit code 1"}
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(place: tuple[Path, str], tmp_path: Path) -> None:
+    """What is written to a closed standard error, here and by a child process, is in no file of the command's own."""
+    ended = _in_each_shell("bundle build policy --output written.bundle", place, tmp_path, ("no errors",))
+    assert ended["no errors"][0] == 0
+    written = (tmp_path / "no errors/written.bundle").read_bytes()
+    assert written == (place[0] / "policy.bundle").read_bytes()
+
+
+def test_every_command_is_tried() -> None:
+    """A new command as well."""
+    groups = {name: it for name, it in COMMANDS.items() if isinstance(it, Group)}
+    inside = {f"{group} {name}" for group, each in groups.items() for name in each.commands}
+    own = {name for name, group in groups.items() if group.own}
+    tried = {*CALLS, "serve", "studio", "gateway"}
+    assert {*(COMMANDS.keys() - groups.keys()), *own, *inside} == tried
