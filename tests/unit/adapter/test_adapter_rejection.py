@@ -194,10 +194,12 @@ def test_a_refusal_of_the_proxys_own_changes_nothing_about_another_status(status
     server, tool = LOCKED[status]
     response = checked(server, {**tool, "callerRefuses": True})
     given = [rejection(response, "git", "reset", phrases=PHRASES, refusal=refusal) for refusal in ("", REASON)]
-    assert given[0] == given[1]
-    assert rejected(server, tool)["structuredContent"] == given[0]["structuredContent"]
-    assert "Then the proxy itself still refuses it." in text_of(given[0])
-    assert "lift this" not in text_of(given[0])
+    first, second = given
+    assert first is not None
+    assert first == second
+    assert rejected(server, tool)["structuredContent"] == first["structuredContent"]
+    assert "Then the proxy itself still refuses it." in text_of(first)
+    assert "lift this" not in text_of(first)
 
 
 def test_a_refusal_of_the_proxys_own_is_no_reason_for_what_could_not_be_read() -> None:
