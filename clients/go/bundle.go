@@ -7,7 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/callability/callability/clients/go/internal/regular"
 )
 
 const (
@@ -83,9 +84,9 @@ func ReadPolicy(bundle []byte, options ...Option) (*Policy, error) {
 	return newPolicy(payload, envelope.digest), nil
 }
 
-// ReadPolicyFile reads a bundle from a file. An error is a *BundleError, or one of the file.
+// ReadPolicyFile reads a bundle from a regular file. An error wraps a *BundleError, or is one of the file.
 func ReadPolicyFile(path string, options ...Option) (*Policy, error) {
-	file, err := os.Open(path)
+	file, _, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/internal/regular"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
 
@@ -209,7 +210,7 @@ func (l *Local) readFile() error {
 	if l.options.File == "" {
 		return nil
 	}
-	file, err := os.Open(l.options.File)
+	file, about, err := regular.Open(l.options.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -217,10 +218,6 @@ func (l *Local) readFile() error {
 		return err
 	}
 	defer file.Close()
-	about, err := file.Stat()
-	if err != nil {
-		return err
-	}
 	age := time.Now().Round(0).Sub(about.ModTime())
 	if age < 0 || age > l.options.MaxAge {
 		return fmt.Errorf("%s: found an age of %s, wanted 0 to %s", l.options.File, age.Round(time.Second), l.options.MaxAge)
@@ -250,7 +247,13 @@ func (l *Local) keep(ctx context.Context, bundle []byte) {
 	}
 }
 
+// write replaces a regular file, and nothing else: in place of a device, every program would read the bundle.
 func write(path string, data []byte) (fs.FileInfo, error) {
+	if before, err := os.Stat(path); err == nil {
+		if err := regular.Check(path, before); err != nil {
+			return nil, err
+		}
+	}
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return nil, err
