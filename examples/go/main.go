@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/remote"
 )
 

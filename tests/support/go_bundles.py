@@ -10,7 +10,7 @@ from callability.kernel.envelope import enveloped
 from support.bundles import EXAMPLES, SHIPPED, policy_of
 from support.checkout import ROOT
 
-DIRECTORY = ROOT / "clients/go/testdata"
+DIRECTORY = ROOT / "clients/go/callability/testdata"
 
 
 def go_bundles() -> Iterator[tuple[Path, bytes]]:

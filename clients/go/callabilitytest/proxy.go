@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // An Inventory is what a proxy under test has behind it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 var (

@@ -1,7 +1,7 @@
 package remote
 
 import (
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/regular"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )

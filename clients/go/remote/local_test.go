@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/remote"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
@@ -52,7 +52,7 @@ func (s *streaming) WatchPolicy(
 // stream serves the shipped policy in this process.
 func stream(t *testing.T) (service *streaming, address string) {
 	t.Helper()
-	bundle, err := os.ReadFile(filepath.Join("..", "testdata", "shipped.bundle"))
+	bundle, err := os.ReadFile(filepath.Join("..", "callability", "testdata", "shipped.bundle"))
 	if err != nil {
 		t.Skip("the shipped policy is in a checkout of the repository alone")
 	}

@@ -3,7 +3,7 @@ package remote
 import (
 	"context"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	v1 "github.com/callability/callability/clients/go/remote/v1"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/remote"
 )
 

@@ -13,7 +13,7 @@ import pytest
 
 from support.checkout import ROOT
 
-MODULE = "github.com/callability/callability/clients/go"
+MODULE = "github.com/callability/callability/clients/go/callability"
 PAGE = (ROOT / "docs/go.md").read_text(encoding="utf-8")
 SOURCES = [
     path.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // A LoadRequest is a ClassifyLoadRequest.

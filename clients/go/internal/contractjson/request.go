@@ -1,7 +1,7 @@
 // Package contractjson reads requests in the contract's own JSON, for tests that replay vectors.
 package contractjson
 
-import "github.com/callability/callability/clients/go"
+import "github.com/callability/callability/clients/go/callability"
 
 // A Request is a CheckToolRequest, or an ExplainToolRequest.
 type Request struct {

@@ -14,7 +14,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
 )
 

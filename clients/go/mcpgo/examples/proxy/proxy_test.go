@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/callabilitytest"
 	"github.com/callability/callability/clients/go/internal/contractjson"
 	"github.com/callability/callability/clients/go/mcpgo"
@@ -121,7 +121,7 @@ func policy(t *testing.T) *callability.Policy {
 
 func bundle(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "..", "testdata", "shipped.bundle"))
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", "callability", "testdata", "shipped.bundle"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 type bundleVector struct {

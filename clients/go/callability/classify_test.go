@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 	"github.com/callability/callability/clients/go/internal/contractjson"
 )
 

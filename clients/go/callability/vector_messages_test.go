@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // The messages of the contract in its own JSON, as far as the adapter looks at them.

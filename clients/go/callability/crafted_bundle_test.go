@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // The numbers of the fields of a payload and of a rule set, and of the kinds and subjects of facts.

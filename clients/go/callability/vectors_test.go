@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // orderedLocks reads an object whose order matters.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 func TestAScopeThatNobodySetIsNoServer(t *testing.T) {

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // vectors returns the path of a golden vector. They are beside the module in a checkout, and not in its archive.
 func vectors(t testing.TB, path ...string) string {
 	t.Helper()
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	if _, err := os.Stat(filepath.Join(root, "proto")); err != nil {
 		t.Skip("the golden vectors are in a checkout of the repository alone")
 	}

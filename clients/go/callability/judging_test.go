@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 var (

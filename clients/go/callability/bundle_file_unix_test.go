@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 func TestABundleIsReadFromARegularFileAlone(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // open is a tool that the shipped policy lets through.

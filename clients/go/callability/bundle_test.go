@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 // fields is a message as its writer puts it together: pairs of a number and a uint64, a string or bytes.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 func text(description string) callability.ToolText {

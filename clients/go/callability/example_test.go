@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 //go:embed testdata/shipped.bundle

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callability/callability/clients/go"
+	"github.com/callability/callability/clients/go/callability"
 )
 
 var _ callability.Logger = (*slog.Logger)(nil)
