@@ -1,4 +1,4 @@
-"""The bundles that the tests of the Go module read: `python -m support.go_bundles` writes them."""
+"""The bundles of the Go module and of its tests: `python -m support.go_bundles` writes them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from callability.kernel.envelope import enveloped
 from support.bundles import EXAMPLES, SHIPPED, policy_of
 from support.checkout import ROOT
 
-DIRECTORY = ROOT / "clients/go/callability/testdata"
+MODULE = ROOT / "clients/go"
 
 
 def go_bundles() -> Iterator[tuple[Path, bytes]]:
     """Yield path and bytes of the bundle of the shipped policy and of each example."""
-    for name in (SHIPPED, *EXAMPLES):
-        yield DIRECTORY / f"{name}.bundle", enveloped(payload_of(policy_of(name)))
+    yield MODULE / "shipped/policy.bundle", enveloped(payload_of(policy_of(SHIPPED)))
+    for name in EXAMPLES:
+        yield MODULE / f"callability/testdata/{name}.bundle", enveloped(payload_of(policy_of(name)))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ func (f ifFacts) tool() *Tool {
 // nothing of a decision is saved. `Decide` is the public call, which has walked the part of the tool in advance. `register`
 // turns facts into a handle, and `Set` renews its facts: what it costs once a change, with a first decision.
 func BenchmarkDecision(b *testing.B) {
-	policy, err := ReadPolicyFile("testdata/shipped.bundle")
+	policy, err := ReadPolicyFile("../shipped/policy.bundle")
 	if err != nil {
 		b.Fatal(err)
 	}

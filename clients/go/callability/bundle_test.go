@@ -49,7 +49,7 @@ func signed(payload []byte, keys map[string]ed25519.PrivateKey) []byte {
 // shippedPayload cuts the payload out of the bundle of the shipped policy.
 func shippedPayload(t testing.TB) []byte {
 	t.Helper()
-	bundle, err := os.ReadFile("testdata/shipped.bundle")
+	bundle, err := os.ReadFile("../shipped/policy.bundle")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,14 +183,14 @@ func TestAStoreSwapsWholePoliciesAndRefusesOlderOnes(t *testing.T) {
 	}
 }
 
-func TestAStoreRefusesWhatIsOlderThanItsCallerDemands(t *testing.T) {
-	var store callability.PolicyStore
+func TestAStoreRefusesWhatIsOlderThanItsOptionsDemand(t *testing.T) {
+	store := callability.PolicyStore{Options: []callability.Option{callability.NotBefore(12), callability.NotBefore(4)}}
 	five := enveloped(append(shippedPayload(t), fields(3, 5)...))
-	err := store.Replace(five, callability.NotBefore(12), callability.NotBefore(4))
-	if !errors.Is(err, callability.ErrOlderSequence) || store.Load() != nil {
+	if err := store.Replace(five); !errors.Is(err, callability.ErrOlderSequence) || store.Load() != nil {
 		t.Errorf("found %v, and sequence %d in effect", err, store.Load().Sequence())
 	}
-	if err := store.Replace(five, callability.NotBefore(5)); err != nil {
+	store.Options = store.Options[1:]
+	if err := store.Replace(five); err != nil {
 		t.Error(err)
 	}
 }
@@ -204,7 +204,7 @@ func TestAFileThatIsRefusedIsNamed(t *testing.T) {
 	if !errors.Is(err, callability.ErrNotABundle) || !strings.Contains(err.Error(), path) {
 		t.Errorf("found %v", err)
 	}
-	shipped, err := os.ReadFile("testdata/shipped.bundle")
+	shipped, err := os.ReadFile("../shipped/policy.bundle")
 	if err == nil {
 		err = os.WriteFile(path, shipped[:3000], 0o600)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/shipped"
 )
 
 // vectors returns the path of a golden vector. They are beside the module in a checkout, and not in its archive.
@@ -18,9 +19,12 @@ func vectors(t testing.TB, path ...string) string {
 	return filepath.Join(append([]string{root, "tests", "vectors"}, path...)...)
 }
 
-// bundled returns the policy of a bundle in testdata.
+// bundled returns the shipped policy, or that of a bundle in testdata.
 func bundled(t testing.TB, name string) *callability.Policy {
 	t.Helper()
+	if name == "shipped.bundle" {
+		return shipped.Policy()
+	}
 	policy, err := callability.ReadPolicyFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)

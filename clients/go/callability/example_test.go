@@ -1,22 +1,16 @@
 package callability_test
 
 import (
-	_ "embed"
 	"fmt"
 	"log"
 
 	"github.com/callability/callability/clients/go/callability"
+	"github.com/callability/callability/clients/go/shipped"
 )
-
-//go:embed testdata/shipped.bundle
-var bundle []byte
 
 // A proxy registers its servers and tools once, and decides each call by their handles.
 func Example() {
-	policy, err := callability.ReadPolicy(bundle)
-	if err != nil {
-		log.Fatal(err)
-	}
+	policy := shipped.Policy()
 	git := callability.NewServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
 	reset := git.Tool("git_reset", callability.ToolFacts{ConfigDenied: callability.True, Approval: callability.NoRecord})
 	verdict := policy.Decide(nil, reset)
@@ -29,10 +23,7 @@ func Example() {
 
 // A rejection is the result of a call of a tool that is not callable. It names the proxy's own command.
 func ExampleAdapter_Rejection() {
-	policy, err := callability.ReadPolicy(bundle)
-	if err != nil {
-		log.Fatal(err)
-	}
+	policy := shipped.Policy()
 	git := callability.NewServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
 	push := git.Tool("git_push", callability.ToolFacts{
 		ConfigDenied: callability.False, Approval: callability.Record(callability.True, callability.Approved),
@@ -47,10 +38,7 @@ func ExampleAdapter_Rejection() {
 
 // An inventory answers discovery. The search is the proxy's own; here, it finds everything.
 func ExampleInventory() {
-	policy, err := callability.ReadPolicy(bundle)
-	if err != nil {
-		log.Fatal(err)
-	}
+	policy := shipped.Policy()
 	var inventory callability.Inventory
 	inventory.PutServer("git", callability.ServerFacts{Enabled: callability.True, Quarantined: callability.False})
 	inventory.Replace("git", []callability.ToolEntry{
@@ -70,10 +58,7 @@ func ExampleInventory() {
 
 // An explanation is for people: which rules were tried, and what would make the tool callable.
 func ExamplePolicy_Explain() {
-	policy, err := callability.ReadPolicy(bundle)
-	if err != nil {
-		log.Fatal(err)
-	}
+	policy := shipped.Policy()
 	git := callability.NewServer("git", callability.ServerFacts{Enabled: callability.False, Quarantined: callability.False})
 	commit := git.Tool("git_commit", callability.ToolFacts{ConfigDenied: callability.False, Approval: callability.NoRecord})
 	explanation, err := policy.Explain(nil, commit)

@@ -25,7 +25,7 @@ func TestAStoreReportsWhatBecameOfABundle(t *testing.T) {
 		},
 	}))
 	store := callability.PolicyStore{Hooks: callability.Hooks{Logger: logger}}
-	bundle, err := os.ReadFile(filepath.Join("testdata", "shipped.bundle"))
+	bundle, err := os.ReadFile(filepath.Join("..", "shipped", "policy.bundle"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,29 @@
 package callability
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"sync/atomic"
+	"time"
 )
 
-// A PolicyStore holds the policy that is in effect, and swaps it whole. Its zero value has no policy.
+// A PolicyStore holds the policy that is in effect, and swaps it whole. Its zero value has no policy. Set its fields before
+// the first use. It is safe for concurrent use; do not copy it.
 type PolicyStore struct {
-	// Hooks receive what Replace does. Set them before the first use.
+	// Options are demanded of every bundle, such as TrustKeys.
+	Options []Option
+	// Interval is how often Watch looks at its file; by default two seconds.
+	Interval time.Duration
+	// Hooks receive what becomes of a bundle.
 	Hooks Hooks
 
 	current atomic.Pointer[Policy]
 }
+
+const defaultInterval = 2 * time.Second
 
 // Load returns the policy that is in effect; nil if there is none yet.
 func (s *PolicyStore) Load() *Policy { return s.current.Load() }
@@ -21,11 +32,20 @@ func (s *PolicyStore) Load() *Policy { return s.current.Load() }
 func (s *PolicyStore) Swap(policy *Policy) *Policy { return s.current.Swap(policy) }
 
 // Replace reads a bundle and puts it into effect. A refused bundle changes nothing, and so does one whose sequence number
-// is lower than that of the policy in effect, or than NotBefore demands; to roll back on purpose, read it and Swap.
-func (s *PolicyStore) Replace(bundle []byte, options ...Option) error {
+// is lower than that of the policy in effect, or than Options demand; to roll back on purpose, read it and Swap.
+func (s *PolicyStore) Replace(bundle []byte) error {
+	return s.replace(func(options []Option) (*Policy, error) { return ReadPolicy(bundle, options...) })
+}
+
+// ReplaceFile does with a file what Replace does with a bundle. An error wraps a *BundleError, or is one of the file.
+func (s *PolicyStore) ReplaceFile(path string) error {
+	return s.replace(func(options []Option) (*Policy, error) { return ReadPolicyFile(path, options...) })
+}
+
+func (s *PolicyStore) replace(read func([]Option) (*Policy, error)) error {
 	for {
 		before := s.Load()
-		policy, err := ReadPolicy(bundle, append(options[:len(options):len(options)], NotBefore(before.Sequence()))...)
+		policy, err := read(append(s.Options[:len(s.Options):len(s.Options)], NotBefore(before.Sequence())))
 		if err != nil {
 			s.refused(err)
 			return err
@@ -41,8 +61,52 @@ func (s *PolicyStore) Replace(bundle []byte, options ...Option) error {
 
 func (s *PolicyStore) refused(err error) {
 	var refused *BundleError
-	if errors.As(err, &refused) {
-		s.Hooks.Error(context.Background(), "bundle_refused", "code", refused.Code(), "why", err.Error())
-		s.Hooks.Measure("callability_client_bundles_refused_total", 1, "code", refused.Code())
+	if !errors.As(err, &refused) {
+		s.Hooks.Warn(context.Background(), "bundle_unread", "why", err.Error())
+		return
 	}
+	s.Hooks.Error(context.Background(), "bundle_refused", "code", refused.Code(), "why", err.Error())
+	s.Hooks.Measure("callability_client_bundles_refused_total", 1, "code", refused.Code())
+}
+
+// Watch puts the bundle of a file into effect now and whenever the file changes, until the context ends, and returns its
+// error. A file that is refused, or cannot be read, changes nothing; Hooks say why, once for each change. Replace the file
+// by renaming another one, so that no half of it is ever read. At start, ReplaceFile says whether there is a policy.
+func (s *PolicyStore) Watch(ctx context.Context, path string) error {
+	ticker := time.NewTicker(cmp.Or(s.Interval, defaultInterval))
+	defer ticker.Stop()
+	var seen sighting
+	for ctx.Err() == nil {
+		if now := see(path); !now.equal(seen) {
+			seen = now
+			_ = s.ReplaceFile(path) // Hooks have reported it
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	return ctx.Err()
+}
+
+// A sighting is what a file looked like before it was read, or why it could not be looked at.
+type sighting struct {
+	about fs.FileInfo
+	err   string
+}
+
+func see(path string) sighting {
+	about, err := os.Stat(path)
+	if err != nil {
+		return sighting{err: err.Error()}
+	}
+	return sighting{about: about}
+}
+
+func (s sighting) equal(other sighting) bool {
+	if s.about == nil || other.about == nil {
+		return s.about == nil && other.about == nil && s.err == other.err
+	}
+	return os.SameFile(s.about, other.about) && s.about.Size() == other.about.Size() &&
+		s.about.ModTime().Equal(other.about.ModTime())
 }

@@ -52,7 +52,7 @@ func (s *streaming) WatchPolicy(
 // stream serves the shipped policy in this process.
 func stream(t *testing.T) (service *streaming, address string) {
 	t.Helper()
-	bundle, err := os.ReadFile(filepath.Join("..", "callability", "testdata", "shipped.bundle"))
+	bundle, err := os.ReadFile(filepath.Join("..", "shipped", "policy.bundle"))
 	if err != nil {
 		t.Skip("the shipped policy is in a checkout of the repository alone")
 	}

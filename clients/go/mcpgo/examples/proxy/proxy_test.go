@@ -121,7 +121,7 @@ func policy(t *testing.T) *callability.Policy {
 
 func bundle(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "..", "callability", "testdata", "shipped.bundle"))
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", "shipped", "policy.bundle"))
 	if err != nil {
 		t.Fatal(err)
 	}
